@@ -149,6 +149,10 @@ def test_a_random_model_is_refused_and_has_no_roles() -> None:
 
 def test_what_cannot_be_explained_is_said_in_one_line() -> None:
     specimen = as_specimen(induction_model(SIZE))
+    steps: list[str] = []
+    with pytest.raises(BadInput, match="request 1 to 100,000"):
+        ves.explain(specimen, n=10**20, progress=lambda step, done, total: steps.append(step))
+    assert steps == []  # refused before anything is run
     with pytest.raises(BadInput, match="name what to explain it for, `behaviour` induction, induction-out, ioi"):
         ves.explain(as_specimen(induction_model(SIZE), None))
     with pytest.raises(BadInput, match="3 prompts are too few"):

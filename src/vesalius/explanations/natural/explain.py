@@ -19,7 +19,7 @@ from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.behaviours.trial import note_limits
+from vesalius.behaviours.trial import note_limits, require_drawable
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
 from vesalius.documents.performance import Performance
@@ -84,6 +84,7 @@ def explain_natural(
     """
     started, progress = time.monotonic(), progress or silent
     require_enough(n, top)
+    require_drawable(n, seed)
     config = specimen.model.config
     named = None if components is None else sorted(set(parse_components(components, config)))
     progress(f"{specimen.name}: does it perform {title_of(specimen.behaviour or '')}?", 0, 0)
