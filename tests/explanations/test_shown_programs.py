@@ -1,7 +1,7 @@
 """The program that is shown is the program that is graded: read back from its text, it gives the same outputs.
 
 A sample on every run; all 84 circuits under `pytest -m all_specimens`. Claims have no part in it, so none is put to the
-laboratory; nor has how well the program was found, so the search sees few inputs.
+laboratory; nor has how well the program was found, so the search sees few inputs in few contexts.
 """
 
 import json
@@ -12,24 +12,38 @@ import torch
 import vesalius as ves
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import ClaimRecord, Explanation
-from vesalius.explanations.scientist import explain, explain_specimen, observe
+from vesalius.explanations.scientist import (
+    explain,
+    explain_specimen,
+    observe,
+    positions,
+    probe,
+    settling,
+    yardstick,
+)
 from vesalius.explanations.scientist.judge import ClaimJudge
 from vesalius.rasp import random_inputs
 from vesalius.rasp.document import from_document
 from vesalius.rasp.text import parse, render
 
 INPUTS = 1_000
-FEW = {"POOL": 200, "FITTING": 400, "EXCHANGES": 80, "REFINING_PAIRS": 40, "FRESH": 200, "REFINEMENTS": 1}
-FEW_OBSERVATIONS = 400
+SMALL_SEARCH = {
+    explain: {"POOL": 120, "FITTING": 200, "EXCHANGES": 40, "REFINING_PAIRS": 20, "FRESH": 100, "REFINEMENTS": 1},
+    observe: {"MOST_OBSERVATIONS": 200},
+    probe: {"CANDIDATE_CONTEXTS": 30, "CHOSEN_CONTEXTS": 5, "RANDOM_CONTEXTS": 2},
+    settling: {"TARGET_INPUTS": 6, "TARGET_POSITIONS": 6},
+    yardstick: {"SINGLE_MOVES": 80, "WHOLE_MOVES": 40},
+    positions: {"TRIALS": 100},
+}
 SAMPLE = ("3", "14", "36")
 
 
 def explained(name: str, monkeypatch: pytest.MonkeyPatch) -> Explanation:
     untested = ClaimRecord(kind="necessary", text="", verdict="untested", evidence=())
     monkeypatch.setattr(ClaimJudge, "records", lambda judge, component: (untested,))
-    for size, n in FEW.items():
-        monkeypatch.setattr(explain, size, n)
-    monkeypatch.setattr(observe, "MOST_OBSERVATIONS", FEW_OBSERVATIONS)
+    for module, sizes in SMALL_SEARCH.items():
+        for size, n in sizes.items():
+            monkeypatch.setattr(module, size, n)
     return explain_specimen(ves.load(name))
 
 
