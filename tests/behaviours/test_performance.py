@@ -51,6 +51,17 @@ def test_performing_needs_both_bounds() -> None:
     assert "0.5" in mixed.rule
 
 
+@pytest.mark.parametrize(("right", "run"), [(32, 32), (24, 32), (23, 64)])
+def test_half_the_prompts_are_enough_where_they_leave_no_doubt(right: int, run: int) -> None:
+    # Wilson by hand, z = 2.807, n = 32: the lower bound of 24 is 0.502, of 23 it is 0.471.
+    model = constant_model({5: 4.0, 6: 1.0})
+    rows = [*[prompt(5, 6)] * right, *[prompt(6, 5)] * (32 - right), *[prompt(5, 6)] * 32]
+    prompts = Prompts.from_rows(rows, pad=0, n_ctx=16, d_vocab=17)
+    result = performance(model, prompts, early=True)
+    assert (result.n, result.accuracy, result.performs) == (run, (right + run - 32) / run, True)
+    assert performance(model, prompts).n == 64
+
+
 def test_a_tie_is_not_right() -> None:
     result = performance(constant_model({}), Prompts.from_rows([prompt(5, 6)] * 4, pad=0, n_ctx=16, d_vocab=17))
     assert (result.accuracy, result.logit_difference, result.performs) == (0.0, 0.0, False)

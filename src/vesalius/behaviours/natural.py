@@ -109,15 +109,16 @@ def _inputs(prompts: Prompts, tokenizer: Tokenizer) -> list[str | list[str]]:
 
 
 def require_performance(
-    specimen: Specimen, *, seed: int = 0, force: bool = False, purpose: str = "continue anyway"
+    specimen: Specimen, *, seed: int = 0, force: bool = False, early: bool = False, purpose: str = "continue anyway"
 ) -> Performance:
     """How well a natural model performs its behaviour; refuses one it does not perform unless `force`.
 
-    `purpose` says in the error message what forcing is for.
+    With `early`, half the prompts are enough where they leave no doubt. `purpose` says in the error message what
+    forcing is for.
     """
     assert isinstance(specimen.vocabulary, TextVocabulary)
     source = behaviour_of(specimen)
-    result = measure(source, specimen.model, specimen.vocabulary.tokenizer, seed=seed)
+    result = measure(source, specimen.model, specimen.vocabulary.tokenizer, seed=seed, early=early)
     if undecided(result) and not force:
         note(
             f"{specimen.name} seems to perform {source.label}, but {result.n} prompt{'s' * (result.n > 1)} cannot show "

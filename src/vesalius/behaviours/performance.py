@@ -21,12 +21,14 @@ from vesalius.intervene import Readout
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
-from vesalius.statistics import interval_or_none, share_interval
+from vesalius.statistics import interval_or_none, share_interval, student_interval
 
 #: Prompts that the check asks for; rows of one's own may be fewer.
 PROMPTS = 64
 #: Prompts drawn for one that the model answers correctly, until there are enough.
 OVERSAMPLING = (1, 2, 4, 8, 16)
+#: Level of the intervals by which fewer prompts are enough, and its two-sided normal quantile.
+CLEAR_LEVEL, CLEAR_Z = 0.995, 2.807034
 RULE = "performs if the 95 % intervals of accuracy and of the mean logit difference lie above 0.5 and above 0"
 
 
@@ -43,14 +45,15 @@ def measure(
     n: int = PROMPTS,
     seed: int = 0,
     split: str | None = None,
+    early: bool = False,
     progress: Progress | None = None,
 ) -> Performance:
     """Sample prompts of a behaviour, by default of the split it is measured on, and measure whether the model performs
-    it.
+    it; with `early` on fewer than `n` prompts where those leave no doubt that it does.
     """
     config, split = model.config, split or behaviour.measured_split
     prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
-    return performance(model, prompts, progress=progress)
+    return performance(model, prompts, early=early, progress=progress)
 
 
 def draw_prompts(
@@ -88,12 +91,26 @@ def answered_right(model: Transformer, prompts: Prompts, *, rows: int = 32) -> B
 
 
 def performance(
-    model: Transformer, prompts: Prompts, *, rows: int = 32, progress: Progress | None = None
+    model: Transformer, prompts: Prompts, *, rows: int = 32, early: bool = False, progress: Progress | None = None
 ) -> Performance:
-    """How well a model does on the given prompts, in batches of `rows`."""
-    parts = [preferred(part, logits) for part, logits in answers(model, prompts, rows=rows, progress=progress)]
+    """How well a model does on the given prompts, in batches of `rows`; with `early` no further batch is run once it
+    clearly performs.
+    """
+    parts: list[tuple[Tensor, Tensor]] = []
+    for part, logits in answers(model, prompts, rows=rows, progress=progress):
+        parts.append(preferred(part, logits))
+        if early and _is_clear(torch.cat([differences for differences, _ in parts])):
+            break
     differences, is_top = (torch.cat(values) for values in zip(*parts, strict=True))
     return summary(differences, is_top)
+
+
+def _is_clear(differences: Float[Tensor, " prompt"]) -> bool:
+    """Whether `RULE` holds at a tenth of its error."""
+    n, right = len(differences), int((differences > 0).sum())
+    return share_interval(right, n, z=CLEAR_Z)[0] > 0.5 and bool(
+        student_interval(differences[:, None].numpy(), level=CLEAR_LEVEL)[0][0] > 0
+    )
 
 
 def answers(

@@ -67,12 +67,12 @@ def necessary(study: Study, component: Component) -> ClaimRecord:
     return check(Necessary(component=str(component)), study.lab)
 
 
-def not_needed_alone(study: Study, component: Component, necessity: ClaimRecord) -> ClaimRecord | None:
+def not_needed_alone(study: Study, component: Component, necessity: ClaimRecord, *, moves: bool) -> ClaimRecord | None:
     """Zeros, or else its mean, at every position in its place cost neither score nor right answers. None where the
-    score alone shows that they do, or the component is necessary by others and its role does not depend on these.
+    score alone shows that they do, or the component is necessary by others and its role does not depend on these: it
+    does where the component was shown to move a role or to back up others (`moves`).
     """
     shown = {one.experiment: one for one in necessity.evidence}
-    moves = component in study.selection.groups.moves or component in study.selection.groups.backups
     for how in NEUTRAL:
         score = shown.get(f"{how} replacement")
         if score is not None:

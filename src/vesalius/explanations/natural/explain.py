@@ -128,7 +128,7 @@ def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
         raise BadInput(
             f"specimen {specimen.name!r} is a natural model: name what to explain it for, `behaviour` {names}"
         )
-    return require_performance(specimen, seed=seed, force=force, purpose="see its attention")
+    return require_performance(specimen, seed=seed, force=force, early=True, purpose="see its attention")
 
 
 def _study_elsewhere(whole: StudyPart, spread: Spread) -> tuple[list[Studied], float]:

@@ -182,7 +182,9 @@ def investigate(study: Study, component: Component, *, performs: bool) -> Findin
     own: list[ClaimRecord | None] = [attends(study, component)] if component.is_head else []
     if not performs:
         return Findings(component, looks_at, _not_none(own))
-    own += _causal_claims(study, component)
+    grouped = group_claims(study, component) if component.is_head else []
+    moves = any(claim.kind in ("moves_role", "backs_up") and claim.verdict == "supported" for _, claim in grouped)
+    own += _causal_claims(study, component, moves=moves)
     incoming: list[tuple[Component, AttentionPort, ClaimRecord]] = [
         (sender, port, claim)
         for (head, port), sender in study.selection.feeders.items()
@@ -191,7 +193,6 @@ def investigate(study: Study, component: Component, *, performs: bool) -> Findin
     outgoing = [
         (receiver, feeds(study, sender, receiver)) for sender, receiver in study.selection.paths if sender == component
     ]
-    grouped = group_claims(study, component) if component.is_head else []
     return Findings(component, looks_at, _not_none(own), tuple(incoming), tuple(outgoing), tuple(grouped))
 
 
@@ -199,11 +200,11 @@ def _not_none(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
     return tuple(claim for claim in claims if claim is not None)
 
 
-def _causal_claims(study: Study, component: Component) -> list[ClaimRecord | None]:
+def _causal_claims(study: Study, component: Component, *, moves: bool) -> list[ClaimRecord | None]:
     necessity = necessary(study, component)
     claims: list[ClaimRecord | None] = [necessity]
     if necessity.verdict != "refuted":
-        claims.append(not_needed_alone(study, component, necessity))
+        claims.append(not_needed_alone(study, component, necessity, moves=moves))
     if float(study.solo(component).mean()) < -MIN_EFFECT:
         claims.append(inhibits(study, component))
     elif necessity.verdict == "supported":
