@@ -50,15 +50,18 @@ ABLATION_PAIRS = 256  # effects of ablations need fewer inputs than worst-case i
 MOVES_PER_PAIR = 2
 #: Prompts of a natural model after which an effect may be found too small to count.
 FIRST_LOOK = 6
+#: Replacements whose answers claims ask for; of the others the score is enough, which needs few logits.
+ANSWERED: tuple[Replacement, ...] = ("zero", "mean")
 _NO_SUCH_OUTPUT, _NO_VALUE = -2, -3
 
 
 class Ran(NamedTuple):
-    """Prompts that have been run: the clean runs, and the outputs of all components on their counterfactuals. Their
-    readout is of answers (`natural.answers`): several columns, of which the first is the score.
+    """Prompts that have been run: the clean runs, and the outputs of all components on their counterfactuals. The
+    readout of `answers` (`natural.answers`) has several columns, of which the first is the score that `scores` reads.
     """
 
-    recordings: Recordings
+    answers: Recordings
+    scores: Recordings
     source_values: Values
 
 
@@ -88,7 +91,7 @@ class Lab:
         self._material = trial(specimen, self.n, seed=seed, centred=True)
         self.n = len(self._material.batch)
         self.batch, self.source = self._material.batch, self._material.counterfactual
-        same = ran is not None and torch.equal(ran.recordings.batch.tokens.cpu(), self.ablation_batch.tokens.cpu())
+        same = ran is not None and torch.equal(ran.answers.batch.tokens.cpu(), self.ablation_batch.tokens.cpu())
         self._ran = ran if same else None
         self._traces: WeakKeyDictionary[Program, tuple[ProgramTrace, ProgramTrace]] = WeakKeyDictionary()
         self._codes: dict[tuple[tuple, int], tuple[Tensor, Tensor]] = {}
@@ -264,7 +267,9 @@ class Lab:
         return self._to_scores(self.readings([components], replacement)[0]) if components else self._clean_scores
 
     def readings(self, sets: Sequence[Sequence[Component]], replacement: Replacement) -> list[Tensor]:
-        """What the readout reads of each prompt with each set of components replaced."""
+        """What the readout reads of each prompt with each set of components replaced; of answers, where the prompts
+        have been run, only for `ANSWERED` replacements.
+        """
         self.measure(sets, [replacement])
         return [self._readings[frozenset(members), replacement] for members in sets]
 
@@ -388,7 +393,8 @@ class Lab:
         choices = torch.zeros_like(prompts) if single else prompts
         grid = Plan.grid(self.model.config, sets, choices=choices, positions=where)
         plan = Plan(prompts.repeat(len(sets)), grid.choice, grid.positions)
-        readings = run(self._ablation, plan, values, cost=self.cost).cpu()
+        recordings = self._ablation if self._ran is None or replacement in ANSWERED else self._ran.scores
+        readings = run(recordings, plan, values, cost=self.cost).cpu()
         return list(readings.split(len(prompts)))
 
     def _crossed_readings(self, components: list[Component]) -> Tensor:
@@ -448,7 +454,7 @@ class Lab:
     @cached_property
     def _ablation(self) -> Recordings:
         if self._ran is not None:
-            return self._ran.recordings
+            return self._ran.answers
         readout = Readout(self._read) if self.finite else self._material.readout
         return Recordings(self.model, self.ablation_batch, readout)
 

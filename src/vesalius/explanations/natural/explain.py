@@ -151,7 +151,7 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
     seed, selection = CLAIM_SEED + part.seed, part.selection
     pool = Pool.draw(specimen, part.n, seed=seed, split="test")
-    ran = Ran(pool.recordings.read_as(answer_readout(pool)), pool.source_values)
+    ran = Ran(pool.recordings.read_as(answer_readout(pool)), pool.recordings, pool.source_values)
     lab = Lab(specimen, n=part.n, seed=seed, circuit=selection.components, ran=ran)
     study = Study(pool, lab, selection)
     pairs = [pair for pair in selection.paths if pair[0] in part.components]

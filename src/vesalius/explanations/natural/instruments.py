@@ -21,7 +21,7 @@ from vesalius.behaviours.metrics import metric_name
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import mean_and_interval, rounded
-from vesalius.explanations.claims.laboratory import Replacement
+from vesalius.explanations.claims.laboratory import ANSWERED, Replacement
 from vesalius.explanations.natural.answers import Answers, answer_readout, answers_lost, answers_of
 from vesalius.explanations.natural.lens import logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
@@ -409,7 +409,7 @@ class Instruments:
 
     def _replaced(self, sets: Sets, how: How, at: str | None) -> list[Answers]:
         """The answers with each set replaced; every set is run once, those that are missing in one run."""
-        if at is None and self._readings is not None and how in ("zero", "mean", "resample"):
+        if at is None and self._readings is not None and how in ANSWERED:
             return [answers_of(reading) for reading in self._readings(sets, how)]
         keys = [(frozenset(members), how, at) for members in sets]
         missing = [key for key in dict.fromkeys(keys) if key not in self._done]
