@@ -60,6 +60,7 @@ def test_half_the_prompts_are_enough_where_they_leave_no_doubt(right: int, run: 
     result = performance(model, prompts, early=True)
     assert (result.n, result.accuracy, result.performs) == (run, (right + run - 32) / run, True)
     assert performance(model, prompts).n == 64
+    assert performance(model, prompts.take(slice(0, 40)), early=True).n == 40, "a small file counts whole"
 
 
 def test_a_tie_is_not_right() -> None:

@@ -93,13 +93,13 @@ def answered_right(model: Transformer, prompts: Prompts, *, rows: int = 32) -> B
 def performance(
     model: Transformer, prompts: Prompts, *, rows: int = 32, early: bool = False, progress: Progress | None = None
 ) -> Performance:
-    """How well a model does on the given prompts, in batches of `rows`; with `early` no further batch is run once it
-    clearly performs.
+    """How well a model does on the given prompts, in batches of `rows`; with `early`, where there are `PROMPTS` or
+    more, no further batch is run once it clearly performs.
     """
     parts: list[tuple[Tensor, Tensor]] = []
     for part, logits in answers(model, prompts, rows=rows, progress=progress):
         parts.append(preferred(part, logits))
-        if early and _is_clear(torch.cat([differences for differences, _ in parts])):
+        if early and len(prompts) >= PROMPTS and _is_clear(torch.cat([differences for differences, _ in parts])):
             break
     differences, is_top = (torch.cat(values) for values in zip(*parts, strict=True))
     return summary(differences, is_top)
