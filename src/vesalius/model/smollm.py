@@ -116,10 +116,10 @@ def _is_complete(target: Path) -> bool:
         return False
     try:
         receipt = read_json(target / RECEIPT)
-        files, checked = receipt.get("files"), receipt.get("checked")
+        files: dict[str, str] = receipt.get("files") or {}
         complete = receipt.get("source") == GGUF_SHA256 and bool(files) and all((target / n).is_file() for n in files)
         stamps = {name: _stamp(target / name) for name in files} if complete else {}
-        if complete and stamps != checked:
+        if complete and stamps != receipt.get("checked"):
             complete = all(sha256(target / name) == digest for name, digest in files.items())
             if complete and all(time.time_ns() - written > SETTLED_NS for _, written in stamps.values()):
                 _note_checked(target, {**receipt, "checked": stamps})
