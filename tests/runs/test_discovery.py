@@ -158,6 +158,8 @@ def test_another_request_is_refused(tmp_path: Path) -> None:
     performed(tmp_path, asked, engine=here)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="prompts 4, not 5"):
         performed(tmp_path, replace(asked, n=5))
+    with pytest.raises(BadInput, match="hard"):
+        performed(tmp_path, replace(asked, hard=True))
 
 
 def test_large_models_are_pruned_on_fewer_prompts() -> None:

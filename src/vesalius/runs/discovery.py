@@ -88,6 +88,7 @@ class DiscoverySettings:
             "prompts": self.n,
             "checked_on": "inputs that the discovery has not seen",
             "seed": self.seed,
+            **({"hard": True} if self.hard else {}),
             **self._own_steps,
             "version": __version__,
             "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},
