@@ -7,8 +7,10 @@ from benchmarks.planted_lens import PLANTED, arithmetic_with_planted_head
 from vesalius.api import explain, load
 from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.components import Component
+from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Lab, Necessary, check
+from vesalius.explanations.claims import Claim, Lab, Necessary, ablation, check
+from vesalius.explanations.natural import deciding, evidence, movers
 from vesalius.explanations.natural.claims import BacksUp, LensOnly, MovesRole, Primary, Together, WritesAnswer
 from vesalius.explanations.natural.groups import Groups, propose_groups
 from vesalius.explanations.natural.pool import Pool
@@ -129,3 +131,28 @@ def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen
 def test_the_planted_head_gets_its_role() -> None:
     (planted,) = explain(arithmetic_with_planted_head(), [PLANTED], n=64).components
     assert planted.role == "lens-positive but redundant"
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_controls_that_are_left_out_would_change_nothing_that_is_supported(
+    arithmetic: Specimen, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Beside a run with every control and every replacement. *Not needed alone* takes the mean where zeros were not
+    put in, so its sentence may be another.
+    """
+    names = ["L0H3", "L1H2", "L1H3", "L0_MLP", "L2H1"]
+    fewer = explain(arithmetic, names, n=16, seed=seed)
+    for module in (deciding, evidence, movers):
+        monkeypatch.setattr(module, "exceeds", lambda *values, **options: True)
+    monkeypatch.setattr(ablation, "_needs_controls", lambda *values: True)
+    monkeypatch.setattr(ablation, "_is_settled", lambda lab, shown, kinds: ablation._shows(lab, shown, least=2))
+    every = explain(arithmetic, names, n=16, seed=seed)
+    assert supported_in(fewer) == supported_in(every)
+    assert [part.role for part in fewer.components] == [part.role for part in every.components]
+    assert (fewer.rows or 0) < (every.rows or 0)
+
+
+def supported_in(explanation: Explanation) -> set[str]:
+    """The sentences of supported claims, but those that a part is not needed alone."""
+    claims = [claim for part in explanation.components for claim in part.claims]
+    return {claim.text for claim in claims if claim.verdict == "supported" and claim.kind != "not_needed_alone"}
