@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import threading
@@ -171,12 +171,14 @@ class LocalConnection:
 def _first_line(stream: IO[bytes], timeout: float) -> bytes:
     """The first line of a pipe, or nothing if it ends or takes too long."""
     end, line = time.monotonic() + timeout, b""
-    while not line.endswith(b"\n"):
-        ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
-        piece = os.read(stream.fileno(), 4096) if ready else b""
-        if not piece:
-            return b""
-        line += piece
+    with selectors.DefaultSelector() as selector:  # select() takes no file beyond the 1,024th
+        selector.register(stream, selectors.EVENT_READ)
+        while not line.endswith(b"\n"):
+            ready = selector.select(max(0.0, end - time.monotonic()))
+            piece = os.read(stream.fileno(), 4096) if ready else b""
+            if not piece:
+                return b""
+            line += piece
     return line
 
 
