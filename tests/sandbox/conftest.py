@@ -52,19 +52,25 @@ class Target:
     values: dict[str, Any]
     victim: subprocess.Popen[bytes]
     directory: Path
+    toolbox: Path
     connections: list[object] = field(default_factory=list)
 
     def untouched(self) -> bool:
         """Whether the files are unchanged, the victim lives and the servers got no connection."""
-        names = sorted(path.name for path in self.directory.iterdir())
-        return names == FILES and not self.connections and self.victim.poll() is None and self._contents()
+        directories = _names(self.directory) == FILES and _names(self.toolbox) == TOOLS
+        return directories and not self.connections and self.victim.poll() is None and self._contents()
 
     def _contents(self) -> bool:
         return (self.directory / "canary").read_text() == SECRET
 
 
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
 SPARES = ("canary", "canary.spare", "canary.rename", "canary.mode", "canary.delete")
 FILES = sorted([*SPARES, "canary.py", "canary_module.py", "listening"])
+TOOLS = ["helper.py", "notes", "way_out"]
 
 
 @pytest.fixture
@@ -98,7 +104,7 @@ def target(tmp_path: Path, toolbox: Path, monkeypatch: pytest.MonkeyPatch) -> It
         "variable": "VESALIUS_TEST_SECRET",
         "toolbox": str(toolbox),
     }
-    target = Target(values, victim, outside)
+    target = Target(values, victim, outside, toolbox)
     for server in servers:
         threading.Thread(target=_listen, args=(server, target.connections), daemon=True).start()
     yield target
@@ -106,6 +112,9 @@ def target(tmp_path: Path, toolbox: Path, monkeypatch: pytest.MonkeyPatch) -> It
         server.close()
     victim.kill()
     victim.wait()
+    # Later tests share the toolbox, and a program without isolation writes to it.
+    for name in set(_names(toolbox)) - set(TOOLS):
+        (toolbox / name).unlink()
 
 
 def _listen(server: socket.socket, connections: list[object]) -> None:
