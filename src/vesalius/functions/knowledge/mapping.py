@@ -7,7 +7,7 @@ from typing import Protocol
 from vesalius.backbones import Garbled, Refused, system, user
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Reply
-from vesalius.functions.knowledge.models import Model
+from vesalius.functions.knowledge.models import NO_ANSWER, Model
 from vesalius.functions.knowledge.scoring import fault
 from vesalius.functions.knowledge.tables import UNDEFINED, Condition, Relation
 
@@ -80,6 +80,6 @@ class ModelMapper:
         turns = [system("You answer with a single name, word or number."), user(" ".join(rules) + f"\nInput: {item}")]
         try:
             text = self.backbone.chat(turns, label=f"{self.what} -> {self.result}: {item}").text
-        except (Garbled, Refused) as failure:
-            return Reply(error=str(failure))
+        except (Garbled, Refused):
+            return Reply(error=NO_ANSWER)
         return Reply(text if self.mode == "published" else text.strip())

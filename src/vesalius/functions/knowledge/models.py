@@ -11,6 +11,9 @@ from vesalius.errors import Failed
 
 #: A fact is a few words; a small model that does not stop is cut here.
 REPLY_TOKENS = 64
+#: What is heard of an input that the model declined or gave nothing usable for. The failure itself, which is in the
+#: record of calls, names the call by the function's definition, and may quote what the model was told.
+NO_ANSWER = "the function gave no answer to this input"
 
 
 class UnopenedModel:

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from vesalius.backbones import Garbled, Refused, system, user
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Reply
-from vesalius.functions.knowledge.models import Model
+from vesalius.functions.knowledge.models import NO_ANSWER, Model
 from vesalius.functions.knowledge.vectors import LONGEST_TEXT, frequent_words, space
 
 STEEPNESS, MIDPOINT = 2.0, 2.5
@@ -114,8 +114,8 @@ class ModelScorer:
         turns = [system("You recognise words that are related to given concepts."), user(question)]
         try:
             return Reply(self._backbone.logprobs(turns, ["0", "1"], label=f"{'/'.join(names)}: {word}").share("1"))
-        except (Garbled, Refused) as failure:
-            return Reply(error=str(failure))
+        except (Garbled, Refused):
+            return Reply(error=NO_ANSWER)
 
 
 @lru_cache(maxsize=2)
