@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from rich.text import Text
 from typer.core import TyperGroup
 
 import vesalius as ves
@@ -69,6 +71,17 @@ def test_every_command_has_a_help_text_here(vesalius: Vesalius) -> None:
     assert names == COMMANDS
     assert all(name in listed for name in [*names, *groups])
     assert groups == GROUPS
+
+
+def test_brackets_in_help_texts_are_printed() -> None:
+    """Help texts are markup: `vesalius[sealing]` loses its brackets unless they are escaped."""
+    offered = list(typer.main.get_group(app).commands.values())
+    members = [member for group in offered if isinstance(group, TyperGroup) for member in group.commands.values()]
+    for command in [*offered, *members]:
+        options = [getattr(parameter, "help", None) for parameter in command.params]
+        for text in filter(None, [command.help, *options]):
+            printed = Text.from_markup(text).plain
+            assert all(part in printed for part in re.findall(r"\[(?!/?bold\])[^\]]*\]", text)), text
 
 
 def test_version(vesalius: Vesalius) -> None:

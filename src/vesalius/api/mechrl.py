@@ -67,8 +67,8 @@ def bench_mechrl(
     "logits" (as published: logits of the task less nats of the control) or "nats" (one unit on both sides); `context`
     also trains a policy that reads the prompts' embeddings through a learned encoder instead of a task label.
     `matrices` is a directory of effect matrices measured before. Tables 2 and 3 look for the published heads in a model
-    of GPT-2 small's shape, and for heads told by their attention in any other. What an interrupted call measured and
-    trained is used again by the same call.
+    of GPT-2 small's shape, and for heads identified by their attention in any other. What an interrupted call measured
+    and trained is used again by the same call.
     """
     name = specimen.source or specimen.name if isinstance(specimen, Specimen) else str(specimen)
     text = control_name(control)

@@ -51,7 +51,7 @@ def write_mib(runs: Sequence[str | Path], out: str | Path, *, level: Level | Non
 
 
 def check_mib(directory: str | Path) -> MibSubmission:
-    """Read every folder of a submission and say whether MIB would take it."""
+    """Read every folder of a submission and say whether MIB would accept it."""
     place = Path(directory)
     folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
     if not folders:

@@ -129,7 +129,7 @@ def discovery(
         bool,
         typer.Option("--hard", help="Models written by hand that mislead discovery, instead of the 84 circuits."),
     ] = False,
-    steps: Annotated[int, typer.Option(min=0, help="eap-ig: gradients averaged. 0: 5.")] = 0,
+    steps: Annotated[int, typer.Option(min=0, help="eap-ig: gradients to average; 0: the default, 5.")] = 0,
     jobs: JobsOption = 2,
     out: RunOption = None,
     json: JsonOption = False,
@@ -209,7 +209,7 @@ def mechrl(
 
     Measures effect matrices, trains policies, and plays. An interrupted benchmark continues when the same
     command is given again. Tables 2 and 3 look for the published heads where the model has GPT-2 small's shape, and
-    for heads told by their attention elsewhere.
+    for heads identified by their attention otherwise.
 
     Example: vesalius bench mechrl smollm2-135m --seeds 5
     """

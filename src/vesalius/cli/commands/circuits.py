@@ -152,7 +152,7 @@ def what_if(
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
-    """Replace some components together and see what the model says then.
+    """Replace some components together and print how the outputs change.
 
     Prints the score before and after with intervals, and the outputs that changed. The answer is a file that
     --from FILE asks again, here or elsewhere.
@@ -213,7 +213,7 @@ def discover(
         int,
         typer.Option(
             min=0,
-            help="eap-ig: gradients averaged (0: 5). rl: train a policy here for so many steps (0: the packaged one).",
+            help="eap-ig: gradients taken (0: 5). rl: train a policy here for so many steps (0: the packaged one).",
         ),
     ] = 0,
     select: SelectOption = None,

@@ -9,12 +9,12 @@ from vesalius.cli.options import DeviceOption, JsonOption
 
 claims = typer.Typer(no_args_is_help=True)
 commands = typer.Typer()
-commands.add_typer(claims, name="claims", help="Register a claim before its test, run the test, check what was said.")
+commands.add_typer(claims, name="claims", help="Register a claim before its test, run it, check that nothing changed.")
 
 ClaimArgument = Annotated[str, typer.Argument(help="A file of `vesalius claims register`.", metavar="CLAIM.json")]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", help="Sign with this key, a file of `vesalius claims key`. Needs vesalius[sealing]."),
+    typer.Option("--key", help="Sign with this key, a file of `vesalius claims key`. Needs vesalius\\[sealing]."),
 ]
 PublishedOption = Annotated[
     str | None, typer.Option("--digest", help="The digest that was published when the claim was registered.")

@@ -164,7 +164,7 @@ def unit_tests(
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Let people take the unit tests of a run, and hold their answers against evaluators: Table A4 of the paper.
+    """Let people take the unit tests of a run, and compare their answers with evaluators: Table A4 of the paper.
 
     --export writes a blind sheet: a description and three choices per row, of the interpreter's and the true
     descriptions, and rows that match descriptions. People put 1, 2 or 3 into the column answer. --answers reads the

@@ -37,7 +37,7 @@ def make(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Generate and train fresh circuits, and lock the key away. Training takes minutes of one core per circuit.
+    """Generate and train fresh circuits, and seal the key. Training takes minutes of one core per circuit.
 
     Example: vesalius league make --circuits 30 --passphrase-file secret.txt --out league
     """
@@ -140,7 +140,7 @@ def table(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print rows beside each other.
+    """Print the rows of leagues as one table.
 
     Example: vesalius league table league
     """

@@ -34,7 +34,7 @@ def mcp(
         bool, typer.Option("--unsafe-sandbox", help="Run code even where it cannot be contained.")
     ] = False,
     list_tools: Annotated[
-        bool, typer.Option("--list-tools", help="Print the tools with their tokens, no more.")
+        bool, typer.Option("--list-tools", help="Print the tools with their tokens and exit.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -42,7 +42,7 @@ def mcp(
 
     The client has a budget, counted down in every result; clients over HTTP share it unless --clients gives each one.
     Every call is on the disk before it is answered, and the same --run continues: budgets, submissions and results are
-    read back. The answer key stays shut: an explanation is submitted once, and then graded.
+    read back. No tool reads the answer key: an explanation is submitted once, and then graded.
 
     Example: vesalius mcp --list-tools
     """

@@ -45,7 +45,7 @@ def check(
     directory: Annotated[str, typer.Argument(help="Directory of a submission.", metavar="DIRECTORY")],
     json: JsonOption = False,
 ) -> None:
-    """Read every folder of a submission and say whether MIB would take it.
+    """Read every folder of a submission and say whether MIB would accept it.
 
     Example: vesalius mib check submission
     """

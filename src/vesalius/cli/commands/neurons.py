@@ -53,8 +53,8 @@ def neurons(
 ) -> None:
     """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
 
-    Writes neurons.json, its page neurons.html, and circuit.json. The set is read on held-out prompts, beside as many
-    neurons that write most and as many random ones.
+    Writes neurons.json, its page neurons.html, and circuit.json. The set is measured on held-out prompts, beside as
+    many neurons that change most between the prompt and its counterfactual, and as many random ones.
 
     Example: vesalius neurons smollm2-135m -b examples/agreement.jsonl --keep 0.8
     """

@@ -147,7 +147,7 @@ def ratings(
     out: DocumentOutOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Hold the ratings of several people against each other and against judges.
+    """Compare the ratings of several people with each other and with judges.
 
     Prints each rater, the agreement of every pair (Cohen's kappa, weighted on 0/1/2), the majority and the lowest score
     of every agent, and the published tables of agreement beside them. A file has the columns specimen, component,

@@ -25,7 +25,7 @@ def train(
 ) -> None:
     """Train a transformer that implements a RASP program in known components, and check that it does.
 
-    A SPEC.py is a program: training runs it, with all rights you have. Read files of other people before.
+    A SPEC.py is a program: training runs it with your permissions. Read other people's files first.
     The specimen is accepted only if every figure of the gate holds on fresh inputs. An interrupted training continues
     when the same command is given again. Several files are trained together, in stacks of similar shape, one try each;
     on a GPU that costs little more than one.
