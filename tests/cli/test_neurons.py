@@ -22,6 +22,8 @@ def test_command_files_and_rerun(vesalius: Vesalius, tmp_path: Path) -> None:
     # A benchmark circuit's outputs have no slope: neurons are scored by how far the logits move.
     assert (document["unit"], "score (share of the change)" in page) == ("share of the change", True)
     assert "share of neurons kept" in page
+    assert document["n"] == 8
+    assert "relp-qk on 8 prompts, seed 0" in page
     (row,) = ves.results(tmp_path).results
     assert (row.kind, row.state, "neurons keep" in row.figures) == ("neurons", "finished", True)
     planned = json.loads(vesalius("neurons", SPECIMEN, "--n", "8", "--plan", "--json").out)

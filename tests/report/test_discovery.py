@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import vesalius as ves
+from vesalius import api
 from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.methods import discover
@@ -20,6 +21,7 @@ from vesalius.errors import BadInput
 from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.faithfulness import draw_curve
 from vesalius.report.headmap import draw_headmap
+from vesalius.report.html import figure
 
 AREAS = dict.fromkeys(("cmd", "cmd_low", "cmd_high", "cpr", "cpr_low", "cpr_high"), 0.5)
 CURVE = Curve(
@@ -191,6 +193,20 @@ def test_a_used_up_vocabulary_shows_how_many_prompts_there_were(tmp_path: Path) 
     assert checks is not None
     text = render_discovery(written(tmp_path, checks=checks.model_copy(update={"n": 5}))).read_text(encoding="utf-8")
     assert "5 prompts that the discovery has not seen (all there are; 12 were asked for)." in text
+
+
+def test_scores_of_a_sweep_stand_with_the_intervals_that_the_sweep_gives(tmp_path: Path) -> None:
+    discovery = ves.discover("frac_prevs", "sweep", n=8, checks=False, progress=False, out=tmp_path)
+    swept = api.sweep_report("frac_prevs", kind="resample", n=8, progress=False)
+    intervals = {str(part): interval for part, interval in discovery.circuit.intervals.items()}
+    assert intervals == {row.id: pytest.approx((row.ci_low, row.ci_high)) for row in swept.components}
+    strongest = max(swept.components, key=lambda row: abs(row.effect))
+    page = (tmp_path / "discovery.html").read_text(encoding="utf-8")
+    assert "95 % interval" in page
+    assert f"{figure(strongest.ci_low)}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{figure(strongest.ci_high)}" in page
+    # One prompt says nothing about others, and a score of edges is a largest magnitude, not a mean.
+    assert not ves.discover("frac_prevs", "sweep", n=1, checks=False, progress=False).circuit.intervals
+    assert not found().circuit.intervals
 
 
 def test_pictures_of_an_earlier_discovery_are_taken_away(tmp_path: Path) -> None:

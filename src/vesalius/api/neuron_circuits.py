@@ -76,6 +76,7 @@ def _document(result: NeuronSet, request: Request, keep: float) -> NeuronCircuit
     return NeuronCircuit(
         request=request,
         components=tuple(Score(id=str(part), score=score) for part, score in result.neurons),
+        n=result.n,
         size=size,
         n_neurons=result.n_neurons,
         keep=keep,

@@ -52,6 +52,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin
 from vesalius.progress import Progress
+from vesalius.statistics import means_interval
 
 DEFAULT_STEPS = 5
 DEFAULT_PROMPTS = 32
@@ -192,7 +193,7 @@ def discover(
     if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
         raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
-    circuit = Circuit.scored(config, config.d_model, scores.components, scores.edges)
+    circuit = Circuit.scored(config, config.d_model, scores.components, scores.edges, intervals=_intervals(scores))
     return MethodResult(
         method,
         circuit,
@@ -205,6 +206,16 @@ def discover(
         performance,
         notes,
     )
+
+
+def _intervals(scores: Scores) -> dict[Component, tuple[float, float]]:
+    """The 95 % intervals of scores that are means over prompts, which those of components are in a sweep; none for one
+    prompt.
+    """
+    if scores.per_prompt is None or scores.per_prompt.ndim != 2 or len(scores.per_prompt) == 1:
+        return {}
+    ends = zip(*(bounds.tolist() for bounds in means_interval(scores.per_prompt.cpu())), strict=True)
+    return dict(zip(scores.components, ends, strict=True))
 
 
 def require_circuit_method(method: str | None) -> None:

@@ -2,11 +2,11 @@
 
     {"schema": 1,
      "cfg": {"n_layers", "n_heads", "parallel_attn_mlp", "d_model"},
-     "nodes": {"input" | "a0.h1" | "m0" | "m3.n17" | "logits": {"in_graph", "score"?, ...}},
+     "nodes": {"input" | "a0.h1" | "m0" | "m3.n17" | "logits": {"in_graph", "score"?, "ci_low"?, "ci_high"?, ...}},
      "edges": {"a0.h1->a5.h5<q>": {"score", "in_graph"}}}
 
-`schema` is our own; files of the benchmark lack it. Whatever else a file says about a node or an edge (neurons, for
-instance) is kept and written back.
+`schema`, `ci_low` and `ci_high` are our own; files of the benchmark lack them. Whatever else a file says about a node
+or an edge (neurons, for instance) is kept and written back.
 """
 
 import math
@@ -28,6 +28,9 @@ from vesalius.files import read_json, write_json
 
 CIRCUIT_FILE = "circuit.json"
 Node = Component | Literal["input", "logits"]
+Interval = tuple[float, float]
+#: What nodes call the ends of the 95 % interval of their score.
+LOW, HIGH = "ci_low", "ci_high"
 #: A component is worth explaining from this share of the largest score on. Set on 27 generated specimens that no
 #: reported figure is about (benchmarks/fresh.tgz, every second one, seed 7), where the sweep found 80 of 82 components
 #: and nothing else, EAP-IG 81 of 82 and 14 others.
@@ -72,13 +75,19 @@ class Circuit(Viewable, Document):
 
     @classmethod
     def scored(
-        cls, shape: Shape, d_model: int, components: Mapping[Component, float], edges: Mapping[Edge, float]
+        cls,
+        shape: Shape,
+        d_model: int,
+        components: Mapping[Component, float],
+        edges: Mapping[Edge, float],
+        *,
+        intervals: Mapping[Component, Interval] = FrozenDict(),
     ) -> "Circuit":
-        """A circuit from scores; what scores exactly zero is not in it."""
+        """A circuit from scores and, where given, their 95 % intervals; what scores exactly zero is not in it."""
         for name, score in [*components.items(), *edges.items()]:
             if not _is_number(score):
                 raise BadInput(f"{name}: score {score!r} is not a finite number")
-        nodes: dict[Node, Member] = {part: _scored(score) for part, score in components.items()}
+        nodes: dict[Node, Member] = {part: _scored(score, intervals.get(part)) for part, score in components.items()}
         return cls(
             n_layers=shape.n_layers,
             n_heads=shape.n_heads,
@@ -93,6 +102,15 @@ class Circuit(Viewable, Document):
         """Every component that has a score."""
         scores = ((node, member.score) for node, member in self.nodes.items() if isinstance(node, Component))
         return FrozenDict((node, score) for node, score in scores if score is not None)
+
+    @property
+    def intervals(self) -> dict[Component, Interval]:
+        """The 95 % intervals of components whose scores have one."""
+        return FrozenDict(
+            (node, (member.more[LOW], member.more[HIGH]))
+            for node, member in self.nodes.items()
+            if isinstance(node, Component) and all(_is_number(member.more.get(end)) for end in (LOW, HIGH))
+        )
 
     @property
     def edge_scores(self) -> dict[Edge, float]:
@@ -367,8 +385,9 @@ def _member(name: str, entry: Any) -> Member:
     return Member(score=score, in_graph=entry["in_graph"], more=more)
 
 
-def _scored(score: float) -> Member:
-    return Member(score=score, in_graph=score != 0)
+def _scored(score: float, interval: Interval | None = None) -> Member:
+    more: FrozenDict[str, Any] = FrozenDict() if interval is None else FrozenDict({LOW: interval[0], HIGH: interval[1]})
+    return Member(score=score, in_graph=score != 0, more=more)
 
 
 def _is_number(value: Any) -> bool:

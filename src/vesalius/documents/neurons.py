@@ -51,16 +51,17 @@ class NeuronDetail(Record):
 class NeuronCircuit(ResultDocument):
     """The smallest set of neurons found that keeps the share `keep` of a behaviour, all other neurons resampled.
 
-    `components` are the neurons with their scores, strongest first, out of `n_neurons`. `share_chosen` is the share on
-    the prompts that they were chosen by, `share` the one on held-out prompts, with random neurons of the same number as
-    its baseline; `curve` has other sizes. `details` say more about the strongest. `unit` is what scores are measured
-    in, `forwards` the cost in forward passes of all prompts.
+    `components` are the neurons with their scores, means over `n` prompts (None in earlier files), strongest first, out
+    of `n_neurons`. `share_chosen` is the share on the prompts that they were chosen by, `share` the one on held-out
+    prompts, with random neurons of the same number as its baseline; `curve` has other sizes. `details` say more about
+    the strongest. `unit` is what scores are measured in, `forwards` the cost in forward passes of all prompts.
     """
 
     REMEDY = "run `vesalius neurons` again"
 
     request: Request
     components: FrozenList[Score]
+    n: int | None = None
     size: int
     n_neurons: int
     keep: float
@@ -93,5 +94,5 @@ class NeuronCircuit(ResultDocument):
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        absent = {name for name in ("directory", "performance") if getattr(self, name) is None}
+        absent = {name for name in ("directory", "performance", "n") if getattr(self, name) is None}
         return {name: value for name, value in handler(self).items() if name not in absent}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.components import Component, Edge
+from vesalius.components import Edge
 from vesalius.discovery.detectors import ROLES
 from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Checks, Curve, Overlap, Specificity
@@ -78,7 +78,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
         headmap=headmap,
         negative=any(score < 0 for _, score in ranked),
         score_meaning=_meaning(discovery),
-        strongest=_strongest(ranked, checks, score_column),
+        strongest=_strongest(discovery, score_column),
         diagram=diagram,
         scored="heads" if discovery.method in SEARCHES else "components",
         box_scores=scores,
@@ -321,16 +321,25 @@ def _score_column(discovery: Discovery) -> str:
     return f"score ({discovery.unit})" if discovery.unit else "score"
 
 
-def _strongest(ranked: Sequence[tuple[Component, float]], checks: Checks | None, score_column: str) -> Sheet:
+def _strongest(discovery: Discovery, score_column: str) -> Sheet:
     """The strongest components, with what is known of each."""
+    checks, intervals = discovery.checks, discovery.circuit.intervals
     flagged = checks.detectors.flagged if checks and checks.detectors else {}
     published = checks.known_heads.roles if checks and checks.known_heads else {}
-    rows = []
-    for rank, (part, score) in enumerate(ranked[:LISTED], 1):
-        looks = ", ".join(ROLES[role] for role, heads in flagged.items() if str(part) in heads)
-        rows.append((rank, str(part), score, looks or None, *([published.get(str(part))] if published else [])))
-    columns = ("rank", "component", score_column, "by its attention", *(["published as"] if published else []))
-    return sheet("", columns, rows)
+    strongest = discovery.circuit.ranked()[:LISTED]
+    columns: dict[str, list[Any]] = {
+        "rank": [*range(1, len(strongest) + 1)],
+        "component": [str(part) for part, _ in strongest],
+        score_column: [score for _, score in strongest],
+    }
+    if intervals:
+        columns["95 % interval"] = [_interval(*intervals[part]) if part in intervals else None for part, _ in strongest]
+    columns["by its attention"] = [
+        ", ".join(ROLES[role] for role, heads in flagged.items() if str(part) in heads) or None for part, _ in strongest
+    ]
+    if published:
+        columns["published as"] = [published.get(str(part)) for part, _ in strongest]
+    return sheet("", tuple(columns), [*zip(*columns.values(), strict=True)])
 
 
 Row = tuple[str, float | None, str | None, float | None, str]

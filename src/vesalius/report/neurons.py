@@ -66,12 +66,17 @@ def _lede(circuit: NeuronCircuit) -> str:
 
 def _facts(circuit: NeuronCircuit) -> list[tuple[str, str]]:
     facts = [
-        ("Scored by", f"{circuit.request.method}, seed {circuit.request.seed}"),
+        ("Scored by", f"{circuit.request.method}{_on_prompts(circuit.n)}, seed {circuit.request.seed}"),
         ("Chosen to keep", f"{circuit.keep:g}; kept {circuit.share_chosen:.3f} where they were chosen"),
     ]
     if performance := circuit.performance:
         facts.append((f"Accuracy on {title_of(circuit.request.behaviour or '')}", performance.accuracy_figures))
     return [*facts, ("Cost", f"{circuit.forwards:.1f} forward passes of the prompts, {duration(circuit.seconds)}")]
+
+
+def _on_prompts(n: int | None) -> str:
+    """On how many prompts; earlier files do not say."""
+    return "" if n is None else f" on {n} prompt{'s' if n > 1 else ''}"
 
 
 def _chart(circuit: NeuronCircuit) -> Chart:
