@@ -112,7 +112,9 @@ def test_two_runs_of_one_name_and_runs_of_something_else(tmp_path: Path) -> None
         ("strings", "aia", {"exact_match": 0.2, "unit_test": 0.7}, {"strings_code": 0.2, "strings_unit_test": 0.7}),
         ("entities", "milan", {"unit_test": 0.8}, {"entities_milan": 0.8}),
         ("relations", "aia+milan", {"unit_test": 0.6}, {"relations_aia+milan": 0.6}),
-        ("relations", "oracle", {"unit_test": 1.0}, {"relations_aia": 1.0}),
+        ("relations", "oracle", {"unit_test": 1.0}, {"relations_oracle": 1.0}),
+        ("entities", "builtin", {"unit_test": 0.9}, {"entities_builtin": 0.9}),
+        ("entities", "command:./mine.sh --fast", {"unit_test": 0.4}, {"entities_command": 0.4}),
     ],
 )
 def test_functions_runs_fill_their_columns(
@@ -124,6 +126,7 @@ def test_functions_runs_fill_their_columns(
     table, figure = compare([finished(tmp_path / "mine", metrics=given, **parts)])
     assert (table.id, figure.id) == ("FIND Table 2", "FIND Figure 5")
     assert {name: value for name, value in figures(table)["mine"].items() if value is not None} == filled
+    assert set(filled) <= set(table.columns)
     assert figures(figure)["mine"] == ({} if category == "numeric" else {"concept": 1.0, "pair": 0.25})
     assert figures(figure)["GPT-4"] == {}
 

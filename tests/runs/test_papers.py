@@ -151,6 +151,11 @@ def test_mechrl_stands_under_the_published_names(results: Path) -> None:
 def test_functions_runs_and_reliability_fill_find(results: Path) -> None:
     runs = [results / "truths", results / "asked"]
     assert measured("find", "A3", runs) == {"our executable grader": {"entities": 0.75}}
+    # The oracle interprets nothing: its run is not a success rate.
+    assert {
+        row: {name: value for name, value in figures.items() if value is not None}
+        for row, figures in measured("find", "2", runs).items()
+    } == {"asked": {"relations_aia": 0.5}}
     agreement = ves.api.paper_table("find", "A4", runs=runs).measured
     assert [dict(row.values) for row in agreement] == [
         {"entities_ground_truth": 0.75},

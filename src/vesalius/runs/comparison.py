@@ -145,7 +145,7 @@ def _sheet(
     source: str = SOURCE,
 ) -> Sheet:
     ours = [(name, _source(card), figures(card)) for name, card in cards.items()]
-    columns = tuple(dict.fromkeys(column for row in theirs.values() for column in row))
+    columns = tuple(dict.fromkeys(column for row in (*theirs.values(), *(row for *_, row in ours)) for column in row))
     rows = [*ours, *((name, source, row) for name, row in theirs.items())]
     return Sheet(f"Table {number}", title, columns, tuple(rows), scale)
 

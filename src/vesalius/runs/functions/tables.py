@@ -1,8 +1,9 @@
 """Functions runs in Table 2 and Figure 5 of the paper that published the benchmark.
 
-A run fills the columns of its category and interpreter. An interpreter that asks (the built-in one, the oracle, one of
-your own) stands in the column of AIA. Figure 5 was published as a picture, so its published rows are empty; ours are
-means of the deciding figure over the functions of each kind.
+A run fills the columns of its category and interpreter. An interpreter that the paper has not (the built-in one, the
+oracle, one of your own) has a column of its own where those of the paper are headed by interpreters. Figure 5 was
+published as a picture, so its published rows are empty; ours are means of the deciding figure over the functions of
+each kind.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,6 @@ from pathlib import Path
 
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
-from vesalius.functions.interpreters import BOTH, MILAN
 from vesalius.runs.directory import EXPLANATIONS, document_or_none
 from vesalius.runs.functions.scorecard import deciding
 from vesalius.runs.functions.work import Graded, Interpreted
@@ -27,15 +27,16 @@ KINDS = {"clean": "clean", "noised": "noised", "corrupted": "corrupted", "mlp": 
 
 
 def table_2(card: Scorecard) -> Row:
-    """A run's figures under the columns of Table 2; of other categories than its own there are none."""
+    """A run's figures under the columns of Table 2; of other categories than its own there are none. A command or a
+    plug-in stands under the first part of its name, which the row's source has whole.
+    """
     figures: Row = dict.fromkeys(COLUMNS)
     if card.category == "numeric":
         figures["numeric"] = _value(card, "success")
     elif card.category == "strings":
         figures |= {"strings_code": _value(card, "exact_match"), "strings_unit_test": _value(card, "unit_test")}
     elif card.category in ("entities", "relations"):
-        how = card.subject if card.subject in (MILAN, BOTH) else "aia"
-        figures[f"{card.category}_{how}"] = _value(card, "unit_test")
+        figures[f"{card.category}_{card.subject.partition(':')[0]}"] = _value(card, "unit_test")
     return figures
 
 
