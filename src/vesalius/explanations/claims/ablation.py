@@ -31,9 +31,9 @@ from vesalius.explanations.claims.base import (
     Outcome,
     above,
     all_of,
-    exceeds,
     first_interval,
     join_names,
+    lower_end,
     marked,
     mean_evidence,
     rounded,
@@ -220,10 +220,8 @@ def _needs_controls(lab: Lab, effects: Float[Tensor, " prompt"], level: float) -
     """
     if lab.finite:
         return True
-    above_least, above_most = (
-        exceeds(effects, bar, level=level, seed=lab.seed) for bar in (MIN_EFFECT, 2 * MIN_EFFECT)
-    )
-    return above_least and not above_most
+    low = lower_end(effects, level=level, seed=lab.seed)
+    return low is not None and MIN_EFFECT < low <= 2 * MIN_EFFECT
 
 
 def order_of(lab: Lab) -> tuple[Replacement, ...]:
@@ -250,8 +248,10 @@ def _is_settled(lab: Lab, evidence: Sequence[Evidence], kinds: Sequence[Replacem
     can neither show nor refute it.
     """
     least, left = min(2, len(kinds)), len(kinds) - len(evidence)
-    if lab.finite or _shows(lab, evidence, least=least):
-        return not lab.finite
+    if lab.finite:
+        return False
+    if _shows(lab, evidence, least=least):
+        return True
     hopeless = _n_shown(lab, evidence) + left < least
     return hopeless and any(one.passed is not False for one in evidence)
 

@@ -165,8 +165,13 @@ def exceeds(values: Float[Tensor, " prompt"], least: float, *, level: float, see
     """Whether the interval of a mean lies above the least that counts. Controls can only raise a bar, so in a natural
     model, where every run is expensive, they are measured for no other values: those support nothing with any bar.
     """
-    low = rounded(mean_and_interval(values, level, seed=seed)[1]) if len(values) else None
+    low = lower_end(values, level=level, seed=seed)
     return low is not None and low > least
+
+
+def lower_end(values: Float[Tensor, " prompt"], *, level: float, seed: int) -> float | None:
+    """The lower end of the interval of a mean as evidence has it; None without an interval."""
+    return rounded(mean_and_interval(values, level, seed=seed)[1]) if len(values) else None
 
 
 def all_of(*verdicts: Verdict) -> Verdict:

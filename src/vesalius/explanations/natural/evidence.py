@@ -17,7 +17,7 @@ from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.documents.frozen import FrozenDict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
-from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, bar_for, shows_early
+from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, shows_early
 from vesalius.explanations.claims.base import (
     ALPHA,
     above,
@@ -33,7 +33,7 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.claims.laboratory import FIRST_LOOK
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
-from vesalius.explanations.natural.claims import LensOnly, ReadsRole
+from vesalius.explanations.natural.claims import Inhibits, LensOnly, ReadsRole
 from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadPaths
 from vesalius.explanations.natural.deciding import GAINS, LOSSES, below
 from vesalius.explanations.natural.instruments import END
@@ -108,11 +108,9 @@ def not_needed_by(study: Study, component: Component, how: Neutral) -> ClaimReco
 
 def inhibits(study: Study, component: Component) -> ClaimRecord:
     """Replacing it helps, and more than replacing matched components does."""
-    gains = -study.solo(component)
-    bar = bar_for(study.lab, component, "resample", gains, level=LEVEL, sign=-1.0)
-    evidence = _figure(study, "resample replacement", "gain of the score", gains, bar)
-    text = f"{component} works against the answer: replacing it by its values on other prompts helps."
-    return _claim("inhibits", text, above(evidence, bar.value), evidence)
+    claim = Inhibits(component=str(component))
+    verdict, evidence = claim.examine(study.lab, level=LEVEL)
+    return _claim(claim.kind, claim.text, verdict, *evidence)
 
 
 def attends(study: Study, head: Component) -> ClaimRecord | None:
