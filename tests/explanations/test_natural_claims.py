@@ -19,7 +19,7 @@ from vesalius.behaviours import words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Lab, check
+from vesalius.explanations.claims import BackupOf, Claim, Lab, check
 from vesalius.explanations.natural.claims import (
     BacksUp,
     Feeds,
@@ -75,6 +75,7 @@ def saturated() -> Lab:
         (Inhibits(component="L1H0"), "refuted"),
         # Without L0H0 it no longer works against the answer; it gains by that, and costs nothing.
         (BacksUp(component="L1H1", of=("L0H0",)), "refuted"),
+        (BackupOf(component="L1H1", primary="L0H0"), "refuted"),
         (Together(component="L1H1", others=("L0H0",)), "refuted"),
         (WritesAnswer(component="L1H0"), "supported"),
         (WritesAnswer(component="L1H1"), "refuted"),

@@ -56,6 +56,8 @@ INERT_BELOW = 0.01
 NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "moved", "mean", "zero")
 #: Level of the interval by which the first prompts show an effect that no verdict rests on alone.
 SHOWN_LEVEL = 0.9
+#: A gain in effect once others are replaced, and what it may not exceed: the effect then, and that of all.
+GAIN = ("gain in effect", "effect once they are replaced", "joint effect")
 _LEAST = f"the least effect that counts, {MIN_EFFECT:.0%}"
 _WORDS = {
     "zero": "zero",
@@ -385,6 +387,23 @@ class Redundant(Claim, frozen=True):
         return all_of(above(interaction, pair.bar), above(excess, 0.0)), (interaction, excess)
 
 
+def bounded_gain(
+    gain: Float[Tensor, " prompt"],
+    *,
+    joint: Float[Tensor, " prompt"],
+    without: Float[Tensor, " prompt"],
+    measures: tuple[str, str, str] = GAIN,
+) -> tuple[str, Float[Tensor, " prompt"]]:
+    """What a component gains in effect once others are replaced, and under which of the `measures` it is shown. It
+    counts at most as what replacing it costs then (what all cost, `joint`, less what the others do, `without`), and as
+    what all cost: a component that works against the answer, or whose work another undoes, gains by comparison and is
+    not a backup.
+    """
+    bounds = dict(zip(measures, (gain, joint - without, joint), strict=True))
+    measure = min(bounds, key=lambda name: float(bounds[name].mean()))
+    return measure, bounds[measure]
+
+
 class BackupOf(Claim, frozen=True):
     """The component steps in when another, the primary, is taken away."""
 
@@ -399,11 +418,12 @@ class BackupOf(Claim, frozen=True):
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Its effect with the primary ablated minus its effect alone, and the primary's lead while both are intact."""
         pair = _Pair(lab, self.part, Component.parse(self.primary), self.replacement)
+        measure, values = bounded_gain(pair.interaction, joint=pair.both, without=pair.second)
         gain = mean_evidence(
             lab,
             f"{self.replacement} replacement with and without {self.primary}",
-            measure="gain in effect",
-            values=pair.interaction,
+            measure=measure,
+            values=values,
             level=level,
             rule=f"interval above {MIN_EFFECT} and above every control partner: {pair.bar:.3f}",
             bar=pair.bar,

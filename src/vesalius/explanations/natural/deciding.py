@@ -33,7 +33,6 @@ PerPrompt = Float[Tensor, " prompt"]
 Losses = tuple[PerPrompt, PerPrompt]
 Values = TypeVar("Values", Tensor, tuple[Tensor, Tensor])
 LOSSES = ("effect", "right answers lost")
-GAINS = ("gain in effect", "gain in right answers lost")
 _INSTRUMENTS: WeakKeyDictionary[Lab, Instruments] = WeakKeyDictionary()
 
 

@@ -17,7 +17,7 @@ from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.documents.frozen import FrozenDict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
-from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, shows_early
+from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, bounded_gain, shows_early
 from vesalius.explanations.claims.base import (
     ALPHA,
     above,
@@ -35,9 +35,9 @@ from vesalius.explanations.claims.laboratory import FIRST_LOOK
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explanations.natural.claims import Inhibits, LensOnly, ReadsRole
 from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadPaths
-from vesalius.explanations.natural.deciding import GAINS, LOSSES, below
+from vesalius.explanations.natural.deciding import LOSSES, below
 from vesalius.explanations.natural.instruments import END
-from vesalius.explanations.natural.movers import JOINT, ONCE, BacksUp, MovesRole, Primary, Together
+from vesalius.explanations.natural.movers import BacksUp, MovesRole, Primary, Together
 from vesalius.explanations.natural.selection import MIN_ATTENTION_LOSS
 from vesalius.explanations.natural.study import SINKS, PerPrompt, Study, finite
 from vesalius.explanations.natural.token_roles import MEANINGS, everywhere_in, random_keys, shuffled
@@ -210,13 +210,10 @@ def covers(study: Study, component: Component) -> ClaimRecord | None:
 
 
 def covers_for(study: Study, component: Component, rest: Sequence[Component]) -> ClaimRecord:
-    """The same for a group that is given: `rest` are its other members. The gain counts at most as what replacing it
-    costs then, and as what replacing all costs, as in `BacksUp`.
-    """
+    """The same for a group that is given: `rest` are its other members. The gain is that of `bounded_gain`."""
     joint, without = study.lab.effect([*rest, component], "resample"), study.lab.effect(rest, "resample")
-    bounds = {GAINS[0]: study.gain(component, rest), ONCE[0]: joint - without, JOINT[0]: joint}
-    measure = min(bounds, key=lambda name: float(bounds[name].mean()))
-    experiment, values = f"replacement with and without {join_names(rest)}", bounds[measure]
+    measure, values = bounded_gain(study.gain(component, rest), joint=joint, without=without)
+    experiment = f"replacement with and without {join_names(rest)}"
     text = f"{component} covers for {join_names(rest)}: it matters more once they are replaced."
 
     def controls() -> dict[str, PerPrompt]:

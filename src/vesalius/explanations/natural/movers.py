@@ -13,7 +13,7 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Claim, Lab
-from vesalius.explanations.claims.ablation import MIN_EFFECT
+from vesalius.explanations.claims.ablation import GAIN, MIN_EFFECT, bounded_gain
 from vesalius.explanations.claims.base import (
     ComponentName,
     Outcome,
@@ -26,7 +26,6 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.natural.deciding import (
     CANDIDATES,
-    GAINS,
     LOSSES,
     Losses,
     bar_of,
@@ -38,9 +37,12 @@ from vesalius.explanations.natural.deciding import (
 )
 from vesalius.explanations.natural.instruments import END, How
 
-#: What a gain may not exceed: the cost once the others are replaced, and the cost of all.
-ONCE = ("effect once they are replaced", "right answers lost once they are replaced")
-JOINT = ("joint effect", "right answers lost by all")
+#: As `GAIN`, in right answers.
+GAIN_IN_ANSWERS = (
+    "gain in right answers lost",
+    "right answers lost once they are replaced",
+    "right answers lost by all",
+)
 
 
 class MovesRole(Claim, frozen=True):
@@ -122,10 +124,7 @@ class BacksUp(Claim, frozen=True):
         return f"{self.component} is a backup of {join_names(self.of)}: it matters more once they are replaced."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The gain of its effect once the others are replaced, against that of matched components. It counts at most as
-        what replacing it costs then, and as what replacing all costs: a head that works against the answer, or whose
-        work another undoes, gains by comparison and is no backup.
-        """
+        """The gain of its effect once the others are replaced (`bounded_gain`), against that of matched components."""
         tools, others = instruments_of(lab), _others(self, self.of)
 
         def gains(parts):
@@ -138,10 +137,12 @@ class BacksUp(Claim, frozen=True):
         experiment = f"{self.replacement} replacement{_at(self.at)} with and without {join_names(self.of)}"
         (gain,) = gains([self.part])
         joint, rest = (tools.losses(one, self.replacement, self.at) for one in ([*others, self.part], others))
-        bounds = [{GAINS[i]: gain[i], ONCE[i]: joint[i] - rest[i], JOINT[i]: joint[i]} for i in (0, 1)]
-        score, answers = (min(one, key=lambda name: float(one[name].mean())) for one in bounds)
-        own = bounds[0][score], bounds[1][answers]
-        return either(lab, experiment, own, controls, least=MIN_EFFECT, level=level, measures=(score, answers))
+        (score, lost), (answers, wrong) = (
+            bounded_gain(gain[place], joint=joint[place], without=rest[place], measures=measures)
+            for place, measures in enumerate((GAIN, GAIN_IN_ANSWERS))
+        )
+        own, measures = (lost, wrong), (score, answers)
+        return either(lab, experiment, own, controls, least=MIN_EFFECT, level=level, measures=measures)
 
 
 class Primary(Claim, frozen=True):
