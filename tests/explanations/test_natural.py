@@ -13,6 +13,9 @@ from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
 from vesalius.errors import BadInput
+from vesalius.explanations.claims.ablation import GAIN
+from vesalius.explanations.claims.laboratory import FIRST_LOOK
+from vesalius.explanations.natural.group_sentences import group_sentence
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import note
 from vesalius.explanations.natural.study import REPORTED
@@ -197,6 +200,54 @@ def claim(kind: str, verdict: Verdict, value: float = 0.3) -> ClaimRecord:
 def test_roles_follow_from_verdicts(name: str, looks_at: str | None, verdicts: dict[str, Verdict], role: str) -> None:
     own = tuple(claim(kind, verdict) for kind, verdict in verdicts.items())
     assert Findings(Component.parse(name), looks_at, own).role == role
+
+
+def refuted(kind: str, controls: dict[str, float]) -> ClaimRecord:
+    record = claim(kind, "refuted", value=0.03)
+    return record.model_copy(update={"evidence": (record.evidence[0].model_copy(update={"controls": controls}),)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "comparison"),
+    [("necessary", "too little to tell from replacing other components"), ("uses", "no more than taking out as many")],
+)
+def test_a_note_compares_only_with_controls_that_were_run(kind: str, comparison: str) -> None:
+    texts = [note(Findings(Component(1, 2), "IO", (refuted(kind, some),))) for some in ({"L0H1": 0.04}, {})]
+    assert comparison in texts[0]
+    assert comparison not in texts[1]
+    assert "too little to count: 0.03 [0.02, 0.04]" in texts[1]
+
+
+def test_a_note_says_where_a_figure_rests_on_fewer_prompts(by_hand: Explanation) -> None:
+    part = parts(by_hand)["L1H0"]
+    (necessary,) = [one for one in part.claims if one.kind == "necessary"]
+    assert {one.experiment: one.n for one in necessary.evidence} == {
+        "resample replacement": 16,
+        "moved replacement": FIRST_LOOK,
+    }
+    assert f"by its values at other positions (n = {FIRST_LOOK})" in part.note
+    assert "by its values on other prompts (" not in part.note
+
+
+@pytest.mark.parametrize(("measure", "words"), [(GAIN[0], "costs 0.30"), (GAIN[1], "costs at least 0.30")])
+def test_what_bounds_a_gain_is_not_said_to_be_the_gain(measure: str, words: str) -> None:
+    record = claim("covers", "supported")
+    shown = record.evidence[0].model_copy(update={"measure": measure, "passed": True})
+    texts = [record.text, "X is a backup of Y: Z."]
+    cover, backup = (record.model_copy(update={"text": text, "evidence": (shown,)}) for text in texts)
+    backup = backup.model_copy(update={"kind": "backs_up"})
+    assert words in note(Findings(Component(1, 2), None, (cover,)))
+    assert words in (group_sentence("IO", backup) or "")
+
+
+def test_the_cost_of_a_primary_mover_is_its_own() -> None:
+    """The lead over others that work against the answer is larger than what it costs."""
+    own, lead = (claim("primary", "supported", value=value).evidence[0] for value in (0.3, 0.5))
+    own = own.model_copy(update={"measure": "effect", "passed": True})
+    lead = lead.model_copy(update={"measure": "effect, minus that of L1H3", "passed": True})
+    record = claim("primary", "supported").model_copy(update={"evidence": (own, lead)})
+    sentence = group_sentence("IO", record) or ""
+    assert "costs 0.30 [0.29, 0.31] of the score, 0.50 [0.49, 0.51] more than L1H3" in sentence
 
 
 def test_an_answer_in_the_lens_without_an_effect_is_redundant() -> None:

@@ -14,8 +14,8 @@ def group_sentence(role: str, claim: ClaimRecord) -> str | None:
     if claim.kind == "backs_up":
         others = claim.text.split(" is a backup of ")[1].split(":")[0]
         return (
-            f"Zeroed at the answer position it costs {cost} more once {others} are zeroed there too than alone "
-            f"(n = {shown.n}): it backs them up."
+            f"Zeroed at the answer position it costs {at_least(shown)}{cost} more once {others} are zeroed there too "
+            f"than alone (n = {shown.n}): it backs them up."
         )
     if claim.kind == "primary":
         lead = claim.evidence[-1]
@@ -65,10 +65,15 @@ def figure(evidence: Evidence) -> str:
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
+def at_least(evidence: Evidence) -> str:
+    """Before the figure of a gain: what is shown in its place (`bounded_gain`) is no larger."""
+    return "" if evidence.measure.startswith("gain") else "at least "
+
+
 def _decisive(claim: ClaimRecord) -> Evidence:
     """The evidence that shows what is lost: of those that passed the one with the largest figure."""
     passed = [one for one in claim.evidence if one.passed and ("effect" in one.measure or "answers" in one.measure)]
-    losses = [one for one in passed if not one.measure.startswith("right answers lost, minus")]
+    losses = [one for one in passed if ", minus that of " not in one.measure]
     return max(losses or passed or claim.evidence, key=lambda one: one.value or 0.0)
 
 

@@ -10,7 +10,7 @@ from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.natural.composition import PORT_WORDS
 from vesalius.explanations.natural.evidence import meaning
-from vesalius.explanations.natural.group_sentences import figure, group_sentence
+from vesalius.explanations.natural.group_sentences import at_least, figure, group_sentence
 from vesalius.explanations.natural.roles import Findings
 
 _REPLACEMENTS = {
@@ -139,8 +139,12 @@ def _attends(claim: ClaimRecord, findings: Findings) -> str | None:
 
 
 def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
-    """Every replacement with what it costs, the strongest first."""
-    costs = [(figure(one), _REPLACEMENTS.get(one.experiment, one.experiment)) for one in claim.evidence]
+    """Every replacement with what it costs, the strongest first; with its number of prompts where others have more."""
+    most = max(one.n for one in claim.evidence)
+    costs = [
+        (figure(one), _REPLACEMENTS.get(one.experiment, one.experiment) + f" (n = {one.n})" * (one.n < most))
+        for one in claim.evidence
+    ]
     (share, by), *others = costs
     shares = ", ".join([f"{share} of the score by {by}", *(f"{other} by {value}" for other, value in others)])
     if claim.verdict == "supported":
@@ -148,7 +152,8 @@ def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
     if is_inert(claim.evidence):
         return f"It is inert here: replacing it costs {shares}."
     if claim.verdict == "refuted" and not findings.supported("inhibits"):
-        return f"Replacing it alone costs too little to tell from replacing other components: {shares}."
+        enough = "tell from replacing other components" if _compared(claim) else "count"
+        return f"Replacing it alone costs too little to {enough}: {shares}."
     return None
 
 
@@ -174,17 +179,25 @@ def _when(*, supported: str = "", refuted: str = "") -> Callable[[ClaimRecord, F
 
 def _uses(claim: ClaimRecord, findings: Findings) -> str | None:
     cut, share = f"Taking {meaning(findings.looks_at or '')} out of its attention costs", figure(claim.evidence[0])
+    little = "no more than taking out as many other keys" if _compared(claim) else "too little to count"
     sentences: dict[str, str] = {
         "supported": f"{cut} {share} of the score.",
-        "refuted": f"{cut} no more than taking out as many other keys: {share}.",
+        "refuted": f"{cut} {little}: {share}.",
     }
     return sentences.get(claim.verdict)
 
 
+def _compared(claim: ClaimRecord) -> bool:
+    """Whether any of its evidence has controls: none are run where the least that counts decides."""
+    return any(one.controls for one in claim.evidence)
+
+
 def _covers(claim: ClaimRecord, findings: Findings) -> str | None:
-    rest = claim.text.split(" covers for ")[1].split(":")[0]
+    rest, gain = claim.text.split(" covers for ")[1].split(":")[0], claim.evidence[0]
     if claim.verdict == "supported":
-        return f"Once {rest} are replaced it costs {figure(claim.evidence[0])} more of the score than alone: a backup."
+        return (
+            f"Once {rest} are replaced it costs {at_least(gain)}{figure(gain)} more of the score than alone: a backup."
+        )
     return None
 
 
