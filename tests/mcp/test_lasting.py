@@ -16,7 +16,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
+from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
 from vesalius.api.runs import results
 from vesalius.api.watching import Watcher, watch
 from vesalius.errors import BadInput
@@ -215,6 +215,23 @@ def test_a_client_cannot_name_itself_a_new_budget(tmp_path: Path) -> None:
         desk.admit("client-ada")
         with pytest.raises(BadInput, match="'bob': the server has its 2 clients already"):
             desk.admit("client-bob")
+
+
+def test_a_program_keeps_its_number_after_others_and_after_a_restart(tmp_path: Path) -> None:
+    """Asking the same again must not make the rule stricter, as for the agents of this package."""
+
+    def tried(desk: Desk, formula: str) -> int:
+        program = {"variables": [{**ABS["variables"][0], "formula": formula}], "output": "v1"}
+        claim = {"kind": "computes", "component": PART, "program": program, "carriers": {PART: ["v1"]}}
+        return asked(desk, "check_claim", specimen=ABSOLUTE, claim=claim).structured_content["tried"]
+
+    with desk_in(tmp_path) as desk:
+        assert [tried(desk, formula) for formula in ("abs(x)", "-x", "abs(x)")] == [1, 2, 1]
+    with desk_in(tmp_path) as desk:
+        assert [tried(desk, formula) for formula in ("abs(x)", "x")] == [1, 3]
+        # Earlier ledgers have one text for each claim.
+        desk.write(connection="local", ok=True, used={}, noted={"tried": [f"41/None/{PART}/necessary"]})
+        assert desk.connection("local").tries_of(f"41/None/{PART}").number("necessary") == 2
 
 
 def test_calls_at_once_are_counted_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

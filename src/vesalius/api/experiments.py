@@ -2,18 +2,19 @@
 candidate variables, exchange the values of a component.
 
     with Experiments("frac_prevs") as experiments:
-        record = experiments.check_claim({"kind": "necessary", "component": "L0_MLP"})
+        record, _ = experiments.check_claim({"kind": "necessary", "component": "L0_MLP"})
         outcome = experiments.run_code("result = [len(inputs), vocab]")
 
 Everything happens on a copy of the specimen without its name: neither a claim nor a program sees the answer key.
 """
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from vesalius.api.catalogue import loaded
 from vesalius.components import Component
@@ -27,14 +28,22 @@ from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_o
 from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
 from vesalius.explanations.hyve.tools import ComponentJudge, which_code
+from vesalius.explanations.hyve.tries import Tries, counted_as
 from vesalius.model.metering import metered
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.rasp.document import to_document
 from vesalius.sandbox import Executions, Outcome
 
-__all__ = ["LONGEST_CODE", "Experiments", "claims_grammar", "interchange", "metered", "submitted_program"]
+__all__ = ["LONGEST_CODE", "Experiments", "Tries", "claims_grammar", "interchange", "metered", "submitted_program"]
 LONGEST_CODE = 20_000
 MOST_CANDIDATES = 24
+
+
+class CheckedClaim(NamedTuple):
+    """A claim that was decided, and what it is counted by among the `Tries` of its component."""
+
+    record: ClaimRecord
+    counted: tuple[str, str | None]
 
 
 class Experiments:
@@ -64,19 +73,20 @@ class Experiments:
         """Whether the specimen has listed tokens, so that programs and variables can be written about it."""
         return isinstance(self.specimen.vocabulary, FiniteVocabulary)
 
-    def check_claim(self, claim: Mapping[str, Any], *, tried: int = 1) -> ClaimRecord:
-        """Decide one claim by its experiment. `tried` is how many claims of its kind were tried on its component, this
-        one included: the more there were, the stricter the rule.
+    def check_claim(self, claim: Mapping[str, Any], *, tries: Tries | None = None) -> CheckedClaim:
+        """Decide one claim by its experiment. `tries` are the claims tried on its component before, and are not
+        changed: the more there were, the stricter the rule.
         """
         part = self._part(claim)
         setting = self._setting(part)
-        judge = ComponentJudge(setting.lab, part, setting.prompts.read_claim)
-        return judge.examine(dict(claim), tried=tried)[1]
+        judge = ComponentJudge(setting.lab, part, setting.prompts.read_claim, copy.deepcopy(tries or Tries()))
+        examined, record = judge.examine(dict(claim))
+        return CheckedClaim(record, counted_as(examined))
 
     def subject_of(self, claim: Mapping[str, Any]) -> str:
-        """What claims are counted by: specimen, behaviour, component and kind, however the component is spelled."""
+        """What claims are counted by: specimen, behaviour and component, however the component is spelled."""
         behaviour = getattr(self.specimen.behaviour, "name", self.specimen.behaviour)
-        return "/".join(map(str, (self.specimen.id, behaviour, self._part(claim), claim.get("kind"))))[:300]
+        return "/".join(map(str, (self.specimen.id, behaviour, self._part(claim))))[:300]
 
     def run_code(self, code: str) -> Outcome:
         """Run a program in the sandbox; it must assign `result`."""

@@ -7,7 +7,7 @@ every finished call, and a server that is started on the same run directory goes
 import hashlib
 import json
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vesalius import api
-from vesalius.api.experiments import Experiments
+from vesalius.api.experiments import Experiments, Tries
 from vesalius.api.function_cases import FunctionCases
 from vesalius.api.tool_runs import ToolRun
 from vesalius.errors import BadInput, quoted
@@ -37,11 +37,20 @@ class Connection:
     #: Explanations by specimen, answers by function, as they were submitted.
     explanations: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: Inputs asked of each function, and claims tried by specimen, component and kind.
+    #: Inputs asked of each function, and claims tried by specimen, behaviour and component.
     asked: dict[str, list[Any]] = field(default_factory=dict)
-    tried: Counter[str] = field(default_factory=Counter)
+    tried: dict[str, Tries] = field(default_factory=dict)
     #: Boxes that were opened in this process.
     boxes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_tried(self) -> int:
+        """How many claims count as tried."""
+        return sum(one.kinds.total() + len(one.programs) for one in self.tried.values())
+
+    def tries_of(self, subject: str) -> Tries:
+        """The claims tried on a component."""
+        return self.tried.setdefault(subject, Tries())
 
 
 @dataclass(frozen=True)
@@ -157,8 +166,9 @@ class Desk:
             client.answers[name] = value
         for name, value in noted.get("asked", {}).items():
             client.asked.setdefault(name, []).extend(value)
-        for name in noted.get("tried", ()):
-            client.tried[name] += 1
+        for one in noted.get("tried", ()):
+            subject, *counted = one if isinstance(one, list) else one.rpartition("/")[::2]  # as it was written once
+            client.tries_of(subject).add(*counted)
 
     def _kept(
         self,

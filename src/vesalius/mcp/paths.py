@@ -33,7 +33,8 @@ class Names:
         if "/" in name and self._hub and not name.startswith((".", "/", "~")) and name.count("/") == 1:
             return name
         raise BadInput(
-            f"specimen {quoted(name, 80)} is not known; use a name of list_specimens or a path below the server's root"
+            f"specimen {quoted(name, 80)} is not known; use an id of list_specimens (circuits go by "
+            "number, since their names would tell their tasks) or a path below the server's root"
         )
 
     def behaviour(self, name: str | None) -> Any:

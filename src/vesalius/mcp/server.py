@@ -130,7 +130,7 @@ class Server(MCPServer[Any]):
                 if entry.kept and (before := self._kept_before(call, common)) is not None:
                     return before  # another client asked the same meanwhile
                 if not entry.kept:
-                    call.key = key_of(name, asked, client.name, str(client.tried.total()))
+                    call.key = key_of(name, asked, client.name, str(client.n_tried))
                 return self._run(call, entry, arguments, common)
         except Stopped:
             self.desk.write(**common, key=None, ok=False, error=CANCELLED, used=call.used)

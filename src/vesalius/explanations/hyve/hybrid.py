@@ -29,6 +29,7 @@ from vesalius.explanations.hyve.setting import LazyWorkspace, setting_of
 from vesalius.explanations.hyve.shapes import TASK
 from vesalius.explanations.hyve.stages import Finding, Stages, State
 from vesalius.explanations.hyve.tools import ComponentJudge
+from vesalius.explanations.hyve.tries import Tries
 from vesalius.explanations.hyve.writing import component_explanation, lost_attempt, shared_program
 from vesalius.explanations.natural.explain import PROMPTS, TOP, explain_natural
 from vesalius.explanations.scientist import explain_specimen
@@ -107,8 +108,8 @@ def _prepared(stages: Stages, first: Explanation, *, compact: bool) -> dict[str,
         tried: Counter[str] = Counter()
         for record in part.claims:
             tried[record.kind] = max(tried[record.kind], record.tried)
-        earlier = {f"built-in {number}": number for number in range(1, tried["computes"] + 1)}
-        stages.judges[component] = ComponentJudge(stages.lab, component, stages.prompts.read_claim, tried, earlier)
+        tries = Tries(tried, [f"built-in {number}" for number in range(1, tried["computes"] + 1)])
+        stages.judges[component] = ComponentJudge(stages.lab, component, stages.prompts.read_claim, tries)
     stands = [part for part in first.components if part.verdict == "supported"]
     return {part.id: _finding(part, hypothesis, compact=compact) for part in stands}
 

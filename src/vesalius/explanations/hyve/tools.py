@@ -7,7 +7,6 @@ they are used up, the model is told to answer.
 
 import ast
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,12 +19,12 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, Lab, check
+from vesalius.explanations.claims import Claim, Computes, Lab, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
 from vesalius.explanations.hyve.failures import category_of
 from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_circuit
+from vesalius.explanations.hyve.tries import Tries, counted_as
 from vesalius.files import plain_json
-from vesalius.rasp.document import to_document
 from vesalius.sandbox import Outcome
 
 #: The paper's limit on executions per stage; claims have as many of their own.
@@ -141,50 +140,25 @@ class Memory:
 
 @dataclass
 class ComponentJudge:
-    """The engine, for one component: reads claims, checks them, and counts how many of a kind were tried.
-
-    Claims that a component carries variables of a program are one kind, whatever they are called: they follow one rule,
-    so the same program with the same variables has the same number, and with it the same verdict, every time.
-    """
+    """The engine, for one component: reads claims, checks them, and counts how many were tried."""
 
     lab: Callable[[], Lab]
     component: Component
     #: How a claim is read, in the grammar that the prompts show.
     read: Callable[[Any, Component], Claim]
-    tried: Counter[str] = field(default_factory=Counter)
-    carried: dict[str, int] = field(default_factory=dict)
+    tries: Tries = field(default_factory=Tries)
 
-    def examine(self, given: Any, *, tried: int | None = None) -> tuple[Claim, ClaimRecord]:
+    def examine(self, given: Any) -> tuple[Claim, ClaimRecord]:
         """The claim and its record; what cannot be read or tested is a `BadInput`."""
         claim = self.read(given, self.component)
-        return claim, self.decide(claim, tried=tried)
+        return claim, self.decide(claim)
 
-    def decide(self, claim: Claim, *, tried: int | None = None) -> ClaimRecord:
-        """The record of a claim about this component, which counts as one more that was tried; a caller that keeps
-        count says how many there were with this one (`tried`).
-        """
-        lab = self.lab()
-        if tried is not None:
-            return check(claim, lab, tried=tried)
-        said = _carried_program(claim)
-        number = self.tried[claim.kind] + 1 if said is None else self.carried.get(said, len(self.carried) + 1)
-        record = check(claim, lab, tried=number)
-        if said is None:
-            self.tried[claim.kind] += 1
-        else:
-            self.carried[said] = number
+    def decide(self, claim: Claim) -> ClaimRecord:
+        """The record of a claim about this component, which counts as one more that was tried."""
+        counted = counted_as(claim)
+        record = check(claim, self.lab(), tried=self.tries.number(*counted))
+        self.tries.add(*counted)
         return record
-
-
-def _carried_program(claim: Claim) -> str | None:
-    """The program and what the component is said to carry of it, as text that is equal where they are."""
-    if isinstance(claim, Computes | Aggregates):
-        program, carried = claim.hypothesis.program, claim.hypothesis.carried_by(claim.component)
-    elif isinstance(claim, Copies) and claim.carried:
-        program, carried = claim.program, claim.carried
-    else:
-        return None
-    return json.dumps([to_document(program), carried], sort_keys=True)
 
 
 @dataclass

@@ -40,13 +40,12 @@ def check_claim(
     behaviour: BehaviourName = None,
 ) -> Verdict:
     """Put one typed claim to the engine: it experiments, with controls, and decides supported, refuted or untested by
-    rule. The more claims of a kind you try on a component, the stricter the rule.
+    rule. The more claims of a kind you try on a component, the stricter the rule; claims about one program count once.
     """
     experiments = call.experiments(specimen, behaviour)
-    name = experiments.subject_of(claim)
-    tried = call.connection.tried[name] + 1
-    record = experiments.check_claim(claim, tried=tried)
-    call.noted["tried"] = [name]
+    subject = experiments.subject_of(claim)
+    record, counted = experiments.check_claim(claim, tries=call.connection.tries_of(subject))
+    call.noted["tried"] = [[subject, *counted]]
     evidence = [
         one.model_dump(mode="json", include={"experiment", "measure", "value", "low", "high", "n", "rule", "passed"})
         for one in record.evidence
@@ -58,7 +57,7 @@ def check_claim(
     text = cut("\n".join([f"{record.verdict}: {record.text}", *lines]), 2_000)
     resource = call.keep(record.as_data())
     return Verdict(
-        text=text, verdict=record.verdict, claim=record.text, tried=tried, evidence=evidence, resource=resource
+        text=text, verdict=record.verdict, claim=record.text, tried=record.tried, evidence=evidence, resource=resource
     )
 
 
