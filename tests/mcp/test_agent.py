@@ -61,6 +61,9 @@ def test_no_result_names_a_benchmark_circuit(tmp_path: Path) -> None:
             assert "frac_prevs" not in json.dumps(result.structured_content)
         assert not {name for name in tasks if name in json.dumps(listed)}
         assert "not known" in text_of(asked(desk, "describe_specimen", specimen="frac_prevs"))
+        for row in listed["rows"]:  # a listed name is as good as the id; the loader would answer it with names of tasks
+            assert desk.names.specimen(row["name"]) == desk.names.specimen(row["id"]) == row["id"]
+        assert not asked(desk, "describe_specimen", specimen="circuit 3").is_error
 
 
 def test_claims_are_counted_however_a_component_is_spelled(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class Desk:
 
     def __init__(self, run: Path, options: Options) -> None:
         self.options = options
-        known = {str(name) for one in api.specimens() for name in (one.id, blind_name(one))}
+        known = {str(one.id) for one in api.specimens()}
         behaviours = {one.name for one in api.behaviours()}
         self.names = Names(options.root, known=known, behaviours=behaviours, hub=options.hub)
         settings = {"functions_seed": options.functions_seed, "functions": options.functions}

@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.catalogue import NATURAL
 from vesalius.errors import BadInput, quoted
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _BEHAVIOURS = (".jsonl", ".json", ".csv", ".toml")
+_CIRCUIT = "circuit "
 
 
 def blind_name(specimen: Any) -> str:
     """The name of a specimen as agents see it: that of a benchmark circuit would tell its task."""
-    return f"circuit {specimen.id}" if specimen.kind == "benchmark" else specimen.name
+    return f"{_CIRCUIT}{specimen.id}" if specimen.kind == "benchmark" else specimen.name
 
 
 class Names:
@@ -24,9 +24,9 @@ class Names:
         self.root, self._known, self._behaviours, self._hub = root.resolve(), known, behaviours, hub
 
     def specimen(self, name: str) -> str:
-        """What `api.load` is given for a name: a specimen that ships, or a path below the root."""
-        if name in self._known or name in NATURAL:
-            return name
+        """What `api.load` is given for a name: a specimen that ships, by id or blind name, or a path below the root."""
+        if (listed := name.removeprefix(_CIRCUIT)) in self._known:
+            return listed
         place = self._below(name, "specimen")
         if place is not None:
             return str(place)

@@ -38,7 +38,7 @@ def mcp(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Serve every experiment as a tool of the Model Context Protocol, under a budget, for agents of other programs.
+    """Serve experiments as tools of the Model Context Protocol, under a budget, for agents of other programs.
 
     The client has a budget, counted down in every result; clients over HTTP share it unless --clients gives each one.
     Every call is on the disk before it is answered, and the same --run continues: budgets, submissions and results are
