@@ -63,7 +63,7 @@ def table(tables: PaperTables, results: dict[str, list[Result]]) -> str:
 
 
 def _row(tables: PaperTables, entry: Entry, results: dict[str, list[Result]]) -> str:
-    commands = "; ".join(f"`{command}`" for command in entry.command.split("; "))
+    commands = re.sub(r"vesalius .*?(?=; |, then |$)", r"`\g<0>`", entry.command)
     return f"| {entry.id} | {entry.title} | {commands} | {measured(tables, entry, results)} | {entry.differs} |"
 
 
