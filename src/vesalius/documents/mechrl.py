@@ -37,7 +37,7 @@ class InductionRank(Record):
 class GroupOverlap(Record):
     """Table 3: how many of a category's `size` heads are among the ten most picked, for each seed.
 
-    `members` are its heads in this model; None, and no overlap, where only path patching could tell them.
+    `members` are its heads in this model; None, and no overlap, where only path patching could identify them.
     """
 
     group: str
@@ -57,8 +57,8 @@ class PickedHead(Record):
 class Picks(Record):
     """The ten heads that one policy picks most often on a training task, in order.
 
-    `tied_with_last` is the number of heads beyond them that were picked as often as the last one: with it above 0, who
-    is tenth is decided by the order of the model (published: by who was picked first), not by preference.
+    `tied_with_last` is the number of heads beyond them that were picked as often as the last one: with it above 0,
+    which is tenth is decided by the order of the model (published: by which was picked first), not by preference.
     """
 
     task: str

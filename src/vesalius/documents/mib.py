@@ -25,8 +25,8 @@ class MibFolder(Record):
 
 
 class MibSubmission(Viewable, Document):
-    """A submission's folders, all of them readable. `problems` says why MIB would not take it as it is; empty where it
-    would.
+    """A submission's folders, all of them readable. `problems` says why MIB would refuse it as it is; empty where it
+    would not.
     """
 
     SCHEMA = 1

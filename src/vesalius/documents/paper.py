@@ -96,7 +96,7 @@ class PaperContents(ResultDocument):
 
 class PaperStep(Record):
     """One run that `vesalius paper --run` makes: its command with options, what it fills, how much work it is in words,
-    the language models it asks, and dollars (0 without a model, None where they cannot be told before).
+    the language models it asks, and dollars (0 without a model, None where they cannot be estimated).
     """
 
     command: str

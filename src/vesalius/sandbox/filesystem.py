@@ -1,4 +1,4 @@
-"""The files code in the sandbox can see: an open-list, everything else does not exist there.
+"""The files code in the sandbox can see: an allowlist, everything else does not exist there.
 
 On the list: the interpreter and its standard library, the shared libraries of the system, numpy, scipy and torch with
 what they import, the packages that the warm process has loaded, of Vesalius itself the files of the loaded modules (and
