@@ -66,6 +66,20 @@ def test_no_result_names_a_benchmark_circuit(tmp_path: Path) -> None:
         assert not asked(desk, "describe_specimen", specimen="circuit 3").is_error
 
 
+def test_a_specimen_by_its_number_and_arguments_that_a_tool_does_not_take(tmp_path: Path) -> None:
+    with desk_in(tmp_path) as desk:
+        assert asked(desk, "predict", specimen=int(ABSOLUTE), inputs=[[1, -2]]).structured_content["outputs"] == [
+            [1, 2]
+        ]
+        assert asked(desk, "predict", specimen=True, inputs=[[1]]).is_error
+        refused = asked(desk, "predict", specimen=ABSOLUTE, inputs=[[1, -2]], behavior="ioi")
+        assert text_of(refused) == "predict: there is no argument 'behavior'; it takes specimen, inputs"
+        assert [(call["ok"], call["arguments"]) for call in desk.run.calls][-1] == (
+            False,
+            {"specimen": ABSOLUTE, "inputs": [[1, -2]], "behavior": "ioi"},
+        )
+
+
 def test_claims_are_counted_however_a_component_is_spelled(tmp_path: Path) -> None:
     with desk_in(tmp_path) as desk:
         for tried, name in enumerate((PART, "L00_MLP", f" {PART}"), 1):

@@ -20,7 +20,7 @@ from mcp.types import CallToolResult, TextContent
 from pydantic import ValidationError
 
 from vesalius.documents.base import first_error
-from vesalius.errors import BadInput, Failed, shortened
+from vesalius.errors import BadInput, Failed, quoted, shortened
 from vesalius.mcp.call import Call, Stopped
 from vesalius.mcp.desk import Desk, key_of
 from vesalius.mcp.prompting import add_prompts, instructions
@@ -45,6 +45,7 @@ class Server(MCPServer[Any]):
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         tools = [_tool(entry, self._offered(entry)) for entry in TOOLS]
+        self._taken = {tool.name: tuple(tool.parameters["properties"]) for tool in tools}
         super().__init__(
             "vesalius",
             title="Vesalius",
@@ -65,6 +66,7 @@ class Server(MCPServer[Any]):
             self._note_refusal(name, arguments, REFUSED, str(error))
             raise ToolError(str(error)) from None
         try:
+            self._require_taken(name, arguments)
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             cause = error.__cause__
@@ -72,6 +74,13 @@ class Server(MCPServer[Any]):
             line = shortened(line)
             self._note_refusal(name, arguments, client, line)
             raise ToolError(line) from None
+
+    def _require_taken(self, name: str, arguments: dict[str, Any]) -> None:
+        """Refuse an argument that a tool does not take: left out silently, a misspelt one would change the question."""
+        taken = self._taken.get(name)
+        stranger = None if taken is None else next((one for one in arguments if one not in taken), None)
+        if taken is not None and stranger is not None:
+            raise ToolError(f"{name}: there is no argument {quoted(stranger, 60)}; it takes {', '.join(taken)}")
 
     def _note_refusal(self, name: str, arguments: dict[str, Any], client: str, line: str) -> None:
         """A call that never reached its tool is in the ledger all the same."""

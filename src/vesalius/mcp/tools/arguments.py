@@ -2,9 +2,15 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-SpecimenName = Annotated[str, Field(description="Name or id from list_specimens, or a path")]
+
+def _as_text(given: Any) -> Any:
+    """A specimen by its number, as other faces take it: 3 is "3"."""
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
+
+SpecimenName = Annotated[str, BeforeValidator(_as_text), Field(description="Name or id from list_specimens, or a path")]
 BehaviourName = Annotated[str | None, Field(description="For natural models: ioi, induction, ... or a file")]
 #: A list of tokens, or a text.
 Prompt = Annotated[list[Any] | str, Field(description="List of tokens, or a text for natural models")]
