@@ -7,8 +7,18 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.hostile_files import LOADERS, attack, make_circuit, make_gguf, make_interpbench, make_specimen
+from benchmarks.hostile_files import (
+    LOADERS,
+    attack,
+    load_huggingface,
+    make_circuit,
+    make_gguf,
+    make_gpt2,
+    make_interpbench,
+    make_specimen,
+)
 
+from vesalius import files
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import load_specimen
 from vesalius.documents.circuit import Circuit
@@ -17,6 +27,7 @@ from vesalius.files import MAX_DEPTH, parse_json
 from vesalius.functions.strings import load_published
 from vesalius.grading.ratings import read_ratings
 from vesalius.model.gguf_file import GgufFile
+from vesalius.runs.directory import read_run
 
 
 def refusal(load, *arguments: object) -> str:
@@ -57,6 +68,26 @@ def test_json_that_could_not_be_written_back_is_refused(text: str, reason: str) 
     assert reason in refusal(lambda: parse_json(text.encode(), source="file"))
 
 
+def test_a_file_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", 1 << 21)
+    assert "/dev/zero: has more than 2 MB" in refusal(files.read_json, Path("/dev/zero"))
+    (tmp_path / "run.json").write_bytes(b" " * (1 << 21) + b"{}")
+    assert refusal(read_run, tmp_path).endswith(
+        "give another file; put back a good copy, or begin the run anew in another directory"
+    )
+    monkeypatch.undo()
+    assert "says nothing about the settings; put back" in refusal(read_run, _run(tmp_path, b'{"schema": 1}'))
+    assert "schema 99; this version reads schema 1; use the version" in refusal(
+        read_run, _run(tmp_path, b'{"schema": 99}')
+    )
+    assert "not readable as JSON" in refusal(read_run, _run(tmp_path, b'{"schema": 1, "set'))
+
+
+def _run(directory: Path, content: bytes) -> Path:
+    (directory / "run.json").write_bytes(content)
+    return directory
+
+
 def test_json_at_the_limits_is_read() -> None:
     deep = "[" * (MAX_DEPTH - 1) + "1" + "]" * (MAX_DEPTH - 1)
     assert json.dumps(parse_json(deep, source="x")) == deep
@@ -70,6 +101,28 @@ def test_a_circuit_that_could_not_be_written_back(tmp_path: Path, value: str) ->
     file = tmp_path / "circuit.json"
     file.write_text(file.read_text().replace('"text"', value))
     refusal(Circuit.read, file)
+
+
+def test_a_circuit_that_names_a_node_twice(tmp_path: Path) -> None:
+    make_circuit(tmp_path)
+    file = tmp_path / "circuit.json"
+    file.write_text(file.read_text().replace('"nodes": {', '"nodes": {"m0": {"in_graph": true, "score": 9}, '))
+    assert "field 'm0' occurs more than once" in refusal(Circuit.read, file)
+
+
+@pytest.mark.parametrize("weight_map", [["model.safetensors"], {"wte.weight": 5}, None])
+def test_shards_that_are_not_named_by_weight(tmp_path: Path, weight_map: object) -> None:
+    make_gpt2(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    assert "`weight_map` does not say which file" in refusal(load_huggingface, tmp_path)
+
+
+def test_parts_of_a_run_that_are_not_tables(tmp_path: Path) -> None:
+    for name in ("names", "places", "limits", "annotations"):
+        content = json.dumps({"schema": 1, "settings": {}, name: [1]}).encode()
+        assert f"{name} is not a table; put back a good copy" in refusal(read_run, _run(tmp_path, content))
+    content = b'{"schema": 1, "settings": {"specimens": 3}}'
+    assert "specimens is not a table" in refusal(read_run, _run(tmp_path, content))
 
 
 @pytest.mark.parametrize("measure", [["x"], {"a": 1}, "x" * 100_000, None])

@@ -13,6 +13,9 @@ from vesalius.errors import BadInput, Failed
 
 #: Brackets inside each other that a JSON document may have.
 MAX_DEPTH = 100
+#: Bytes of the largest file that is read as JSON; a pipe or a device may have no end.
+MOST_BYTES = 1 << 30
+_CHUNK = 1 << 20
 #: Levels that are kept of what another program sent.
 MAX_SENT_DEPTH = 20
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -101,18 +104,30 @@ def plain_json(given: Any, depth: int = 0) -> Any:
     return given
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, or one line saying what is wrong with it."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise BadInput(f"{path}: cannot be read ({error})") from None
-    data = parse_json(content, source=path)
+def read_json(path: Path, *, unique: bool = False) -> dict[str, Any]:
+    """A JSON object from a file, or one line saying what is wrong with it; `unique` as in `parse_json`."""
+    data = parse_json(_content(path), source=path, unique=unique)
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected a JSON object, found {type(data).__name__}")
     return data
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, up to `MOST_BYTES`."""
+    content = bytearray()
+    try:
+        with path.open("rb") as file:
+            while len(content) <= MOST_BYTES and (chunk := file.read(_CHUNK)):
+                content += chunk
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if len(content) > MOST_BYTES:
+        raise BadInput(
+            f"{path}: has more than {MOST_BYTES >> 20:,} MB, the most that is read as JSON; give another file"
+        )
+    return bytes(content)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

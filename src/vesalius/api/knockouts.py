@@ -78,8 +78,9 @@ def what_if(
 
 
 def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:
-    """Ask what a saved `what_if.json` asked, on the same prompts."""
-    asked = WhatIf.read(file).request
+    """Ask what a saved `what_if.json`, or the one in a directory, asked, on the same prompts."""
+    file = Path(file)
+    asked = WhatIf.read(file / WHAT_IF_FILE if file.is_dir() else file).request
     keywords = asked.keywords()
     return what_if(asked.specimen or "", keywords.pop("components"), **keywords, out=out, progress=progress)
 

@@ -22,14 +22,14 @@ from vesalius.report.study import render_study
 from vesalius.report.survey import render_survey
 from vesalius.runs.directory import is_run
 
+MADE = "name one that `vesalius explain`, `discover`, `neurons`, `survey`, `study` or `bench` made"
+
 
 def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
     """Draw the pages of a directory again and return the path of the page, or of a benchmark's index page."""
     directory = Path(run)
     if not directory.is_dir():
-        raise BadInput(
-            f"{run}: no such directory; name one that `vesalius explain`, `discover`, `survey`, `study` or `bench` made"
-        )
+        raise BadInput(f"{run}: no such directory; {MADE}")
     if (directory / SURVEY_FILE).is_file():
         return render_survey(Survey.read(directory / SURVEY_FILE), directory)
     if (directory / STUDY_FILE).is_file():
@@ -45,6 +45,8 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
         raise BadInput(
             f"{run}: sets of heads have no page; {SETS_FILE} holds the numbers and synergy.png draws all pairs"
         )
+    if not (directory / EXPLANATION_FILE).is_file():
+        raise BadInput(f"{run}: holds no result that has a page; {MADE}")
     explanation = Explanation.read(directory / EXPLANATION_FILE)
     return render_page(explanation, directory / PAGE_FILE, specimen=_specimen(explanation))
 

@@ -30,8 +30,8 @@ def directory_for(out: Out, *words: str | None) -> Path:
         directory = Path(RUNS) / "-".join(word.replace("/", "_") for word in words if word)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"`out` {directory}: cannot be used as a directory ({error.strerror})") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise _unusable(directory, error) from None
     if not os.access(directory, os.W_OK):
         raise BadInput(f"`out` {directory}: cannot be written to; choose another place")
     return directory
@@ -42,13 +42,21 @@ def require_place(out: Out) -> None:
     if not isinstance(out, str | Path) or not str(out):
         return
     place = Path(out)
-    made = [one for one in (place, *place.parents) if not one.exists()]
+    try:
+        made = [one for one in (place, *place.parents) if not one.exists()]
+    except OSError as error:  # a name that is too long
+        raise _unusable(place, error) from None
     try:
         directory_for(place)
     finally:
         for one in made:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 one.rmdir()
+
+
+def _unusable(directory: Path, error: Exception) -> BadInput:
+    why = getattr(error, "strerror", None) or error
+    return BadInput(f"`out` {directory}: cannot be used as a directory ({why}); choose another")
 
 
 def subject_options(specimen: Specimen, material: Trial | None = None) -> dict[str, str]:

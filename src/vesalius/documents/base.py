@@ -91,11 +91,23 @@ class Document(Record):
             return data
         version = next((data[name] for name in VERSION_FIELDS if name in data), cls.SCHEMA)
         if isinstance(version, int) and version > cls.SCHEMA:
-            raise ValueError(f"schema {version} is newer than {cls.SCHEMA}, the latest that this version reads")
+            raise ValueError(
+                f"schema {version} is newer than {cls.SCHEMA}, the latest that this version reads"
+                f"{cls._of_another_kind(data)}"
+            )
         current = dict(data)
         if isinstance(version, int) and version < cls.SCHEMA:
-            current = cls.upgrade({name: value for name, value in data.items() if name not in VERSION_FIELDS})
+            try:
+                current = cls.upgrade({name: value for name, value in data.items() if name not in VERSION_FIELDS})
+            except (AttributeError, LookupError, TypeError) as error:
+                raise ValueError(f"does not have the fields of schema {version} ({error})") from None
         return {name: value for name, value in current.items() if name not in cls.model_computed_fields}
+
+    @classmethod
+    def _of_another_kind(cls, data: Mapping[str, Any]) -> str:
+        """What is added where a file lacks fields that this document has had from its first schema on."""
+        lacking = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
+        return f"; or it is not a {cls.__name__}, since it has no {lacking[0]!r}" if lacking else ""
 
 
 class ResultDocument(Viewable, Document):

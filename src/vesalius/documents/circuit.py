@@ -270,7 +270,7 @@ class Circuit(Viewable, Document):
     @classmethod
     def read(cls, path: Path | str) -> "Circuit":
         """Read a MIB JSON file."""
-        return cls.from_data(read_json(Path(path)), source=str(path))
+        return cls.from_data(read_json(Path(path), unique=True), source=str(path))
 
     def table(self, *, edges: bool = False) -> Any:
         """Components with their scores, largest magnitude first; or edges."""

@@ -152,7 +152,9 @@ class Discovery(Viewable, Document):
             data["circuit"] = Circuit.read(beside)
         elif not isinstance(data.get("circuit"), dict):
             raise BadInput(f"{path}: {CIRCUIT_FILE} is not beside it; run `vesalius discover` again")
-        scores = {row.get("id"): row.get("score") for row in data.get("components", ()) if isinstance(row, dict)}
+        rows = data.get("components")
+        components = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        scores = {str(row.get("id")): row.get("score") for row in components}
         discovery = cls.from_data({**data, "directory": str(path.parent)}, source=str(path))
         if scores != {row.id: row.score for row in discovery.components}:
             raise BadInput(f"{path}: {CIRCUIT_FILE} beside it has other scores; run `vesalius discover` again")

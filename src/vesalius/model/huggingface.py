@@ -97,6 +97,9 @@ def download(
 def _read_weights(directory: Path) -> State:
     index = directory / "model.safetensors.index.json"
     if index.exists():
-        shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+        files = read_json(index).get("weight_map")
+        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+            raise BadInput(f"{index}: `weight_map` does not say which file each weight is in; fetch the model again")
+        shards = sorted(set(files.values()))
         return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}
     return read_tensors(directory / "model.safetensors")

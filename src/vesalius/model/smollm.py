@@ -116,7 +116,8 @@ def _is_complete(target: Path) -> bool:
         return False
     try:
         receipt = read_json(target / RECEIPT)
-        files: dict[str, str] = receipt.get("files") or {}
+        files = receipt.get("files")
+        files = files if isinstance(files, dict) else {}
         complete = receipt.get("source") == GGUF_SHA256 and bool(files) and all((target / n).is_file() for n in files)
         stamps = {name: _stamp(target / name) for name in files} if complete else {}
         if complete and stamps != receipt.get("checked"):

@@ -73,7 +73,7 @@ def _opened(a: Result | str, b: Result | str) -> tuple[Result, Result]:
 def _files(directory: Path) -> list[str]:
     names = [name for name in FILES if (directory / name).is_file()]
     if not names:
-        raise BadInput(f"{directory}: holds no result; give {ACCEPTED}")
+        raise BadInput(f"{directory}: holds nothing that can be compared; give {ACCEPTED}")
     return names
 
 

@@ -19,10 +19,10 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import installed_versions
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
 from vesalius.documents.trace import Trace
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import read_json, write_json
 from vesalius.progress import silent
-from vesalius.runs.ledger import Ledger
+from vesalius.runs.ledger import REMEDY, Ledger
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import under_way
 
@@ -33,6 +33,8 @@ SPENDING, CIRCUITS, EXECUTIONS = "spending.json", "circuits", "executions"
 #: Bytes of a file that is read whole; calls are read piece by piece.
 MOST_BYTES = 128 * 2**20
 _SHOWN = 60
+#: Parts of `run.json` that are tables where they are there.
+TABLES = ("limits", "names", "places", "annotations")
 Document = TypeVar("Document", bound=BaseModel)
 
 
@@ -144,12 +146,18 @@ def is_run(directory: Path) -> bool:
 
 def read_run(directory: Path) -> dict[str, Any]:
     """What a run was asked, checked."""
-    data = read_json(directory / RUN)
+    try:
+        data = read_json(directory / RUN)
+    except BadInput as error:
+        raise BadInput(f"{error}; {REMEDY}") from None
     if data.get("schema") != SCHEMA:
-        made = f"schema {data.get('schema')!r}; this version reads schema {SCHEMA}"
-        raise BadInput(f"{directory / RUN}: {made}; choose another `out` or use the version that made it")
+        made = f"schema {quoted(data.get('schema'), 40)}; this version reads schema {SCHEMA}"
+        raise BadInput(f"{directory / RUN}: {made}; use the version that made it, or another directory")
     if not isinstance(data.get("settings"), dict):
-        raise BadInput(f"{directory / RUN}: says nothing about the settings; choose another `out`")
+        raise BadInput(f"{directory / RUN}: says nothing about the settings; {REMEDY}")
+    parts = {**{name: data.get(name) for name in TABLES}, "specimens": data["settings"].get("specimens")}
+    if wrong := next((name for name, part in parts.items() if not isinstance(part, dict | None)), None):
+        raise BadInput(f"{directory / RUN}: {wrong} is not a table; {REMEDY}")
     return data
 
 

@@ -24,6 +24,8 @@ from typing import Any
 from vesalius.errors import BadInput, Failed, note
 
 Record = dict[str, Any]
+#: What to do about a damaged file, for commands that read a run and for those that would continue it.
+REMEDY = "put back a good copy, or begin the run anew in another directory"
 #: The end of a line: its checksum.
 _CHECK = re.compile(rb', "check": "([0-9a-f]{32})"}\Z')
 
@@ -112,7 +114,7 @@ def _read(path: Path) -> tuple[list[Record], str, int]:
         record = _record(line)
         if record is None:
             if number < len(whole) + bool(rest):
-                raise BadInput(f"{path}, line {number}: not a record; put back a good copy or choose another `out`")
+                raise BadInput(f"{path}, line {number}: not a record; {REMEDY}")
             break
         check = _CHECK.search(line)
         digest = _next_digest(digest, line if check is None else line[: check.start()] + b"}")
@@ -130,8 +132,7 @@ def _read(path: Path) -> tuple[list[Record], str, int]:
 
 def _altered(path: Path, number: int, what: str) -> BadInput:
     return BadInput(
-        f"{path}, line {number}: {what}; it, or a line before it, was changed after it was written: put back a good"
-        " copy or choose another `out`"
+        f"{path}, line {number}: {what}; it, or a line before it, was changed after it was written: {REMEDY}"
     )
 
 

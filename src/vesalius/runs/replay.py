@@ -16,13 +16,13 @@ from typing import Any
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.runs.circuits import CircuitsBenchmark
-from vesalius.runs.directory import CALLS, EVENTS, EXECUTIONS, Run, read_run, read_scorecard, require_benchmark
+from vesalius.runs.directory import CALLS, EVENTS, EXECUTIONS, RUN, Run, read_run, read_scorecard, require_benchmark
 from vesalius.runs.engine import Engine
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.functions.state import FunctionState
-from vesalius.runs.ledger import read_ledger
+from vesalius.runs.ledger import REMEDY, read_ledger
 from vesalius.runs.settings import BENCHMARK, RunLimits, Settings
 from vesalius.runs.steps import StepProgress
 from vesalius.runs.work import ModelAccess
@@ -61,6 +61,8 @@ def replay(
         settings = FunctionSettings.of_run(asked) if of_functions else Settings.of_run(asked)
     except BadInput as error:
         raise BadInput(f"{directory}: {error}") from None
+    except (AttributeError, LookupError, TypeError) as error:
+        raise BadInput(f"{directory / RUN}: the settings cannot be read ({error}); {REMEDY}") from None
     if isinstance(settings, FunctionSettings) and settings.grading_seed is None:
         settings = replace(settings, grading_seed=stored_seed(directory, settings))
     unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
