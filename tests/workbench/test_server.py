@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 import vesalius as ves
 from tests.report.explanations import frac_prevs
+from vesalius.errors import BadInput
 from vesalius.workbench.guard import MOST_BYTES, cookie_name
 from vesalius.workbench.reading import sent
 from vesalius.workbench.server import VIEWS, create_app
@@ -200,5 +201,12 @@ def test_what_open_is_given(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert find_place(str(directory / "two & #2"))[2] == "/result?path=two%20%26%20%232"
     shutil.rmtree(directory / "two & #2")
     assert find_place("frac_prevs")[1:] == ("frac_prevs", "/specimen?specimen=frac_prevs")
+    assert find_place(str(directory / "explained" / "explanation.json")) == find_place(str(directory / "explained"))
+    assert find_place("org/model")[1] == "org/model"
+    (directory / "notes.txt").touch()
+    for nothing in ("no-such-run", str(directory / "typo"), str(directory / "notes.txt")):
+        with pytest.raises(BadInput, match="is neither a run, a directory of results nor a specimen"):
+            find_place(nothing)
+    (directory / "notes.txt").unlink()
     monkeypatch.chdir(directory)
     assert find_place(None)[0] == Path.cwd()

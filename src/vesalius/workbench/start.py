@@ -21,11 +21,11 @@ from urllib.parse import quote
 import uvicorn
 
 from vesalius.api.annotating import Annotating
-from vesalius.errors import BadInput, note
+from vesalius.errors import BadInput, note, quoted
 from vesalius.workbench.guard import new_token
 from vesalius.workbench.password import SHORTEST, Password
 from vesalius.workbench.server import create_annotation_app, create_app
-from vesalius.workbench.store import SHOWN
+from vesalius.workbench.store import SHOWN, shipped
 from vesalius.workbench.working import Works
 
 #: Files of a run that has no result yet.
@@ -39,19 +39,32 @@ PASSWORD_VARIABLE = "VESALIUS_PASSWORD"
 def find_place(what: str | None) -> tuple[Path, str | None, str]:
     """What `vesalius open` was given: the directory to open, a specimen named, and the first address.
 
-    A run or a result opens the directory around it at that result, or at what it does so far; a directory opens as it
-    is; anything else is a specimen.
+    A run or a result, or its file, opens the directory around it at that result, or at what it does so far; a directory
+    opens as it is; anything else is a specimen.
     """
     if what is None:
         return Path("vesalius-runs") if Path("vesalius-runs").is_dir() else Path.cwd(), None, "/runs"
     place = Path(what).expanduser()
+    place = place.parent if place.is_file() and place.name in (*SHOWN, *UNFINISHED) else place
     if place.is_dir() and any((place / name).is_file() for name in SHOWN):
         return place.resolve().parent, None, f"/result?path={quote(place.resolve().name)}"
     if place.is_dir() and any((place / name).is_file() for name in UNFINISHED):
         return place.resolve().parent, None, f"/agent?path={quote(place.resolve().name)}"
     if place.is_dir() and not any((place / name).is_file() for name in ("specimen.json", "config.json")):
         return place, None, "/runs"
+    _require_specimen(what, place)
     return Path.cwd(), what, f"/specimen?specimen={quote(what)}"
+
+
+def _require_specimen(what: str, place: Path) -> None:
+    """Refuse what can be no specimen before a server is started: a file of another kind, or a name that nothing has."""
+    is_model = place.is_dir() or (place.is_file() and place.suffix == ".gguf")
+    is_elsewhere = not place.exists() and (":" in what or ("/" in what and not place.parent.is_dir()))
+    if what not in shipped() and not is_model and not is_elsewhere:
+        raise BadInput(
+            f"{quoted(what, 80)}: is neither a run, a directory of results nor a specimen; `vesalius runs` and "
+            "`vesalius specimens` list what there is"
+        )
 
 
 def serve(
@@ -92,6 +105,8 @@ def serve(
     say(address)
     if annotating is not None:
         say(f"{len(annotating.texts)} texts to rate; ratings are kept in {annotating.directory}")
+    if first.startswith(("/result", "/agent")):
+        say(f"The other results below {directory} are open too; copy a run into an empty directory to show it alone.")
     if not is_loopback(host):
         say(
             f"Other machines can reach this server. What it sends, the password too, is not encrypted: use it on a"

@@ -36,13 +36,13 @@ def located(directory: Path, name: str, what: str) -> str:
     for where the server was started, and then on a hub.
     """
     is_path = name.startswith("-") or any(mark in name for mark in "/\\.~")
-    if is_path or ((os.path.exists(directory / name) or os.path.exists(name)) and name not in _shipped()):
+    if is_path or ((os.path.exists(directory / name) or os.path.exists(name)) and name not in shipped()):
         return below(directory, name, what)
     return name
 
 
 @cache
-def _shipped() -> frozenset[str]:
+def shipped() -> frozenset[str]:
     """Names of specimens and behaviours that need no file of the user's."""
     specimens = (name for one in api.specimens() for name in (one.id, one.name))
     return frozenset([*specimens, *(one.name for one in api.behaviours())])
