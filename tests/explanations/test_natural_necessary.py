@@ -146,6 +146,13 @@ def test_a_second_replacement_shows_on_a_few_prompts_and_needs_no_controls() -> 
     assert shows_early(lab, Component(1, 3), "moved") is None
 
 
+def test_the_figure_of_necessary_is_of_all_prompts_though_a_first_look_shows_more() -> None:
+    lab = lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)
+    first, second = check(Necessary(component="L0H0"), lab).evidence
+    assert (first.n, second.n) == (12, FIRST_LOOK)
+    assert (second.value or 0.0) > (first.value or 0.0)
+
+
 def test_inert_is_said_only_where_all_four_replacements_do_nothing() -> None:
     model = induction_model(SIZE, junk=0.0)
     explanation = ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8)

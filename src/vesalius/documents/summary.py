@@ -248,7 +248,7 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
         n = max(costs[name].n for name in shown)
         yield (
             f"Necessary: {', '.join(f'{name} {_share(figures[name])}' for name in shown)} (share of the {_unit(parts)} "
-            f"lost by the replacement that costs most, on {n} prompt{'s' * (n != 1)})"
+            f"lost by the strongest replacement made on {n} prompt{'s' * (n != 1)})"
             f"{f'; also {join_first(more, LISTED)}' if more else ''}."
         )
     elif ranked:
@@ -298,7 +298,7 @@ def _undecided(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
 
 
 def _necessity(part: ComponentExplanation) -> Evidence | None:
-    """What the replacement that decided costs; None where necessity was not supported."""
+    """What the strongest replacement that decided costs; None where necessity was not supported."""
     for claim in part.claims:
         if claim.kind == "necessary" and claim.verdict == "supported" and claim.evidence:
             return claim.evidence[0]

@@ -171,7 +171,8 @@ class Necessary(Claim, frozen=True):
             evidence.append(_effect_evidence(lab, component, kind, each, before=evidence))
             if _is_settled(lab, evidence, kinds):
                 break
-        strongest_first = sorted(evidence, key=lambda one: (one.passed is not True, -(one.value or 0.0)))
+        # What passed on all prompts is what decides, so the first figure is one of these, the largest.
+        strongest_first = sorted(evidence, key=lambda one: (one.passed is not True, -one.n, -(one.value or 0.0)))
         return _verdict(lab, evidence, kinds), tuple(strongest_first)
 
 
