@@ -1,5 +1,7 @@
 """Explanations of natural models: a hand-written model whose roles are known, and a random one that has none."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,8 +9,10 @@ import vesalius as ves
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.closeness import assert_same_document
 from tests.devices import LogicalDevices
-from tests.explanations.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import ANSWER, POSITION, PREVIOUS, SWITCH, WIDTH, as_specimen, induction_model
 from tests.models import random_model, small_config
+from vesalius.behaviours import words
+from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
@@ -134,6 +138,41 @@ def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     assert "works against the answer" in components["L1H3"].note
 
 
+def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover() -> None:
+    """L1H1 attends mostly to "and", where it finds nothing, and passes on what is at its own position: the name before,
+    which L0H1 brought there.
+    """
+    model, joint = induction_model(SIZE, junk=0.0), word_tokenizer().encode(" and")[-1]
+    first, second = (block.attn for block in model.blocks)
+    with torch.no_grad():
+        model.W_E[BOS], model.W_E[joint, SWITCH] = 0.0, 1.0
+        for weight in (first.W_Q, first.W_K, first.W_V, first.W_O):
+            weight[1] = weight[0]
+        first.W_O[0].zero_()
+        first.W_Q[1][SWITCH, 0] = 1000.0  # from "and" to BOS, which is 0
+        second.W_O[0].zero_()
+        second.W_Q[1][POSITION] = 60 * torch.eye(WIDTH)
+        second.W_Q[1][POSITION][:, WIDTH - 1] = 67.0  # 0.7 of the attention to "and", the rest to itself
+        second.W_K[1][POSITION] = torch.eye(WIDTH)
+        second.W_V[1][PREVIOUS] = torch.eye(WIDTH)
+        second.W_O[1][:, ANSWER] = 4 * torch.eye(WIDTH)
+    rows = [
+        {
+            "prompt": " ".join([*names[: 1 + place], "and", *names[1 + place : 4]]),
+            "answer": f" {names[2]}",
+            "wrong": f" {names[0]}",
+            "counterfactual": " ".join([*names[: 1 + place], "and", *names[1 + place : 2], names[4], names[3]]),
+            "roles": {"joint": " and"},
+        }
+        for place, names in zip(
+            itertools.cycle((0, 1)), itertools.islice(itertools.permutations(words.NAMES[:8], 5), 0, 6400, 40)
+        )
+    ]
+    components = parts(ves.explain(with_behaviour(as_specimen(model), rows), ["L0H1", "L1H1"]))
+    assert components["L0H1"].role == "previous-token head, primary mover"
+    assert components["L1H1"].role == "attends to joint, necessary at the answer"
+
+
 def test_a_random_model_is_refused_and_has_no_roles() -> None:
     specimen = as_specimen(random_model(small_config(d_vocab=SIZE, d_vocab_out=SIZE, n_ctx=48, bos_token=BOS)))
     with pytest.raises(BadInput, match=r"does not perform induction: accuracy 0\.\d\d .* `force`"):
@@ -181,13 +220,19 @@ def claim(kind: str, verdict: Verdict, value: float = 0.3) -> ClaimRecord:
         (
             "L1H2",
             "IO",
-            {"attends": "supported", "necessary": "supported", "acts_at_answer": "supported"},
+            {"attends": "supported", "necessary": "supported", "acts_at_answer": "supported", "uses": "supported"},
             "reads IO, primary mover",
+        ),
+        (
+            "L1H2",
+            "IO",
+            {"attends": "supported", "necessary": "supported", "acts_at_answer": "supported", "uses": "refuted"},
+            "attends to IO, necessary at the answer",
         ),
         ("L1H2", None, {"covers": "supported"}, "backup head"),
         ("L1H2", None, {"necessary": "supported", "acts_at_answer": "refuted"}, "necessary upstream"),
         ("L1H2", None, {"necessary": "supported", "acts_at_answer": "untested"}, "necessary"),
-        ("L1H2", "IO", {"attends": "supported", "covers": "supported"}, "reads IO, backup mover"),
+        ("L1H2", "IO", {"attends": "supported", "covers": "supported"}, "attends to IO, backup mover"),
         ("L1H2", "BOS", {"attends": "supported"}, "BOS sink"),
         ("L1H2", "induction", {"attends": "untested"}, NO_ROLE),
         ("L1H2", None, {"inhibits": "supported"}, "inhibits the answer"),

@@ -1,12 +1,13 @@
 """From verdicts to a role: the name of a component, by rule.
 
 A role has two halves. Where a head attends: *induction head*, *previous-token head*, *duplicate-token head*, *reads X*
-(a token role of the behaviour) or *BOS sink*, if the claim that it attends there is supported. What part it plays:
+(a token role of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*, if the claim
+that it attends there is supported. What part it plays:
 
     inhibits the answer          replacing it helps
     primary mover of X           of the heads that move X it costs most when replaced at the answer position
-    primary mover                a head that is necessary, mostly at the answer position, and was shown where it attends
-                                 or to move a role
+    primary mover                a head that is necessary, mostly at the answer position, and was shown to use what is
+                                 where it attends or to move a role
     necessary at the answer      the same, where neither was shown, where it is also a backup of others, or was tested
                                  and is not the primary one
     necessary upstream           a head that is necessary, mostly elsewhere
@@ -98,7 +99,8 @@ class Findings:
             return None
         if self.looks_at in SINKS:
             return f"{self.looks_at} sink"
-        return NAMES.get(self.looks_at, f"reads {self.looks_at}")
+        verb = "reads" if self.supported("uses") else "attends to"
+        return NAMES.get(self.looks_at, f"{verb} {self.looks_at}")
 
     @property
     def part(self) -> str | None:
@@ -116,13 +118,15 @@ class Findings:
             second = self.roles("backs_up") or any(
                 claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
             )
-            at_answer = "primary mover" if self._moves and not second else "necessary at the answer"
+            moves = self.roles("moves_role") or (self._attends_elsewhere and self.supported("uses"))
+            at_answer = "primary mover" if moves and not second else "necessary at the answer"
             where = self.verdict("acts_at_answer")
             return {"supported": at_answer, "refuted": "necessary upstream"}.get(where or "", "necessary")
         if backed:
             return f"backup mover{self._of(backed)}"
         if self.roles("backs_up") or self.supported("covers"):
-            return f"backup {'mover' if self._moves else 'head'}" if head else "backup MLP"
+            moves = self.roles("moves_role") or self._attends_elsewhere  # alone it need not use what is there
+            return f"backup {'mover' if moves else 'head'}" if head else "backup MLP"
         if self.supported("lens_only"):
             return "lens-positive but redundant"
         if self.roles("moves_role"):
@@ -132,13 +136,12 @@ class Findings:
             return None
         if self.supported("writes_answer"):
             return "lens-positive but redundant"
-        return "no effect alone" if self.pattern is not None and self.looks_at not in SINKS else None
+        return "no effect alone" if self._attends_elsewhere else None
 
     @property
-    def _moves(self) -> bool:
-        """Whether it was shown to bring something from another position: a role, or what is where it attends."""
-        elsewhere = self.pattern is not None and self.looks_at not in SINKS
-        return elsewhere or bool(self.roles("moves_role"))
+    def _attends_elsewhere(self) -> bool:
+        """Whether it was shown to attend to another position that is not a sink."""
+        return self.pattern is not None and self.looks_at not in SINKS
 
     def _of(self, roles: list[str]) -> str:
         """Which roles it moves, unless where it attends says so already."""
@@ -158,8 +161,7 @@ class Findings:
     @property
     def tag_by_experiment(self) -> Tag | None:
         """ROUTER for a head whose attention was shown to lie on one token role; nothing else settles a tag."""
-        settled = self.component.is_head and self.pattern is not None and self.looks_at not in SINKS
-        return "ROUTER" if settled else None
+        return "ROUTER" if self.component.is_head and self._attends_elsewhere else None
 
 
 def _costs_nothing(findings: Findings) -> bool:
