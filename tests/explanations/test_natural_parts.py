@@ -1,5 +1,8 @@
 """The measurements of the profile against naive twins: loops, and one hooked forward per intervention."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,6 +14,7 @@ from vesalius.components import Component
 from vesalius.discovery.attention import masses
 from vesalius.explanations.natural.answers import answer_readout
 from vesalius.explanations.natural.composition import HeadPaths
+from vesalius.explanations.natural.evidence import _against
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
@@ -224,3 +228,11 @@ def test_a_candidate_goes_on_if_two_standard_errors_take_it_among_the_strongest(
     effects = torch.tensor([[5.0, -3.0, 1.0, 0.1], [5.0, -3.0, 2.6, 0.1]])
     assert _within_reach(effects, 2) == [0, 1, 2]
     assert _within_reach(effects, 1) == [0]
+
+
+def test_a_control_that_reaches_the_same_is_not_exceeded_by_rounding() -> None:
+    study: Any = SimpleNamespace(lab=SimpleNamespace(seed=0))
+    values = torch.full((16,), 0.69968)
+    verdict, evidence = _against(study, "", "", values, 0.5, lambda: {"other": values})
+    assert (evidence.low, evidence.controls["other"]) == (0.6997, 0.6997)
+    assert verdict == "refuted"

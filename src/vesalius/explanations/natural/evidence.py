@@ -6,7 +6,6 @@ is compared with a bar that is never lower than what the controls reach. Hypothe
 claim counts as the first of its kind, unless a component has several.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -368,16 +367,17 @@ def _other_heads(study: Study, head: Component, target: Target) -> PerPrompt:
 
 
 def _bar(least: float, controls: dict[str, PerPrompt], *, shown: int | None = None) -> Bar:
-    """The least that counts, or the largest control; `shown` is how many controls the record keeps, largest first."""
-    means = {name: float(values.mean()) for name, values in controls.items() if len(values)}
-    means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+    """The least that counts, or the largest control, as the record has it; `shown` is how many controls that keeps,
+    largest first.
+    """
+    reached = {name: rounded(values.mean()) for name, values in controls.items() if len(values)}
+    means = {name: mean for name, mean in reached.items() if mean is not None}
     if shown is not None:
         means = dict(sorted(means.items(), key=lambda item: -item[1])[:shown])
     strongest = max(means, key=lambda name: means[name], default=None)
-    rounded_means = {name: rounded(mean) for name, mean in means.items()}
     if strongest is None or means[strongest] <= least:
-        return Bar(least, "the least that counts", rounded_means)
-    return Bar(means[strongest], f"the control: {strongest}", rounded_means)
+        return Bar(least, "the least that counts", {**means})
+    return Bar(means[strongest], f"the control: {strongest}", {**means})
 
 
 def _against(
