@@ -146,6 +146,13 @@ def test_a_second_replacement_shows_on_a_few_prompts_and_needs_no_controls() -> 
     assert shows_early(lab, Component(1, 3), "moved") is None
 
 
+def test_the_interval_of_a_few_prompts_is_students() -> None:
+    """Six values 1 to 6: mean 3.5, standard error 0.7638, and 2.5706 is the 97.5 % quantile of t with 5 degrees."""
+    lab = lab_of(induction_model(SIZE), INDUCTION)
+    evidence = mean_evidence(lab, "", measure="", values=torch.arange(1.0, 7.0), level=0.95, rule="")
+    assert (evidence.value, evidence.low, evidence.high) == (3.5, 1.5367, 5.4633)
+
+
 def test_the_figure_of_necessary_is_of_all_prompts_though_a_first_look_shows_more() -> None:
     lab = lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)
     first, second = check(Necessary(component="L0H0"), lab).evidence

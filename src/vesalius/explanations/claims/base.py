@@ -26,7 +26,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.rasp import Program
 from vesalius.rasp.document import from_document, to_document
-from vesalius.statistics import mean_interval, share_interval, student_interval
+from vesalius.statistics import means_interval, share_interval, student_interval
 
 ALPHA = 0.05
 #: Of an interval's error, the part that a first look at few prompts may take.
@@ -104,10 +104,12 @@ def share_interval_at(successes: float, n: int, level: float) -> tuple[float, fl
 
 
 def mean_and_interval(values: Float[Tensor, " sample"], level: float, *, seed: int) -> tuple[float, float, float]:
-    """Mean and its bootstrap interval at a level; the interval is NaN for fewer than `MIN_SAMPLES` values."""
+    """Mean and its interval at a level as `means_interval` has it, bootstrap or for few values Student's; the interval
+    is NaN for fewer than `MIN_SAMPLES` values.
+    """
     if len(values) < MIN_SAMPLES:
         return float(values.double().mean()), math.nan, math.nan
-    low, high = mean_interval(values.double()[:, None], level=level, seed=seed)
+    low, high = means_interval(values.double()[:, None], level=level, seed=seed)
     return float(values.double().mean()), float(low[0]), float(high[0])
 
 
