@@ -1,5 +1,6 @@
 """Performance figures against numbers worked out by hand, on a model whose logits do not depend on the input."""
 
+import itertools
 import math
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 
 from tests.models import small_config
 from vesalius.behaviours import Prompt, Prompts, behaviour, measure, performance
+from vesalius.behaviours.performance import CLEAR_Z
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
+from vesalius.statistics import share_interval
 
 from .word_tokenizer import word_tokenizer
 
@@ -61,6 +64,31 @@ def test_half_the_prompts_are_enough_where_they_leave_no_doubt(right: int, run: 
     assert (result.n, result.accuracy, result.performs) == (run, (right + run - 32) / run, True)
     assert performance(model, prompts).n == 64
     assert performance(model, prompts.take(slice(0, 40)), early=True).n == 40, "a small file counts whole"
+
+
+@pytest.mark.parametrize("share", [0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.98])
+def test_stopping_early_hardly_biases_the_accuracy_or_its_interval(share: float) -> None:
+    """Every outcome of two batches of 32 prompts, by its chance: that the first is enough depends on what it shows, so
+    the accuracy is a little high on average. A fixed 64 has the same coverage within the steps of so few prompts.
+    """
+
+    def chance(right: int) -> float:
+        return math.comb(32, right) * share**right * (1 - share) ** (32 - right)
+
+    mean = covered = covered_by_64 = performs = performs_by_64 = 0.0
+    for first, second in itertools.product(range(33), repeat=2):
+        weight = chance(first) * chance(second)
+        enough = share_interval(first, 32, z=CLEAR_Z)[0] > 0.5
+        right, n = (first, 32) if enough else (first + second, 64)
+        (low, high), (low_64, high_64) = share_interval(right, n), share_interval(first + second, 64)
+        mean += weight * right / n
+        covered += weight * (low <= share <= high)
+        covered_by_64 += weight * (low_64 <= share <= high_64)
+        performs += weight * (low > 0.5)
+        performs_by_64 += weight * (low_64 > 0.5)
+    assert 0.0 <= mean - share < 0.016
+    assert covered > min(0.94, covered_by_64) - 0.005
+    assert 0.0 <= performs - performs_by_64 < 0.005
 
 
 def test_a_tie_is_not_right() -> None:
