@@ -131,6 +131,16 @@ def test_the_weaker_of_two_heads_that_fill_the_stream_is_the_backup() -> None:
     assert effects["solo"][2] < 0.1 < 0.5 < effects["gain"][1]
 
 
+def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_refuted_or_undecided() -> None:
+    """By probability, which L1H0 alone brings to 1, nothing is lost without L1H1. Whether the rule refutes that it is
+    necessary depends on controls that are not always run; what its role rests on must not.
+    """
+    specimen = as_specimen(induction_model(SIZE, strengths={0: 2.0, 1: 0.4}))
+    (part,) = ves.explain(with_behaviour(specimen, None, metric="probability"), ["L1H1"], n=8).components
+    verdicts = {(claim.kind, claim.verdict) for claim in part.claims}
+    assert {("necessary", "refuted"), ("moves_role", "supported"), ("not_needed_alone", "supported")} <= verdicts
+
+
 def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
     components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))

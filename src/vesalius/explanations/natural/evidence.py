@@ -78,7 +78,7 @@ def not_needed_alone(study: Study, component: Component, necessity: ClaimRecord,
             most = score.high
         elif moves and shows_early(study.lab, component, how) is None:
             level = 1 - ALPHA / len(study.lab.replacements)
-            most = mean_and_interval(study.lab.effect([component], how), level, seed=study.lab.seed)[2]
+            most = rounded(mean_and_interval(study.lab.effect([component], how), level, seed=study.lab.seed)[2])
         else:
             continue
         if most is not None and most < MIN_EFFECT:

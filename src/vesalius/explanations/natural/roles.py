@@ -205,7 +205,7 @@ def _not_none(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
 def _causal_claims(study: Study, component: Component, *, moves: bool) -> list[ClaimRecord | None]:
     necessity = necessary(study, component)
     claims: list[ClaimRecord | None] = [necessity]
-    if necessity.verdict != "refuted":
+    if necessity.verdict != "refuted" or moves:
         claims.append(not_needed_alone(study, component, necessity, moves=moves))
     if float(study.solo(component).mean()) < -MIN_EFFECT:
         claims.append(inhibits(study, component))
