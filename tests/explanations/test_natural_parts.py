@@ -228,6 +228,8 @@ def test_a_candidate_goes_on_if_two_standard_errors_take_it_among_the_strongest(
     effects = torch.tensor([[5.0, -3.0, 1.0, 0.1], [5.0, -3.0, 2.6, 0.1]])
     assert _within_reach(effects, 2) == [0, 1, 2]
     assert _within_reach(effects, 1) == [0]
+    undefined = torch.full((2, 1), torch.nan)
+    assert _within_reach(torch.cat([effects, undefined], 1), 3) == [0, 1, 2, 4]
 
 
 def test_a_control_that_reaches_the_same_is_not_exceeded_by_rounding() -> None:

@@ -142,12 +142,13 @@ def _strongest(
 
 def _within_reach(effects: Float[Tensor, "prompt candidate"], keep: int) -> list[int]:
     """The candidates whose mean effect may be among the `keep` largest: two standard errors more would take it there.
-    The standard error of few prompts may be small by chance, so it counts at least as the median of all.
+    The standard error of few prompts may be small by chance, so it counts at least as the median of all. An effect that
+    is not a number leaves its candidate within reach and the others as they are.
     """
     size, error = effects.mean(0).abs(), effects.std(0) / len(effects) ** 0.5
-    error = error.clamp(min=float(error.median()))
+    error = error.clamp(min=float(error.nanmedian()))
     last = size.sort(descending=True).values[min(keep, len(size)) - 1]
-    return (size + 2 * error >= last).nonzero()[:, 0].tolist()
+    return (~(size + 2 * error < last)).nonzero()[:, 0].tolist()
 
 
 @dataclass(frozen=True)
