@@ -1,10 +1,10 @@
 """Claims about heads that move the same thing: *moves role*, *primary*, *backs up*, *together*.
 
-A head *moves* a role if its values carry the token of that role from other positions to one: where the token only
-decides where the head attends, something else is moved, and what is at the position already is not moved there. Of
-several heads that move one role, the *primary* one costs more than each of the others when it is replaced there; a
-*backup* costs more once the others are replaced than it does alone; and they matter *together* if replacing all of them
-costs more than the sum of what each costs alone.
+A head *moves* a role if its values carry what depends on the token of that role, the token itself or what was made of
+it before, from other positions to one: where the token only decides where the head attends, something else is moved,
+and what is at the position already is not moved there. Of several heads that move one role, the *primary* one costs
+more than each of the others when it is replaced there; a *backup* costs more once the others are replaced than it does
+alone; and they matter *together* if replacing all of them costs more than the sum of what each costs alone.
 """
 
 from typing import Literal
