@@ -24,6 +24,7 @@ from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import note
 from vesalius.explanations.natural.study import REPORTED
 from vesalius.model.devices import spread
+from vesalius.report.profiles import draw_profile
 
 SIZE = word_tokenizer().size
 
@@ -104,6 +105,10 @@ def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
     assert profile["effects"]["solo"] == profile["effects"]["at_answer"]
     assert profile["effects"]["lens"][0] == pytest.approx(1.0, abs=0.05)
     assert profile["request"] == {"n": 16, "top": 12, "selection": 8, "force": False}
+    assert profile["n"] == {"solo": 16, "at_answer": 16, "direct": 16, "lens": 16, "restored": REPORTED}
+    (worth,) = [table for table in draw_profile(profile) if table.title == "What it is worth"]
+    assert "what it alone restores, on 8 of 16 prompts" in [bar.label for bar in worth.rows]
+    assert "replaced alone" in [bar.label for bar in worth.rows]
     assert Explanation.model_validate_json(by_hand.model_dump_json()) == by_hand
 
 

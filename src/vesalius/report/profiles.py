@@ -56,8 +56,8 @@ def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:
         for where, title in PLACES.items()
         if attention.get(where)
     ]
-    effects = profile.get("effects") or {}
-    named = {words: effects[name] for name, words in EFFECTS.items() if name in effects}
+    effects, counts = profile.get("effects") or {}, profile.get("n") or {}
+    named = {words + _fewer(name, counts): effects[name] for name, words in EFFECTS.items() if name in effects}
     group = profile.get("group") or {}
     clean = profile.get("clean")
     caption = "" if clean is None else f"Shares of the clean logit difference, {clean:.2f} logits. "
@@ -65,6 +65,12 @@ def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:
         caption += f"Group: {group['name']} ({', '.join(group['members'])}). "
     tables.append(bars_of("What it is worth", f"{caption}Replaced by its value on the counterfactual prompt.", named))
     return tuple(table for table in tables if table.rows)
+
+
+def _fewer(name: str, counts: Mapping[str, int]) -> str:
+    """After a figure's words: how many prompts it rests on, where others rest on more."""
+    n, most = counts.get(name, 0), max(counts.values(), default=0)
+    return f", on {n} of {most} prompts" if 0 < n < most else ""
 
 
 def bars_of(title: str, caption: str, values: Mapping[str, Sequence[float | None]]) -> Bars:

@@ -3,7 +3,7 @@
 Typed claims (`necessary`, `backup_of`, `reads_from`) come from the claims library, those about heads that move one
 role from `movers`. The others are defined here and follow the same rule: the interval of a mean over held-out prompts
 is compared with a bar that is never lower than what the controls reach. Hypotheses were made on another pool, so a
-claim counts as the first of its kind, unless a component has several.
+claim counts as the first of its kind; those about the roles that a head moves are counted together.
 """
 
 from collections.abc import Callable, Sequence

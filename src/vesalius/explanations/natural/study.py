@@ -160,6 +160,7 @@ class Study:
             "unit": self._unit,
             "clean": rounded(self.pool.clean.mean()),
             "effects": {name: self._interval(values) for name, values in effects.items()},
+            "n": {name: len(values) for name, values in effects.items()},
             "flips": rounded(self.flips(component)),
             "group": {"name": group.name, "members": [str(c) for c in group.members]},
             "attention": self._attention(component) if component.is_head else None,
