@@ -7,6 +7,7 @@ agent), on the induction model of the tests (the natural ones), and by benchmark
 import copy
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,28 @@ def test_the_scorecard_of_four_functions() -> None:
     assert card.families["logarithm"].n == 2
     assert "backbone" in card.as_data()  # null in the file, and kept
     assert "methods" not in card.as_data()
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("sweep.json", ("n",), []),
+        ("discovery/discovery.json", ("n",), "x"),
+        ("explanation_natural.json", ("components", 0, "profile", "effects"), 1e300),
+        ("explanation_natural.json", ("components", 0, "profile", "effects", "solo"), []),
+        ("explanation_natural.json", ("components", 0, "profile", "clean"), "much"),
+        ("explanation_natural.json", ("components", 0, "profile", "group"), {"members": 5}),
+    ],
+)
+def test_what_no_reader_could_show_is_refused_when_it_is_read(
+    name: str, place: tuple[str | int, ...], value: Any, tmp_path: Path
+) -> None:
+    shutil.copytree(GOLDEN, tmp_path, dirs_exist_ok=True)
+    data = json.loads((GOLDEN / name).read_text())
+    part: Any = data
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    (tmp_path / name).write_text(json.dumps(data))
+    with pytest.raises(BadInput, match=str(place[2] if len(place) > 1 else place[0])):
+        FILES[name].read(tmp_path / name)

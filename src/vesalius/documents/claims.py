@@ -6,11 +6,20 @@ made the claim.
 
 import html
 from collections import Counter
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
-from vesalius.documents.base import Record
+from vesalius.documents.base import Record, first_error
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.views import LONGEST_REPR, Row, Viewable, html_table, shortened
 from vesalius.errors import visible
@@ -117,6 +126,28 @@ class NamedOperation(Record):
     at_own_position: bool = False
 
 
+Figures = Annotated[Sequence[float | None], Field(min_length=3, max_length=3)]
+
+
+class _Group(BaseModel):
+    name: str
+    members: Sequence[str]
+
+
+class _Profile(BaseModel):
+    """The parts of a profile that pages and summaries read; figures are a mean with its interval."""
+
+    model_config = ConfigDict(strict=True)
+
+    pattern: str | None = None
+    unit: str | None = None
+    clean: float | None = None
+    effects: dict[str, Figures] | None = None
+    attention: dict[str, dict[str, Figures]] | None = None
+    group: _Group | None = None
+    request: dict[str, Any] | None = None
+
+
 class ComponentExplanation(Record):
     """What one head or MLP does.
 
@@ -144,6 +175,16 @@ class ComponentExplanation(Record):
     operation: NamedOperation | None = None
     role: str | None = None
     profile: FrozenMap[str, Any] | None = None
+
+    @field_validator("profile")
+    @classmethod
+    def _readable(cls, profile: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Refuse measurements that no reader could make sense of; what else a profile holds is kept as it is."""
+        try:
+            _Profile.model_validate(profile or {})
+        except ValidationError as error:
+            raise ValueError(first_error(error)) from None
+        return profile
 
     def __repr__(self) -> str:
         counts = Counter(claim.verdict for claim in self.claims)

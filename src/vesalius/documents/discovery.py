@@ -7,14 +7,21 @@ request's main fields and lists the components and edges by strength, so that it
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field_serializer, model_serializer
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    computed_field,
+    field_serializer,
+    model_serializer,
+    model_validator,
+)
 
 from vesalius.documents.base import Document
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
-from vesalius.documents.request import Request
+from vesalius.documents.request import Request, whole_option
 from vesalius.documents.rivals import Rivals
 from vesalius.documents.selection import Selection
 from vesalius.documents.views import Row, Several, Viewable, join_first, made, subject_of
@@ -68,6 +75,12 @@ class Discovery(Viewable, Document):
     notes: tuple[str, ...] = ()
     directory: str | None = Field(default=None, exclude=True)
 
+    @model_validator(mode="after")
+    def _whole_numbers(self) -> Self:
+        """Refuse options that are not numbers when a file is read, not when it is shown."""
+        _ = self.n
+        return self
+
     @computed_field
     @property
     def specimen(self) -> str | None:
@@ -90,7 +103,7 @@ class Discovery(Viewable, Document):
     @property
     def n(self) -> int:
         """How many prompts the scores are means over."""
-        return int(str(self.request.options.get("n", 0)))
+        return whole_option(self.request, "n")
 
     @computed_field
     @property

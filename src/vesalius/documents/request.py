@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 from vesalius.documents.base import Document
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.views import LONGEST_REPR, shortened
-from vesalius.errors import visible
+from vesalius.errors import quoted, visible
 from vesalius.version import __version__
 
 Command = Literal[
@@ -122,6 +122,14 @@ class Request(Document):
                 yield from _option(name, value)
         if self.seed is not None:
             yield from ("--seed", str(self.seed))
+
+
+def whole_option(request: Request, name: str) -> int:
+    """An option that is a whole number, 0 where it is not given; a file may say anything."""
+    value = request.options.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | None):
+        raise ValueError(f"request: the option {name} is {quoted(value, 40)}, which is not a whole number")
+    return value or 0
 
 
 def _option(name: str, value: JsonValue) -> Iterator[str]:

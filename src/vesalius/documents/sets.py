@@ -1,15 +1,15 @@
 """Heads that matter together and back each other up, as a file: `sets.json`."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from vesalius.documents.base import Document, Keyed, Record
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.performance import Performance
-from vesalius.documents.request import Request
+from vesalius.documents.request import Request, whole_option
 from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
 
 SETS_FILE = "sets.json"
@@ -95,6 +95,12 @@ class HeadSets(Viewable, Keyed, Document):
     directory: str | None = None
     picture: str | None = None
 
+    @model_validator(mode="after")
+    def _whole_numbers(self) -> Self:
+        """Refuse options that are not numbers when a file is read, not when it is shown."""
+        _ = self.n, self.least
+        return self
+
     @computed_field
     @property
     def specimen(self) -> str | None:
@@ -135,7 +141,7 @@ class HeadSets(Viewable, Keyed, Document):
     @property
     def n(self) -> int:
         """Prompts of the search, and of the confirmation, at most."""
-        return int(str(self.request.options.get("n", 0)))
+        return whole_option(self.request, "n")
 
     @computed_field
     @property

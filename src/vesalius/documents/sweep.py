@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.frozen import FrozenList
-from vesalius.documents.request import Request
+from vesalius.documents.request import Request, whole_option
 from vesalius.documents.views import Row, Viewable, made, subject_of
 
 SWEEP_FILE = "sweep.json"
@@ -51,6 +51,12 @@ class Sweep(Viewable, Document):
     directory: str | None = None
     heatmap: str | None = None
 
+    @model_validator(mode="after")
+    def _whole_numbers(self) -> Self:
+        """Refuse options that are not numbers when a file is read, not when it is shown."""
+        _ = self.n
+        return self
+
     @computed_field
     @property
     def specimen(self) -> str | None:
@@ -79,7 +85,7 @@ class Sweep(Viewable, Document):
     @property
     def n(self) -> int:
         """Prompts."""
-        return int(str(self.request.options.get("n", 0)))
+        return whole_option(self.request, "n")
 
     @computed_field
     @property

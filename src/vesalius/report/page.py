@@ -205,7 +205,7 @@ def commands(explanation: Explanation, specimen: Specimen | None = None) -> list
 def _request(explanation: Explanation, specimen: Specimen | None) -> Request:
     """What was asked, for explanations of schema 1, as far as they say: natural ones keep options in a profile."""
     kept = next((part.profile.get("request") for part in explanation.components if part.profile), None) or {}
-    chosen = kept["top"] is None if kept else specimen is not None and _other_components(explanation, specimen)
+    chosen = kept.get("top") is None if kept else specimen is not None and _other_components(explanation, specimen)
     return Request(
         command="explain",
         specimen=explanation.specimen,
