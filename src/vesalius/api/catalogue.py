@@ -47,7 +47,7 @@ from vesalius.progress import Progress, shown
 
 #: Prompts on which each built-in behaviour is measured.
 MEASURED = 32
-#: Natural models that need no download; their shape is stated so that listing them loads nothing.
+#: Natural models that are known by name; their shape is stated so that listing them loads nothing.
 NATURAL = {
     SMOLLM: Config(
         n_layers=30,
@@ -160,7 +160,7 @@ def loaded(
 
 
 def specimens() -> Listing[SpecimenEntry]:
-    """Every specimen that needs no download, one description each: the benchmark circuits, then the natural models."""
+    """Every specimen that is known by name, one description each: the benchmark circuits, then the natural models."""
     natural = [
         {
             "id": name,

