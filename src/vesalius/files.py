@@ -1,5 +1,6 @@
 """JSON and text files: read with one-line errors, written so that readers never see half a file."""
 
+import errno
 import hashlib
 import json
 import math
@@ -143,9 +144,8 @@ def write_text(path: Path, text: str) -> None:
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise Failed(
-            f"{path}: could not be written ({error.strerror}); free some space or choose another place"
-        ) from None
+        fix = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "allow it or choose another place"
+        raise Failed(f"{path}: could not be written ({error.strerror}); {fix}") from None
 
 
 def sha256(path: Path) -> str:

@@ -9,6 +9,7 @@ import torch
 import vesalius as ves
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
+from vesalius.model.metering import metered
 from vesalius.model.specimen import Specimen
 
 
@@ -91,6 +92,22 @@ def test_saved_answers_get_names_of_their_own(specimen: Specimen, tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot be used as a directory"):
         ves.api.save_what_if(answer, tmp_path / "file")
+
+
+def test_a_place_that_cannot_be_used_is_refused_before_the_work(
+    specimen: Specimen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError("began")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vesalius-runs").write_text("")  # also root is refused here
+    with metered(specimen.model, work):
+        with pytest.raises(BadInput, match="results go to vesalius-runs by default; give another `out`"):
+            ves.what_if(specimen, "L0_MLP", n=2, out=True)
+        for out in ("x" * 300, "a\0b", "vesalius-runs"):
+            with pytest.raises(BadInput, match="cannot be used as a directory"):
+                ves.what_if(specimen, "L0_MLP", n=2, out=out)
 
 
 def test_a_natural_model(tmp_path: Path) -> None:

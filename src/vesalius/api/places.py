@@ -40,7 +40,7 @@ def directory_for(out: Out, *words: str | None) -> Path:
 def require_place(out: Out) -> None:
     """Refuse a directory that cannot be made or written to before any work begins; nothing stays that was not there."""
     if not isinstance(out, str | Path) or not str(out):
-        return
+        return _require_runs() if out is True else None
     place = Path(out)
     try:
         made = [one for one in (place, *place.parents) if not one.exists()]
@@ -52,6 +52,16 @@ def require_place(out: Out) -> None:
         for one in made:
             with suppress(OSError, ValueError):
                 one.rmdir()
+
+
+def _require_runs() -> None:
+    """The same of `vesalius-runs`, where results go that are given no place. It is not made to see whether it could be:
+    another process may be making it.
+    """
+    place = Path(RUNS)
+    near = place if place.exists() else Path.cwd()
+    if not near.is_dir() or not os.access(near, os.W_OK | os.X_OK):
+        raise BadInput(f"{near}: cannot be written to, and results go to {RUNS} by default; give another `out`")
 
 
 def _unusable(directory: Path, error: Exception) -> BadInput:

@@ -244,7 +244,7 @@ def _refuse_other_files(directory: Path) -> None:
     ours = (EVENTS, UNDER_WAY, f"{RUN}.partial-")  # what a run killed at its very beginning leaves
     others = sorted(path.name for path in directory.iterdir() if not path.name.startswith(ours))
     if others:
-        raise BadInput(f"`out` {directory}: holds {choices(others, 2)} and no run; choose another directory")
+        raise BadInput(f"{directory}: holds {choices(others, 2)} and no run; choose another directory")
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], directory: Path) -> None:
