@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters
 from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
 from vesalius.api.runs import results
 from vesalius.api.watching import Watcher, watch
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Note
 from vesalius.mcp.desk import Desk
 from vesalius.mcp.replaying import differing, replay_calls
 from vesalius.mcp.server import Server
@@ -230,8 +230,21 @@ def test_a_program_keeps_its_number_after_others_and_after_a_restart(tmp_path: P
     with desk_in(tmp_path) as desk:
         assert [tried(desk, formula) for formula in ("abs(x)", "x")] == [1, 3]
         # Earlier ledgers have one text for each claim.
-        desk.write(connection="local", ok=True, used={}, noted={"tried": [f"41/None/{PART}/necessary"]})
+        noted = {"tried": [f"41/None/{PART}/necessary"]}
+        desk.write(connection="local", tool="check_claim", arguments={}, ok=True, used={}, result={}, noted=noted)
         assert desk.connection("local").tries_of(f"41/None/{PART}").number("necessary") == 2
+
+
+@pytest.mark.parametrize(
+    "call", [{}, {"connection": "local", "tool": "predict", "arguments": {}, "ok": True, "used": {}}]
+)
+def test_a_ledger_of_something_else_is_refused_by_its_record(tmp_path: Path, call: dict[str, Any]) -> None:
+    with desk_in(tmp_path):
+        pass
+    (tmp_path / "run" / "events.jsonl").write_text(json.dumps({"event": "call", **call}) + "\n")
+    for use in (lambda: desk_in(tmp_path).__enter__(), lambda: replay_calls(tmp_path / "run")):
+        with pytest.warns(Note), pytest.raises(BadInput, match=r"events.jsonl, record 1: .*; put back a good copy"):
+            use()
 
 
 def test_calls_at_once_are_counted_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

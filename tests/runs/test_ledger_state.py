@@ -1,6 +1,9 @@
 """Every benchmark replays its ledger the same way."""
 
+import pytest
+
 from vesalius.documents.scorecard import CaseError
+from vesalius.errors import BadInput
 from vesalius.runs.discovery import DiscoveryState
 from vesalius.runs.functions.state import FunctionState
 from vesalius.runs.ledger_state import LedgerState, LedgerStep
@@ -48,6 +51,22 @@ def test_calls_are_counted_by_case_and_step_the_latest_only() -> None:
 
 def test_events_of_no_step_are_passed_over() -> None:
     assert LedgerState(STEPS, [{"event": "noted", "case": "3"}]).results == {"explain": {}, "grade": {}}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"event": "failed", "case": "3"},
+        {"event": "failed", "case": "3", "step": "dance", "kind": "crashed", "reason": "x"},
+        {"event": "explained", "case": ["3"], "value": 1},
+        {"event": "graded", "case": "3"},
+        {"event": "explained", "case": "3", "value": 1, "used": 5},
+    ],
+)
+def test_records_of_something_else_are_refused_by_their_number(record: dict) -> None:
+    """Ledgers of before there were checksums may say anything."""
+    with pytest.raises(BadInput, match=r"record 2: is not one of this benchmark .*; put back a good copy"):
+        LedgerState(STEPS, [{"event": "noted"}, record])
 
 
 def test_the_benchmarks_name_their_steps() -> None:

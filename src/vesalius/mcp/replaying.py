@@ -46,7 +46,7 @@ def replay_calls(run: str | Path, *, root: Path | None = None) -> ReplayedCalls:
     entries = {entry.function.__name__: entry for entry in TOOLS}
     differences: list[str] = []
     with tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place:
-        chosen = {name: settings[name] for name in ("functions_seed", "functions")}
+        chosen = {name: settings[name] for name in ("functions_seed", "functions") if name in settings}
         desk = Desk(Path(place) / "run", Options(root=root or Path.cwd(), budget=unlimited, **chosen))
         try:
             server = Server(desk)

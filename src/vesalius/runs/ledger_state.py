@@ -10,7 +10,8 @@ from typing import Any
 
 from vesalius.backbones import Totals
 from vesalius.documents.scorecard import CaseError
-from vesalius.runs.ledger import Record
+from vesalius.errors import BadInput, shortened
+from vesalius.runs.ledger import REMEDY, Record
 
 FAILED = "failed"
 
@@ -32,8 +33,14 @@ class LedgerState:
         self.results: dict[str, dict[Any, Any]] = {step.name: {} for step in steps}
         self.failed: dict[tuple[Any, str], CaseError] = {}
         self.used: dict[tuple[Any, str], Totals] = {}
-        for record in records:
-            self.note(record)
+        for number, record in enumerate(records, 1):
+            try:
+                self.note(record)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:  # ledgers without checksums are read
+                why = " ".join(f"{type(error).__name__}: {error}".split())
+                raise BadInput(
+                    f"events.jsonl, record {number}: is not one of this benchmark ({shortened(why, 160)}); {REMEDY}"
+                ) from None
 
     def note(self, record: Record) -> None:
         """Take one record in."""
@@ -78,7 +85,8 @@ class LedgerState:
 
     def _step(self, record: Record) -> LedgerStep | None:
         if record["event"] == FAILED:
-            return next(step for step in self._steps if step.name == record.get("step", self._steps[0].name))
+            name = record.get("step", self._steps[0].name)
+            return {step.name: step for step in self._steps}[name]
         return next((step for step in self._steps if step.event == record["event"]), None)
 
     def _forget(self, case: Any) -> None:

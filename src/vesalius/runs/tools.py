@@ -4,14 +4,17 @@ Every call that came to an end is one record `call`: who called which tool with 
 Whole results, which are too long for an answer, are files of their own, written before the record that names them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from pydantic import BaseModel, ValidationError, model_validator
+
+from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, write_json
 from vesalius.runs.directory import EVENTS, Run, read_own_run
-from vesalius.runs.ledger import Record, read_ledger
+from vesalius.runs.ledger import REMEDY, Record, read_ledger
 
 #: What `run.json` calls such a run, and the event of a call.
 TOOLS, CALL = "mcp", "call"
@@ -28,7 +31,12 @@ class ToolRun:
         except OSError as error:
             raise Failed(f"{directory}: cannot be made ({error.strerror}); choose another `run`") from None
         self._run = Run(directory, settings={"benchmark": TOOLS, **settings}, limits=limits)
-        (directory / RESULTS).mkdir(exist_ok=True)
+        try:
+            _require_calls(self._run.ledger.records, directory / EVENTS)
+            (directory / RESULTS).mkdir(exist_ok=True)
+        except (BadInput, OSError):
+            self.close()
+            raise
 
     @property
     def calls(self) -> list[Record]:
@@ -75,4 +83,42 @@ def tool_calls(directory: Path) -> list[Record]:
 
 def recorded_calls(directory: Path) -> list[Record]:
     """The calls in the ledger of what is known to be a run of tool calls."""
-    return [record for record in read_ledger(directory / EVENTS) if record["event"] == CALL]
+    records = read_ledger(directory / EVENTS)
+    _require_calls(records, directory / EVENTS)
+    return [record for record in records if record["event"] == CALL]
+
+
+class _Noted(BaseModel):
+    explanation: dict[str, dict[str, Any]] = {}
+    answer: dict[str, dict[str, Any]] = {}
+    asked: dict[str, list[Any]] = {}
+    tried: list[str | tuple[str, str, str | None]] = []
+
+
+class _Call(BaseModel):
+    """What is read of a call; a ledger without checksums may say anything."""
+
+    connection: str
+    tool: str
+    arguments: dict[str, Any]
+    ok: bool
+    used: dict[str, float]
+    key: str | None = None
+    cached: bool = False
+    result: dict[str, Any] | None = None
+    noted: _Noted | None = None
+
+    @model_validator(mode="after")
+    def _answered(self) -> Self:
+        if self.ok and not self.cached and self.result is None:
+            raise ValueError("has no result")
+        return self
+
+
+def _require_calls(records: Iterable[Record], path: Path) -> None:
+    for number, record in enumerate(records, 1):
+        try:
+            if record["event"] == CALL:
+                _Call.model_validate(record)
+        except ValidationError as error:
+            raise BadInput(f"{path}, record {number}: {first_error(error)}; {REMEDY}") from None

@@ -61,7 +61,7 @@ class FunctionState(LedgerState):
             records,
         )
 
-        seeds = [record["seed"] for record in records if record["event"] == GRADING_SEED]
+        seeds = [record.get("seed") for record in records if record["event"] == GRADING_SEED]
         #: The grading seed that was drawn, if one was.
         self.grading_seed: int | None = seeds[-1] if seeds else None
 
