@@ -30,6 +30,7 @@ TEXT = "The cat sat on the mat. The cat sat on the"
 VIEWS: dict[str, tuple[str, str | None]] = {
     "runs": ("runs", None),
     "explanation": ("result?path=explained", "Claims"),
+    "discovery": ("result?path=found", None),
     "specimen": ("specimen?specimen=frac_prevs&layer=1&prompt=a+x+b+x&component=L1H2", None),
     "what-if": ("what-if?specimen=frac_prevs&components=L1H2&kind=mean&n=8", None),
     "circuit": ("circuit?path=found", None),
