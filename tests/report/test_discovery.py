@@ -12,6 +12,7 @@ import pytest
 
 import vesalius as ves
 from vesalius import api
+from vesalius.cli.tables.discovery import print_discovery
 from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.methods import discover
@@ -201,7 +202,9 @@ def test_a_used_up_vocabulary_shows_how_many_prompts_there_were(tmp_path: Path) 
     assert "5 prompts that the discovery has not seen (all there are; 12 were asked for)." in text
 
 
-def test_scores_of_a_sweep_stand_with_the_intervals_that_the_sweep_gives(tmp_path: Path) -> None:
+def test_scores_of_a_sweep_stand_with_the_intervals_that_the_sweep_gives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     discovery = ves.discover("frac_prevs", "sweep", n=8, checks=False, progress=False, out=tmp_path)
     swept = api.sweep_report("frac_prevs", kind="resample", n=8, progress=False)
     intervals = {str(part): interval for part, interval in discovery.circuit.intervals.items()}
@@ -209,6 +212,8 @@ def test_scores_of_a_sweep_stand_with_the_intervals_that_the_sweep_gives(tmp_pat
     strongest = max(swept.components, key=lambda row: abs(row.effect))
     page = (tmp_path / "discovery.html").read_text(encoding="utf-8")
     assert "95 % interval" in page
+    print_discovery(discovery, 3)
+    assert f"[{strongest.ci_low:+.4f}, {strongest.ci_high:+.4f}]" in capsys.readouterr().out
     assert f"{figure(strongest.ci_low)}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{figure(strongest.ci_high)}" in page
     # One prompt says nothing about others, and a score of edges is a largest magnitude, not a mean.
     assert not ves.discover("frac_prevs", "sweep", n=1, checks=False, progress=False).circuit.intervals

@@ -14,11 +14,13 @@ from vesalius.documents.sets import BackupGroup, HeadSets, MeasuredSet
 
 def print_discovery(discovery: Discovery, top: int) -> None:
     """The `top` components and edges by score, the checks, and where the files are."""
+    intervals = {str(part): f"[{low:+.4f}, {high:+.4f}]" for part, (low, high) in discovery.circuit.intervals.items()}
     for what, rows in (("components", discovery.components), ("edges", discovery.edges)):
         if rows:
-            table = Table(what, f"score ({discovery.unit})", box=None)
+            has_intervals = any(row.id in intervals for row in rows)
+            table = Table(what, f"score ({discovery.unit})", *(["95 % interval"] if has_intervals else []), box=None)
             for row in rows[:top]:
-                table.add_row(row.id, f"{row.score:+.4f}")
+                table.add_row(row.id, f"{row.score:+.4f}", *([intervals.get(row.id, "")] if has_intervals else []))
             stdout.print(table)
     if not any(row.score for row in discovery.components):
         stdout.print("nothing scores other than 0 on these prompts; use more of them (--n) or another method")
