@@ -1,6 +1,6 @@
 """What more steps of integration do for EAP-IG on the models of `vesalius bench discovery --hard` written by hand.
 
-    python -m benchmarks.hard_steps --models 64 --steps 5 20
+    python -m benchmarks.hard_steps --models 64 --steps 5 20 --out benchmarks/results/hard_steps.json
 
 `discover --method eap-ig` takes 5 steps where `--steps` does not say otherwise. Prints the median of each figure over
 models with its 95 % interval, and the passes.
@@ -16,6 +16,7 @@ from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.faithfulness import NothingToKeep, faithfulness_curve
 from vesalius.discovery.methods import DEFAULT_STEPS, discover
 from vesalius.discovery.search.model_search import MethodOptions
+from vesalius.files import write_json
 from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, precision_at_size, true_circuit
 from vesalius.runs.hard import hard_circuits
 from vesalius.runs.methods import HELD_OUT
@@ -51,7 +52,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=64)
     parser.add_argument("--steps", type=int, nargs="+", default=[DEFAULT_STEPS, 20])
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    rows = []
     with tempfile.TemporaryDirectory() as place:
         cases = [case for case in hard_circuits(Path(place), arguments.models) if not case.wrong_answers]
         for steps in arguments.steps:
@@ -64,7 +67,10 @@ def main() -> None:
                 summary = median_and_mean(measured)
                 assert summary is not None
                 median = summary[0]
+                rows.append({"steps": steps, "figure": name, **median.as_data()})
                 print(f"{steps} steps: {name} {median.value:.3f} ({median.low:.3f} to {median.high:.3f}), n {median.n}")
+    if arguments.out:
+        write_json(arguments.out, {"benchmark": "hard_steps", "prompts": PROMPTS, "seed": 0, "rows": rows})
 
 
 if __name__ == "__main__":
