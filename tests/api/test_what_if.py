@@ -1,5 +1,6 @@
 """What if: replaced components against plain hooks on the same prompts, and documents that ask again."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,21 @@ def test_saved_answers_get_names_of_their_own(specimen: Specimen, tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot be used as a directory"):
         ves.api.save_what_if(answer, tmp_path / "file")
+
+
+def test_a_file_that_asks_something_else(specimen: Specimen, tmp_path: Path) -> None:
+    answer = ves.what_if(specimen, "L0_MLP", n=2)
+    wrong = {
+        "not one of `vesalius what-if` .*'circuit'": {"circuit": "x"},
+        "not one of `vesalius what-if` .*'components'": {"components": None},
+        "does not name what it is about": {"specimen": None},
+        "was asked by `vesalius explain`": {"command": "explain"},
+    }
+    for reason, changes in wrong.items():
+        request = answer.request.model_copy(update=changes)
+        answer.model_copy(update={"request": request}).write(tmp_path / "what_if.json")
+        with pytest.raises(BadInput, match=f"^{re.escape(str(tmp_path))}.*{reason}"):
+            ves.api.what_if_again(tmp_path)
 
 
 def test_a_place_that_cannot_be_used_is_refused_before_the_work(

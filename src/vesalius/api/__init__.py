@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from vesalius.api.functions import evaluator_data, sample_functions, serve_functions
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
-    from vesalius.api.knockouts import save_what_if, what_if, what_if_again
+    from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.league_files import read_passphrase
     from vesalius.api.league_making import make_league
     from vesalius.api.league_scoring import league_table, score_league
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from vesalius.api.plugin_listing import plugins
     from vesalius.api.rating_files import rating_sheets, ratings
     from vesalius.api.registered_claims import check_verdict, register_claim, show_claim, signing_key, verify_claim
-    from vesalius.api.requests import rerun
+    from vesalius.api.requests import rerun, what_if_again
     from vesalius.api.retesting import retest
     from vesalius.api.runs import compare, diff, replay, results
     from vesalius.api.studies import study
@@ -141,7 +141,7 @@ _HOMES = {
     "verify_claim": "vesalius.api.registered_claims",
     "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
-    "what_if_again": "vesalius.api.knockouts",
+    "what_if_again": "vesalius.api.requests",
     "write_mib": "vesalius.api.mib_submissions",
 }
 __all__ = [

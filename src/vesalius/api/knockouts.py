@@ -77,14 +77,6 @@ def what_if(
     return document
 
 
-def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:
-    """Ask what a saved `what_if.json`, or the one in a directory, asked, on the same prompts."""
-    file = Path(file)
-    asked = WhatIf.read(file / WHAT_IF_FILE if file.is_dir() else file).request
-    keywords = asked.keywords()
-    return what_if(asked.specimen or "", keywords.pop("components"), **keywords, out=out, progress=progress)
-
-
 def save_what_if(document: WhatIf, directory: str | Path) -> Path:
     """Write an answer into a directory of its own below `directory`, named after the question; returns the file.
 

@@ -6,6 +6,8 @@ and `rerun` takes the objects themselves.
 """
 
 from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from vesalius.api.discoveries import discover
@@ -13,7 +15,7 @@ from vesalius.api.explanations import explain
 from vesalius.api.kept_circuits import faithfulness
 from vesalius.api.knockouts import what_if
 from vesalius.api.neuron_circuits import neurons
-from vesalius.api.places import material_mark
+from vesalius.api.places import Out, material_mark
 from vesalius.api.retesting import retest
 from vesalius.api.sweeps import sweep_report
 from vesalius.documents.discovery import Discovery
@@ -24,8 +26,9 @@ from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.retest import Retest
 from vesalius.documents.sets import HeadSets
 from vesalius.documents.sweep import Sweep
-from vesalius.documents.what_if import WhatIf
+from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput
+from vesalius.progress import Progress
 
 #: What makes the result of each command.
 CALLS: dict[str, Callable[..., Any]] = {
@@ -60,4 +63,27 @@ def rerun(
             raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
     if options.get("tokenizer") == IN_PYTHON and specimen is None and given.get("tokenizer") is None:
         raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
-    return CALLS[asked.command](asked.specimen if specimen is None else specimen, **{**options, **given})
+    subject, call = asked.specimen if specimen is None else specimen, CALLS[asked.command]
+    if subject is None:
+        raise BadInput("the request does not name what it is about; give it as the second argument")
+    try:
+        signature(call).bind(subject, **{**options, **given})
+    except TypeError as error:
+        raise BadInput(f"the request is not one of `vesalius {asked.command}` ({error}); make it again") from None
+    return call(subject, **{**options, **given})
+
+
+def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:
+    """Ask what a saved `what_if.json`, or the one in a directory, asked, on the same prompts."""
+    file = Path(file)
+    document = WhatIf.read(file / WHAT_IF_FILE if file.is_dir() else file)
+    if document.request.command != "what-if":
+        raise BadInput(
+            f"{file}: was asked by `vesalius {document.request.command}`; give what `vesalius what-if` wrote"
+        )
+    try:
+        again = rerun(document, out=out, progress=progress)
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    assert isinstance(again, WhatIf)
+    return again
