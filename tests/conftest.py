@@ -3,11 +3,13 @@
 import importlib.util
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.sandboxes import SharedSandboxes
 from vesalius.backbones.local import NAME as LOCAL_MODEL
 from vesalius.backbones.local import LocalServer, find_model
 from vesalius.errors import BadInput
@@ -71,3 +73,22 @@ def shallow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
 
     with LocalServer(write_shallow(_model_to_serve(), tmp_path_factory.mktemp("served") / "shallow.gguf")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def _open_sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedSandboxes, Path]]:
+    from vesalius.explanations.hyve import setting
+
+    with ExitStack() as stack:
+        shared = SharedSandboxes(tmp_path_factory.mktemp("sandboxes"), stack)
+        yield shared, setting._written_toolbox(stack)
+
+
+@pytest.fixture
+def shared_sandboxes(_open_sandboxes: tuple[SharedSandboxes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """HyVE's programs run in sandboxes that are started once for the tests of a file."""
+    from vesalius.explanations.hyve import setting
+
+    shared, toolbox = _open_sandboxes
+    monkeypatch.setattr(setting, "Sandbox", shared)
+    monkeypatch.setattr(setting, "_written_toolbox", lambda stack: toolbox)

@@ -25,6 +25,11 @@ class Outcome:
 Vesalius = Callable[..., Outcome]
 
 
+@pytest.fixture(autouse=True)
+def _share(shared_sandboxes: None) -> None:
+    """Commands that run inside this process run their programs in sandboxes that stay open."""
+
+
 @pytest.fixture(scope="session")
 def _tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models") / "tiny"

@@ -16,6 +16,7 @@ from vesalius.explanations.command import CALLS, CLAIMS
 from vesalius.grading.keys import reference_texts
 from vesalius.model.specimen import Specimen
 
+pytestmark = pytest.mark.usefixtures("shared_sandboxes")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command" / "scientist.py"
 #: Writes the lines of a file, one for each that it reads, and keeps what it reads in another.
 TALKER = """
