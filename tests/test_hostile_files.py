@@ -120,9 +120,14 @@ def test_shards_that_are_not_named_by_weight(tmp_path: Path, weight_map: object)
 def test_parts_of_a_run_that_are_not_tables(tmp_path: Path) -> None:
     for name in ("names", "places", "limits", "annotations"):
         content = json.dumps({"schema": 1, "settings": {}, name: [1]}).encode()
-        assert f"{name} is not a table; put back a good copy" in refusal(read_run, _run(tmp_path, content))
+        texts = "" if name == "limits" else " of texts"
+        assert f"{name} is not a table{texts}; put back a good copy" in refusal(read_run, _run(tmp_path, content))
     content = b'{"schema": 1, "settings": {"specimens": 3}}'
     assert "specimens is not a table" in refusal(read_run, _run(tmp_path, content))
+    content = b'{"schema": 1, "settings": {}, "places": {"3": {"a": 1}}}'
+    assert "places is not a table of texts" in refusal(read_run, _run(tmp_path, content))
+    content = b'{"schema": 1, "settings": {"backbone": 1e300}}'
+    assert "the setting backbone is not a text" in refusal(read_run, _run(tmp_path, content))
 
 
 @pytest.mark.parametrize("measure", [["x"], {"a": 1}, "x" * 100_000, None])

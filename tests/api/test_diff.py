@@ -1,5 +1,6 @@
 """Two results compared, on hand-made documents whose differences can be counted on paper."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 import vesalius as ves
 from tests.report.explanations import frac_prevs
+from tests.runs.function_runs import write_function_run
 from vesalius.components import Component
 from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
 from vesalius.documents.claims import ClaimRecord, ComponentExplanation
@@ -130,3 +132,20 @@ def test_bad_inputs_name_what_is_wrong(tmp_path: Path) -> None:
         ves.diff(tmp_path / "other.json", tmp_path / "other.json")
     with pytest.raises(BadInput, match=r"an explanation and .* a sweep; give two of the same kind"):
         ves.diff(_explanation(A), _sweep({"L0H0": (0.5, 0.4, 0.6)}))
+
+
+def test_two_runs_of_functions(tmp_path: Path) -> None:
+    """f00000 is right in both, f00001 in the second alone, and f00002 is graded in the first alone."""
+    for name in ("a", "b"):
+        write_function_run(tmp_path / name)
+    grade = tmp_path / "b" / "grades" / "f00001.json"
+    grade.write_text(json.dumps({**json.loads(grade.read_text()), "metrics": {"success": 1.0}}))
+    (tmp_path / "b" / "grades" / "f00002.json").unlink()
+    difference = ves.diff(tmp_path / "a", tmp_path / "b")
+    moved = [(one.component, one.what, one.a, one.b) for one in difference.components_moved]
+    assert moved == [("f00001", "success", 0.0, 1.0)]
+    assert (difference.components_same, difference.asked) == (1, {})
+    assert difference.notes == ("1 functions are graded in one run alone; they are left out",)
+    grade.write_text(json.dumps({**json.loads(grade.read_text()), "picture": {"examples": [5]}}))
+    with pytest.raises(BadInput, match=r"f00001.json: picture: examples is not a list of examples"):
+        ves.diff(tmp_path / "a", tmp_path / "b")

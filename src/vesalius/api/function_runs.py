@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from vesalius.documents.agent import Text
 from vesalius.documents.function_run import (
     Drawing,
@@ -143,12 +141,7 @@ def _cases(state: FunctionState) -> list[str]:
 
 def _state(directory: Path) -> FunctionState:
     path = inside(directory, EVENTS)
-    if not path.is_file():
-        return FunctionState()
-    try:
-        return FunctionState(read_ledger(path))
-    except (KeyError, TypeError, AttributeError, StopIteration, ValidationError):
-        raise BadInput(f"{EVENTS}: not the ledger of a functions run; put back a good copy") from None
+    return FunctionState(read_ledger(path) if path.is_file() else ())
 
 
 def _card(directory: Path) -> Scorecard | None:

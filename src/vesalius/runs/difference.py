@@ -25,6 +25,8 @@ from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.runs.directory import EXPLANATIONS, is_run, read_explanation, read_run, read_scorecard
+from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
+from vesalius.runs.functions.tables import decisions
 
 #: The files that hold a result, the one that says most first.
 FILES: dict[str, type[Document]] = {EXPLANATION_FILE: Explanation, DISCOVERY_FILE: Discovery, SWEEP_FILE: Sweep}
@@ -201,6 +203,16 @@ def _of_benchmarks(a: Path, b: Path) -> Difference:
         kinds = [f"{one} is a run of `bench {run.get('benchmark')}`" for one, run in zip((a, b), runs, strict=True)]
         raise BadInput(f"{' and '.join(kinds)}; give two of the same benchmark")
     cards = [read_scorecard(one) for one in (a, b)]
+    asked = {name: (runs[0].get(name), runs[1].get(name)) for name in dict.fromkeys(chain(*runs))}
+    common: dict[str, Any] = {
+        "kind": "benchmark",
+        "a": str(a),
+        "b": str(b),
+        "asked": {name: pair for name, pair in asked.items() if pair[0] != pair[1]},
+    }
+    figures = _metric_pairs(*(card.metrics for card in cards))
+    if runs[0].get("benchmark") == FUNCTIONS:
+        return _of_function_runs(a, b, common, figures)
     first, second = (_explanations(one) for one in (a, b))
     cases = [case for case in first if case in second]
     flipped, only, moved = [], [], []
@@ -211,13 +223,8 @@ def _of_benchmarks(a: Path, b: Path) -> Difference:
         flipped, only, moved = [*flipped, *turned], [*only, *alone], [*moved, *parts]
         same, stayed = same + kept, stayed + left
     left_out = len(first) + len(second) - 2 * len(cases)
-    asked = {name: (runs[0].get(name), runs[1].get(name)) for name in dict.fromkeys(chain(*runs))}
-    figures = _metric_pairs(*(card.metrics for card in cards))
     return Difference(
-        kind="benchmark",
-        a=str(a),
-        b=str(b),
-        asked={name: pair for name, pair in asked.items() if pair[0] != pair[1]},
+        **common,
         claims_flipped=tuple(flipped),
         claims_only=tuple(only),
         claims_same=same,
@@ -226,6 +233,26 @@ def _of_benchmarks(a: Path, b: Path) -> Difference:
         rule="explained by one alone, or with another tag, role or verdict",
         metrics={**figures, **_explained_figures([first[case] for case in cases], [second[case] for case in cases])},
         notes=(f"{left_out} cases are in one run alone; their claims are left out",) if left_out else (),
+    )
+
+
+def _of_function_runs(a: Path, b: Path, common: dict[str, Any], figures: dict[str, FigurePair]) -> Difference:
+    """Functions that one run has right and the other has not, or to another degree."""
+    first, second = decisions(a), decisions(b)
+    shared = [name for name in first if name in second]
+    moved = [
+        ComponentDifference(component=name, what=first[name][0], a=first[name][1], b=second[name][1])
+        for name in shared
+        if first[name] != second[name]
+    ]
+    left_out = len(first) + len(second) - 2 * len(shared)
+    return Difference(
+        **common,
+        components_moved=tuple(moved),
+        components_same=len(shared) - len(moved),
+        rule="here functions: the figure that says whether an answer is right is another one",
+        metrics=figures,
+        notes=(f"{left_out} functions are graded in one run alone; they are left out",) if left_out else (),
     )
 
 

@@ -33,8 +33,10 @@ SPENDING, CIRCUITS, EXECUTIONS = "spending.json", "circuits", "executions"
 #: Bytes of a file that is read whole; calls are read piece by piece.
 MOST_BYTES = 128 * 2**20
 _SHOWN = 60
-#: Parts of `run.json` that are tables where they are there.
-TABLES = ("limits", "names", "places", "annotations")
+#: Parts of `run.json` that are tables where they are there, of texts but for the limits, and settings that are texts.
+LIMITS = "limits"
+TABLES = (LIMITS, "names", "places", "annotations")
+TEXTS = ("benchmark", "version", "scientist", "backbone", "protocol", "interpreter", "category", "evaluator")
 Document = TypeVar("Document", bound=BaseModel)
 
 
@@ -156,9 +158,16 @@ def read_run(directory: Path) -> dict[str, Any]:
     if not isinstance(data.get("settings"), dict):
         raise BadInput(f"{directory / RUN}: says nothing about the settings; {REMEDY}")
     parts = {**{name: data.get(name) for name in TABLES}, "specimens": data["settings"].get("specimens")}
-    if wrong := next((name for name, part in parts.items() if not isinstance(part, dict | None)), None):
-        raise BadInput(f"{directory / RUN}: {wrong} is not a table; {REMEDY}")
+    for name, part in parts.items():
+        if not isinstance(part, dict | None) or (name != LIMITS and not all(map(_is_text, (part or {}).values()))):
+            raise BadInput(f"{directory / RUN}: {name} is not a table{'' if name == LIMITS else ' of texts'}; {REMEDY}")
+    if wrong := next((name for name in TEXTS if not isinstance(data["settings"].get(name), str | None)), None):
+        raise BadInput(f"{directory / RUN}: the setting {wrong} is not a text; {REMEDY}")
     return data
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def read_own_run(directory: Path) -> dict[str, Any] | None:

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from vesalius.backbones import Totals
+from vesalius.documents.base import first_error
 from vesalius.documents.scorecard import CaseError
 from vesalius.errors import BadInput, shortened
 from vesalius.runs.ledger import REMEDY, Record
@@ -37,7 +40,7 @@ class LedgerState:
             try:
                 self.note(record)
             except (AttributeError, LookupError, TypeError, ValueError) as error:  # ledgers without checksums are read
-                why = " ".join(f"{type(error).__name__}: {error}".split())
+                why = first_error(error) if isinstance(error, ValidationError) else f"{type(error).__name__}: {error}"
                 raise BadInput(
                     f"events.jsonl, record {number}: is not one of this benchmark ({shortened(why, 160)}); {REMEDY}"
                 ) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
-from vesalius.runs.directory import EXPLANATIONS, document_or_none
+from vesalius.runs.directory import EXPLANATIONS, document_or_none, read_document
 from vesalius.runs.functions.scorecard import deciding
 from vesalius.runs.functions.work import Graded, Interpreted
 from vesalius.runs.papers.figures import printed
@@ -54,6 +54,14 @@ def figure_5(run: Path, card: Scorecard) -> Row:
         if decision is not None:
             values.setdefault(KINDS.get(str(answer.truth.get("kind")), "other"), []).append(decision[1])
     return {name: mean(values[name]) for name in (*KINDS.values(), "other") if name in values}
+
+
+def decisions(run: Path) -> dict[str, tuple[str, float]]:
+    """The figure that says whether an answer is right, with its name, of every graded function."""
+    figures = {
+        path.stem: deciding(dict(read_document(Graded, path).metrics)) for path in (run / "grades").glob("*.json")
+    }
+    return {name: figure for name, figure in sorted(figures.items()) if figure is not None}
 
 
 def _value(card: Scorecard, name: str) -> float | None:

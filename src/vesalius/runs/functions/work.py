@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.functions.agents import take_unit_tests
@@ -54,6 +54,16 @@ class Graded(BaseModel):
     picture: dict[str, Any]
     fault: str | None = None
     seconds: float
+
+    @field_validator("picture")
+    @classmethod
+    def _drawable(cls, picture: dict[str, Any]) -> dict[str, Any]:
+        """Refuse examples and tests that a page could not list."""
+        for name, needed in (("examples", set()), ("triplets", {"true", "credit"})):
+            rows = picture.get(name, [])
+            if not isinstance(rows, list) or not all(isinstance(row, dict) and needed <= row.keys() for row in rows):
+                raise ValueError(f"{name} is not a list of {name}")
+        return picture
 
 
 @dataclass(frozen=True)
