@@ -80,24 +80,29 @@ class Window:
         assert kept == []
 
     def check_views(self, views: Iterable[str], before: Callable[[Any], object] = lambda page: None) -> None:
-        """Every view is accessible and no wider than the page, and none leaves loopback or prints an error; `before`
-        is done on each first.
+        """Every view is accessible, light and dark, and no wider than the page, and none leaves loopback or prints an
+        error; `before` is done on each first.
         """
         wrong: list[str] = []
         for view in views:
             page = self.open(view)
             before(page)
+            page.emulate_media(color_scheme="dark")
+            # A scheme changes nothing but colours.
+            wrong += [f"{view}, dark: {fault}" for fault in self.faults(rules=["color-contrast"])]
+            page.emulate_media(color_scheme="light")
             wrong += [f"{view}: {fault}" for fault in self.faults()]
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                 wrong.append(f"{view}: is wider than the page")
         assert wrong == []
         self.check()
 
-    def faults(self) -> list[str]:
-        """Serious and critical faults that axe-core finds: rule and first element."""
+    def faults(self, *, rules: list[str] | None = None) -> list[str]:
+        """Serious and critical faults that axe-core finds, by these rules or by all: rule and first element."""
         from axe_playwright_python.sync_playwright import Axe
 
-        found = Axe().run(self.page).response["violations"]
+        options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+        found = Axe().run(self.page, options=options).response["violations"]
         grave = [fault for fault in found if fault["impact"] in ("serious", "critical")]
         return [f"{fault['id']}: {fault['nodes'][0]['html']}" for fault in grave]
 

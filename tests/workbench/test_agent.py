@@ -162,10 +162,9 @@ def test_a_view_answers(view: str, served: Served, browser: Browser) -> None:
         assert text in shown
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1600])
-def test_every_view_fits_and_is_accessible(width: int, scheme: str, served: Served, browser: Browser) -> None:
-    with browser.window(served, width=width, scheme=scheme) as window:  # type: ignore[arg-type]
+def test_every_view_fits_and_is_accessible(width: int, served: Served, browser: Browser) -> None:
+    with browser.window(served, width=width) as window:
         window.check_views(["agent", "agent?path=recorded", "functions?path=graded&function=f00001"])
 
 
