@@ -134,7 +134,9 @@ def test_attention_is_probed_with_token_ids_where_there_is_no_tokenizer(director
     assert ves.discover(specimen, "eap", n=3, progress=False).checks is not None
 
 
-def test_things_that_are_no_model_or_no_tokenizer(llama: Any, directory: Path) -> None:
+def test_things_that_are_no_model_or_no_tokenizer(llama: Any, directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r": holds no model .*; give a directory of transformers or of"):
+        ves.load(tmp_path)
     with pytest.raises(BadInput, match="object is not a model; give a path, a hub id or a causal language model"):
         ves.load(object())
     with pytest.raises(BadInput, match="is not a tokenizer that can be used"):

@@ -90,6 +90,11 @@ def read_model(
     elif not path.is_dir():
         path = download(name, revision=revision)
     ours = (path / CONFIG_FILE).exists()
+    if not ours and not (path / "config.json").is_file():
+        raise BadInput(
+            f"{name}: holds no model (config.json: no such file); give a directory of transformers or of "
+            "`vesalius train`, or a .gguf file"
+        )
     report(f"reading {label}", 0, 0)
     model = load_model(path, dtype=wanted) if ours else load_huggingface(path, dtype=wanted, device=device)
     kind = OWN if ours else family(read_json(path / "config.json"), where=str(path / "config.json")).name
