@@ -253,6 +253,7 @@ def test_the_scorecard_of_four_functions() -> None:
         ("explanation_natural.json", ("components", 0, "profile", "effects"), 1e300),
         ("explanation_natural.json", ("components", 0, "profile", "effects", "solo"), []),
         ("explanation_natural.json", ("components", 0, "profile", "clean"), "much"),
+        ("explanation_natural.json", ("components", 0, "profile", "n"), {"solo": "all"}),
         ("explanation_natural.json", ("components", 0, "profile", "group"), {"members": 5}),
     ],
 )

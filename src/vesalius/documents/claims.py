@@ -143,6 +143,7 @@ class _Profile(BaseModel):
     unit: str | None = None
     clean: float | None = None
     effects: dict[str, Figures] | None = None
+    n: dict[str, int] | None = None
     attention: dict[str, dict[str, Figures]] | None = None
     group: _Group | None = None
     request: dict[str, Any] | None = None
