@@ -267,5 +267,5 @@ def test_what_no_reader_could_show_is_refused_when_it_is_read(
         part = part[step]
     part[place[-1]] = value
     (tmp_path / name).write_text(json.dumps(data))
-    with pytest.raises(BadInput, match=str(place[2] if len(place) > 1 else place[0])):
+    with pytest.raises(BadInput, match=str(place[:3][-1])):
         FILES[name].read(tmp_path / name)
