@@ -25,8 +25,14 @@ demo: $(VENV)/.installed ## install, explain a circuit with evidence, print wher
 test: $(VENV)/.dev lint types browser ## everything: linters, types, all tests
 	$(PYTEST) --durations=30
 
-test-fast: $(VENV)/.dev ## the tests that take seconds
-	$(PYTEST) -m "not slow and not smollm and not all_specimens"
+# What runs inside one process: no command line, server, browser, sandbox or notebook.
+FAST := behaviours circuits discovery documents explanations grading intervene model rasp training \
+        test_components.py test_floors.py test_statistics.py test_values.py
+LEFT := circuits/test_gate.py explanations/hyve explanations/test_addition_groups.py
+
+test-fast: $(VENV)/.dev ## the tests of the engine, the models and the claims that take seconds
+	$(PYTEST) -m "not slow and not smollm and not all_specimens" \
+		$(addprefix tests/,$(FAST)) $(addprefix --ignore=tests/,$(LEFT))
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
