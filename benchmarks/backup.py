@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.backup --out benchmarks/results/backup.json
 
-Ten hand-written models of 4 x 8 heads (`vesalius.circuits.redundancy`), each with two heads that copy the same letter
+Ten hand-written models of 4 x 8 heads (`vesalius_mechrl.sets.planted`), each with two heads that copy the same letter
 and ten that a sweep of single heads finds. The same ten with three copies, where no pair shows anything either. Mean
 ablation, 32 inputs. A query is one set of heads on all inputs. `finds` counts models whose planted set is exactly one
 of the confirmed backup groups; for rankings of single heads, models whose planted heads are the first of the list.
@@ -19,15 +19,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import vesalius.discovery.sets as sets_package
+import vesalius_mechrl.sets as sets_package
 from vesalius.behaviours.trial import trial
-from vesalius.circuits.redundancy import RedundantModel, plant
 from vesalius.discovery.methods import discover
-from vesalius.discovery.sets.discover import NAMES, discover_sets
-from vesalius.discovery.sets.policy import save_policy, train_policy
 from vesalius.files import write_json
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen
+from vesalius_mechrl.sets.discover import NAMES, discover_sets
+from vesalius_mechrl.sets.planted import RedundantModel, plant
+from vesalius_mechrl.sets.policy import save_policy, train_policy
 
 SEEDS = range(100, 110)
 PROMPTS = 32

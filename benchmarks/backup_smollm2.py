@@ -20,11 +20,11 @@ from typing import Any
 
 import vesalius as ves
 from vesalius.behaviours.trial import trial
-from vesalius.discovery.sets.discover import SetDiscovery, discover_sets
-from vesalius.discovery.sets.sources import LiveSource, head_pool
-from vesalius.discovery.sets.synergy import judge, synergy_rows
 from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
+from vesalius_mechrl.sets.discover import SetDiscovery, discover_sets
+from vesalius_mechrl.sets.sources import LiveSource, head_pool
+from vesalius_mechrl.sets.synergy import judge, synergy_rows
 
 TWELVE = ["L16H0", "L16H7", "L17H0", "L17H3", "L17H4", "L17H5", "L18H6", "L18H7", "L19H3", "L19H8", "L23H7", "L29H1"]
 FOUR = ("L17H3", "L17H4", "L17H5", "L18H6")

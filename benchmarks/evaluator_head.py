@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.documents.metric import Metric
-from vesalius.functions.agents.evaluator_data import SPLITS
-from vesalius.functions.knowledge.vectors import LONGEST_TEXT, space
+from vesalius_functions.agents.evaluator_data import SPLITS
+from vesalius_functions.knowledge.vectors import LONGEST_TEXT, space
 
 SPACE = "wordllama"
 DECAYS = (1e-3, 1e-2, 1e-1, 1.0)

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from vesalius.functions.answer import Mode
-from vesalius.functions.numeric import load_published
-from vesalius.functions.numeric.expressions import operands
-from vesalius.functions.numeric.function import Kind, NumericFunction
-from vesalius.functions.numeric.sampling import places_of, sample_at, suite_expressions
+from vesalius_functions.answer import Mode
+from vesalius_functions.numeric import load_published
+from vesalius_functions.numeric.expressions import operands
+from vesalius_functions.numeric.function import Kind, NumericFunction
+from vesalius_functions.numeric.sampling import places_of, sample_at, suite_expressions
 
 KINDS: tuple[Kind, ...] = ("clean", "noised", "corrupted", "mlp")
 #: Families whose first two parameters are a scale and a bias.

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import agree, report
-from vesalius.functions import Box, category
-from vesalius.functions.box import Function
-from vesalius.functions.scripts import SCRIPT, ScriptRunner, printed_output
+from vesalius_functions import Box, category
+from vesalius_functions.box import Function
+from vesalius_functions.scripts import SCRIPT, ScriptRunner, printed_output
 
 INPUTS: dict[str, list[Any]] = {
     "numeric": [-120.5, -64.0, -10.25, -1.0, 0.5, 1.0, 2.5, 10.0, 64.5, 127.0],

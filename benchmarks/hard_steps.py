@@ -15,11 +15,11 @@ from vesalius.behaviours.trial import trial
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.faithfulness import NothingToKeep, faithfulness_curve
 from vesalius.discovery.methods import DEFAULT_STEPS, discover
-from vesalius.discovery.search.model_search import MethodOptions
 from vesalius.files import write_json
 from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, precision_at_size, true_circuit
 from vesalius.runs.hard import hard_circuits
 from vesalius.runs.methods import HELD_OUT
+from vesalius_mechrl.search.model_search import MethodOptions
 
 PROMPTS = 8
 

@@ -44,16 +44,16 @@ from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.files import write_json
-from vesalius.functions.entities import load_published as load_entities
-from vesalius.functions.numeric import load_published as load_numeric
-from vesalius.functions.strings import load_published as load_strings
-from vesalius.grading.ratings import read_ratings
 from vesalius.model import Config, Transformer
 from vesalius.model.files import write_tensors
 from vesalius.model.gguf_file import GgufFile
 from vesalius.model.huggingface import load_huggingface
 from vesalius.model.states import to_state
 from vesalius.runs.ledger import Ledger
+from vesalius_bench.ratings.grading_ratings import read_ratings
+from vesalius_functions.entities import load_published as load_entities
+from vesalius_functions.numeric import load_published as load_numeric
+from vesalius_functions.strings import load_published as load_strings
 
 SECONDS = 20
 LONGEST_REFUSAL = 500

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from vesalius.discovery.sets.synergy import simultaneous_interval
 from vesalius.files import write_json
 from vesalius.statistics import share_interval
+from vesalius_mechrl.sets.synergy import simultaneous_interval
 
 SEED = 2309
 FAMILIES, FAMILIES_OF_MANY, MANY = 1000, 250, 400

@@ -15,10 +15,10 @@ from pathlib import Path
 import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.discovery.clean_features import ATTRIBUTION_PASSES
-from vesalius.discovery.mechrl.suite import CONTROL, SIZES
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen
+from vesalius_mechrl.clean_features import ATTRIBUTION_PASSES
+from vesalius_mechrl.suite import CONTROL, SIZES
 
 PUBLISHED_FORWARDS, PUBLISHED_ROWS = 487_560, 32
 RESULT = Path("benchmarks/results/mechrl.json")

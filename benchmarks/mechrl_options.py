@@ -14,9 +14,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vesalius.discovery.matrices import load_matrix
-from vesalius.discovery.mechrl.study import is_learned
-from vesalius.documents.mechrl import MechrlStudy, TaskRegret
+from vesalius_mechrl.documents import MechrlStudy, TaskRegret
+from vesalius_mechrl.matrices import load_matrix
+from vesalius_mechrl.study import is_learned
 
 RESULT = Path("benchmarks/results/mechrl_options.json")
 POLICIES = ("one-hot", "per-head", "context")

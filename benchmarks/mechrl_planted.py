@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 
-from vesalius.discovery.mechrl.evaluate import compare
-from vesalius.discovery.mechrl.ppo import Settings, train
-from vesalius.discovery.mechrl.tables import Tables
+from vesalius_mechrl.evaluate import compare
+from vesalius_mechrl.ppo import Settings, train
+from vesalius_mechrl.tables import Tables
 
 HEADS, ROWS = 144, 512
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from vesalius.functions import Box
-from vesalius.functions.numeric import NumericFunction, grade, interpret, oracle, sample
-from vesalius.functions.numeric.expressions import operands
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Box
+from vesalius_functions.numeric import NumericFunction, grade, interpret, oracle, sample
+from vesalius_functions.numeric.expressions import operands
 
 BUDGET = 400
 #: Two names for one family are left out together.

@@ -3,7 +3,7 @@
     python -m benchmarks.numeric_nets                # train all, write the package's nets and the figures
     python -m benchmarks.numeric_nets --measure 20   # the figures of the package's nets; train 20 of them for the time
 
-Writes src/vesalius/functions/numeric/nets.safetensors (one net per approximating function of `sample(1000, seed=0)`
+Writes src/vesalius_functions/numeric/nets.safetensors (one net per approximating function of `sample(1000, seed=0)`
 and of the reported suite) and benchmarks/results/numeric_nets.json: for every net its training error relative to the
 variance of what it learned, and the processor time of training one.
 """
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from vesalius.functions.numeric import nets
-from vesalius.functions.numeric.expressions import Expression, family
-from vesalius.functions.numeric.sampling import suite_expressions
-from vesalius.functions.suite import SEED
+from vesalius_functions.numeric import nets
+from vesalius_functions.numeric.expressions import Expression, family
+from vesalius_functions.numeric.sampling import suite_expressions
+from vesalius_functions.suite import SEED
 
 SEEDS = (0, SEED)
 RESULTS = Path(__file__).parent / "results" / "numeric_nets.json"

@@ -17,11 +17,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from vesalius.functions import Box
-from vesalius.functions.strings import StringFunction, grade, interpret, load_published, recover, sample
-from vesalius.functions.strings.library import library
-from vesalius.functions.strings.search.space import space
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Box
+from vesalius_functions.strings import StringFunction, grade, interpret, load_published, recover, sample
+from vesalius_functions.strings.library import library
+from vesalius_functions.strings.search.space import space
 
 
 def searched(functions: Sequence[StringFunction], seed: int, sandbox: Sandbox, **options: Any) -> dict[str, Any]:

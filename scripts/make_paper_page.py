@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.papers import PAPERS
-from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.scorecard import Scorecard
-from vesalius.runs.papers.entries import Entry, PaperTables, filled
-from vesalius.runs.papers.sources import KINDS, Result, Sources, find_sources
+from vesalius_bench.papers.entries import Entry, PaperTables, filled
+from vesalius_bench.papers.papers import PAPERS
+from vesalius_bench.papers.sources import KINDS, Result, Sources, find_sources
+from vesalius_mechrl.documents import MechrlStudy
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "paper.md"

@@ -40,11 +40,11 @@ HIDDEN = [
 #: The modules that are of no use without their extra.
 ADAPTERS = {
     "vesalius.backbones.langchain_connection",
-    "vesalius.discovery.mechrl.gym",
-    "vesalius.discovery.sets.gym",
+    "vesalius_mechrl.gym",
+    "vesalius_mechrl.sets.gym",
     "vesalius.backbones.inspect_model",
-    "vesalius.inspection",
-    *(f"vesalius.mcp.{name}" for name in ("listing", "prompting", "replaying", "resources", "server", "start")),
+    "vesalius_agents.inspection",
+    *(f"vesalius_agents.mcp.{name}" for name in ("listing", "prompting", "replaying", "resources", "server", "start")),
 }
 HIDE = """
 import sys

@@ -66,10 +66,10 @@ def test_classifiers_name_the_supported_versions_of_python(project: dict[str, An
 
 
 def test_the_pages_that_the_server_offers_are_in_the_wheel() -> None:
-    resources = pytest.importorskip("vesalius.mcp.resources")
+    resources = pytest.importorskip("vesalius_agents.mcp.resources")
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     included = wheel["wheel"]["force-include"]
-    assert included == {f"docs/{page}": f"vesalius/mcp/docs/{page}" for page in resources.PAGES.values()}
+    assert included == {f"docs/{page}": f"vesalius_agents/mcp/docs/{page}" for page in resources.PAGES.values()}
     for name, page in resources.PAGES.items():
         assert resources.documentation_page(name) == (ROOT / "docs" / page).read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius.sealing import canonical, digest, open_text, seal_faults, seal_text, with_seal, write_signing_key
+from vesalius_bench.sealing import canonical, digest, open_text, seal_faults, seal_text, with_seal, write_signing_key
 
 #: Cheap parameters: what is tested is the construction, not its cost.
 QUICK = {"n": 16, "r": 8, "p": 1}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.runs.function_runs import SECRET, write_function_run
-from vesalius.api.function_runs import functions_run, one_function
 from vesalius.errors import BadInput
+from vesalius_functions.bench.function_runs import functions_run, one_function
 
 
 @pytest.fixture

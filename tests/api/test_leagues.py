@@ -17,9 +17,6 @@ import pytest
 
 import vesalius as ves
 from vesalius import api
-from vesalius.api import league_making
-from vesalius.api.league_files import open_key
-from vesalius.api.league_scoring import counting_failures
 from vesalius.circuits import making
 from vesalius.circuits.foreign_spec import key_program
 from vesalius.circuits.inputs import Sampler
@@ -28,15 +25,18 @@ from vesalius.documents import Circuit, League, LeagueRow
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
-from vesalius.functions.suite import Suite
-from vesalius.grading import league as league_grading
-from vesalius.grading.league import ScoredCircuit, StatedAgain, circuit_score_metrics
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.rasp import Program, roles_of
 from vesalius.rasp.document import from_document, to_document
-from vesalius.sealing import SCRYPT
 from vesalius.training import gate
 from vesalius.training.group import train_group
+from vesalius_bench.league import grading as league_grading
+from vesalius_bench.league import making as league_making
+from vesalius_bench.league.files import open_key
+from vesalius_bench.league.grading import ScoredCircuit, StatedAgain, circuit_score_metrics
+from vesalius_bench.league.scoring import counting_failures
+from vesalius_bench.sealing import SCRYPT
+from vesalius_functions.suite import Suite
 
 pytest.importorskip("cryptography")
 PASSPHRASE = "correct horse battery"

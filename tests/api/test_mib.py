@@ -6,9 +6,9 @@ import pytest
 
 import vesalius as ves
 from vesalius import api
-from vesalius.api.mib_submissions import folder_name
 from vesalius.documents import Discovery
 from vesalius.errors import BadInput
+from vesalius_bench.mib.submissions import folder_name
 
 
 @pytest.fixture(scope="module")

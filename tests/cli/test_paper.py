@@ -8,16 +8,16 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.runs.paper_results import metric, write_run
-from vesalius.api import paper_runs
-from vesalius.api.papers import PAPERS
-from vesalius.functions.knowledge.packages import installed
-from vesalius.runs.papers.figures import printed
+from vesalius_bench.papers import paper_runs
+from vesalius_bench.papers.figures import printed
+from vesalius_bench.papers.papers import PAPERS
+from vesalius_functions.knowledge.packages import installed
 
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal in which no cell is broken."""
-    monkeypatch.setattr("vesalius.cli.tables.papers.stdout.width", 400, raising=False)
+    monkeypatch.setattr("vesalius_bench.papers.tables.stdout.width", 400, raising=False)
     monkeypatch.setenv("COLUMNS", "400")
 
 
@@ -52,7 +52,7 @@ def test_without_the_data_packages_a_table_says_what_to_install(
     vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("entries", "find"):
-        monkeypatch.setattr(f"vesalius.runs.papers.{module}.installed", lambda module: False)
+        monkeypatch.setattr(f"vesalius_bench.papers.{module}.installed", lambda module: False)
     got = vesalius("paper", "find", "--table", "A2")
     assert got.code == 0
     command = "vesalius paper find --table A2, after pip install 'vesalius[functions]'"

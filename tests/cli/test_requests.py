@@ -9,13 +9,13 @@ from typer.core import TyperGroup
 
 from vesalius.cli import app
 from vesalius.documents import Request
-from vesalius.functions.agents import DialogueLimits
-from vesalius.functions.suite import Suite
 from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.selection import CircuitCase, benchmark_circuits
 from vesalius.runs.settings import Settings
-from vesalius.runs.survey import SurveySettings
+from vesalius_bench.survey.run import SurveySettings
+from vesalius_functions.agents import DialogueLimits
+from vesalius_functions.bench.settings import FunctionSettings
+from vesalius_functions.suite import Suite
 
 CIRCUITS = tuple(benchmark_circuits(["3", "4"]))
 

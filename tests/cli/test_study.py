@@ -14,21 +14,21 @@ from tests.api.scientist import NAME as SILENT
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.runs.models import PRICES
-from vesalius.api import studies, study_plans, study_steps
 from vesalius.api.shapes import read_shape
-from vesalius.api.study_evidence import measured_evidence
-from vesalius.api.study_steps import localise
 from vesalius.circuits.key.af1 import af1_roles
 from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
 from vesalius.documents import Circuit, Plan, Study
 from vesalius.documents.circuit import Member
 from vesalius.documents.schemas import schema
-from vesalius.documents.study import Localisation, evidence_table
-from vesalius.grading.ratings import majority
-from vesalius.grading.roles import known_roles, read_roles
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.study import StudySettings
+from vesalius_bench.ratings.grading_ratings import majority
+from vesalius_bench.study import studies, study_plans, study_steps
+from vesalius_bench.study.documents import Localisation, evidence_table
+from vesalius_bench.study.roles import known_roles, read_roles
+from vesalius_bench.study.run import StudySettings
+from vesalius_bench.study.study_evidence import measured_evidence
+from vesalius_bench.study.study_steps import localise
 
 STEPS = ["performed", "localised", "measured", "explained"]
 NAMED = ("L0H3", "L1H0", "L2_MLP")

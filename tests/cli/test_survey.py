@@ -22,7 +22,7 @@ QUICK = ("--n", 4, "--out", "s")
 KILLED = """
 import os, signal, sys
 from vesalius.cli import main
-from vesalius.runs import survey
+from vesalius_bench.survey import run as survey
 
 cells, note = [], survey.SurveyRun._note
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vesalius.discovery.mechrl.tables import Tables
+from vesalius_mechrl.tables import Tables
 
 
 def planted_tables(

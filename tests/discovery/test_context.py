@@ -15,17 +15,17 @@ from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.behaviours.trial import trial
-from vesalius.discovery.mechrl.environment import Episodes
-from vesalius.discovery.mechrl.evaluate import policy_orders
-from vesalius.discovery.mechrl.policy import WithEncoder
-from vesalius.discovery.mechrl.ppo import Settings, load_policy, save_policy, train
-from vesalius.discovery.mechrl.study import Scope, study, train_policies, trainings
-from vesalius.discovery.mechrl.suite import SuitePlan, load_suite, measure_suite, missing_sources
-from vesalius.discovery.mechrl.tables import FeatureTables, Tables
-from vesalius.documents.mechrl import MethodRegret, TaskRegret
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
 from vesalius.intervene.embeddings import mean_embedding
+from vesalius_mechrl.documents import MethodRegret, TaskRegret
+from vesalius_mechrl.environment import Episodes
+from vesalius_mechrl.evaluate import policy_orders
+from vesalius_mechrl.policy import WithEncoder
+from vesalius_mechrl.ppo import Settings, load_policy, save_policy, train
+from vesalius_mechrl.study import Scope, study, train_policies, trainings
+from vesalius_mechrl.suite import SuitePlan, load_suite, measure_suite, missing_sources
+from vesalius_mechrl.tables import FeatureTables, Tables
 
 ROOT = Path(__file__).parents[2]
 SIZE = word_tokenizer().size

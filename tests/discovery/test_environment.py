@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.discovery.planted import by_hand, planted_tables
-from vesalius.discovery.mechrl.environment import Episodes
-from vesalius.discovery.mechrl.tables import CONTROL_SEED_OFFSET, Tables
 from vesalius.errors import BadInput
+from vesalius_mechrl.environment import Episodes
+from vesalius_mechrl.tables import CONTROL_SEED_OFFSET, Tables
 
 
 def test_the_weight_scales_the_control_alone() -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.discovery.planted import planted_tables
-from vesalius.discovery.mechrl.evaluate import compare, most_picked, pick_ranks, policy_orders
-from vesalius.discovery.mechrl.ppo import Settings, Trainer, train
-from vesalius.discovery.search.comparison import static_scores
 from vesalius.errors import BadInput
+from vesalius_mechrl.evaluate import compare, most_picked, pick_ranks, policy_orders
+from vesalius_mechrl.ppo import Settings, Trainer, train
+from vesalius_mechrl.search.comparison import static_scores
 
 pytestmark = pytest.mark.slow
 

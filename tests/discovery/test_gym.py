@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.discovery.planted import by_hand, planted_tables
-from vesalius.discovery.mechrl.environment import PAPER_QUIRKS, Episodes, next_episode
 from vesalius.errors import BadInput
+from vesalius_mechrl.environment import PAPER_QUIRKS, Episodes, next_episode
 
 gymnasium = pytest.importorskip("gymnasium")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
-from vesalius.discovery.mechrl.gym import ENVIRONMENT, HeadsEnv  # noqa: E402
+from vesalius_mechrl.gym import ENVIRONMENT, HeadsEnv  # noqa: E402
 
 
 @pytest.mark.parametrize("paper", [True, False])
@@ -101,8 +101,8 @@ def test_a_head_that_does_not_exist_is_refused() -> None:
 
 def test_a_missing_gymnasium_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    monkeypatch.delitem(sys.modules, "vesalius.discovery.mechrl.gym")
+    monkeypatch.delitem(sys.modules, "vesalius_mechrl.gym")
     with pytest.raises(
         BadInput, match=r"^Vesalius/Heads-v0: gymnasium is not installed; run: pip install 'vesalius\[rl\]'$"
     ):
-        importlib.import_module("vesalius.discovery.mechrl.gym")
+        importlib.import_module("vesalius_mechrl.gym")

@@ -16,16 +16,16 @@ from vesalius.behaviours.controls import Article
 from vesalius.behaviours.trial import trial
 from vesalius.behaviours.words import NAMES, OBJECTS, PLACES
 from vesalius.circuits.specimens import benchmark_directory, load_specimen
-from vesalius.discovery import matrices
-from vesalius.discovery.matrices import Matrix, behaviour_matrix, control_matrix, load_matrix
-from vesalius.discovery.mechrl.environment import Episodes
-from vesalius.discovery.mechrl.tables import CONTROL_SEED_OFFSET, Tables
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout, Recordings, Values, run, value_bias
 from vesalius.intervene.plan import Plan
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
+from vesalius_mechrl import matrices
+from vesalius_mechrl.environment import Episodes
+from vesalius_mechrl.matrices import Matrix, behaviour_matrix, control_matrix, load_matrix
+from vesalius_mechrl.tables import CONTROL_SEED_OFFSET, Tables
 
 SIZE = word_tokenizer().size
 POOLS = {"train": 6, "validation": 3, "test": 4}

@@ -6,9 +6,9 @@ import torch
 import vesalius as ves
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.methods import DEFAULT_STEPS, METHODS, MethodResult, contrast, discover
-from vesalius.discovery.search.model_search import MethodOptions
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, all_logits
+from vesalius_mechrl.search.model_search import MethodOptions
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -13,13 +13,13 @@ from tests.intervene.pairs import prompt_pairs
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.mib import circuits_of, connected, score_folder
-from vesalius.discovery.mib_files import SHARES, read_folder, write_importances
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
 from vesalius.model.specimen import IdVocabulary, Specimen
+from vesalius_bench.mib.areas import circuits_of, connected, score_folder
+from vesalius_bench.mib.files import SHARES, read_folder, write_importances
 
 #: Of the 23 edges of the hand-worked model, those that carry anything, best first.
 BEST = [

@@ -11,11 +11,11 @@ from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import discover, smooth_readout
-from vesalius.discovery.search import model_search
-from vesalius.discovery.search.budget import QueryBudget
-from vesalius.discovery.search.model_search import SEARCHES, HeadEffects, MethodOptions, search_heads
-from vesalius.discovery.sets.discover import discover_sets
 from vesalius.errors import BadInput
+from vesalius_mechrl.search import model_search
+from vesalius_mechrl.search.budget import QueryBudget
+from vesalius_mechrl.search.model_search import SEARCHES, HeadEffects, MethodOptions, search_heads
+from vesalius_mechrl.sets.discover import discover_sets
 
 
 @pytest.mark.parametrize("method", SEARCHES)

@@ -9,17 +9,17 @@ import torch
 
 from tests.discovery.planted import planted_tables
 from tests.discovery.test_strategies import with_attribution
-from vesalius.discovery.clean_features import ATTENTION_TARGETS, features_path, measure_clean_features, target_keys
-from vesalius.discovery.matrices import Rows
-from vesalius.discovery.mechrl.environment import Episodes
-from vesalius.discovery.mechrl.evaluate import policy_orders, start_episodes
-from vesalius.discovery.mechrl.features import FEATURES, HeadView
-from vesalius.discovery.mechrl.policy import PerHead, draw_candidates
-from vesalius.discovery.mechrl.ppo import PER_HEAD, Settings, load_policy, play, save_policy, train
-from vesalius.discovery.search.model_search import packaged_policy
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, attribute, logit_difference
 from vesalius.intervene.effects import Replacement
+from vesalius_mechrl.clean_features import ATTENTION_TARGETS, features_path, measure_clean_features, target_keys
+from vesalius_mechrl.environment import Episodes
+from vesalius_mechrl.evaluate import policy_orders, start_episodes
+from vesalius_mechrl.features import FEATURES, HeadView
+from vesalius_mechrl.matrices import Rows
+from vesalius_mechrl.policy import PerHead, draw_candidates
+from vesalius_mechrl.ppo import PER_HEAD, Settings, load_policy, play, save_policy, train
+from vesalius_mechrl.search.model_search import packaged_policy
 
 QUICK = replace(PER_HEAD, total_steps=160, steps=8, width=8, games=4, evaluation_episodes=2)
 

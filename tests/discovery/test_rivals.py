@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from vesalius.circuits.redundancy import plant
 from vesalius.cli.tables.discovery import print_discovery
 from vesalius.discovery.rivals import _nearer
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.metric import Metric
 from vesalius.documents.rivals import Rivals
 from vesalius.errors import BadInput
+from vesalius_mechrl.sets.planted import plant
 
 
 @pytest.fixture(scope="module")

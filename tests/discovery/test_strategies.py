@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.discovery.planted import planted_tables
-from vesalius.discovery.mechrl.tables import FeatureTables, Tables
-from vesalius.discovery.search.budget import BudgetSpent, QueryBudget
-from vesalius.discovery.search.comparison import (
+from vesalius.errors import BadInput
+from vesalius_mechrl.search.budget import BudgetSpent, QueryBudget
+from vesalius_mechrl.search.comparison import (
     compare_strategies,
     episode_budget,
     for_every_episode,
     standard_strategies,
 )
-from vesalius.discovery.search.strategies import (
+from vesalius_mechrl.search.strategies import (
     full_sweep,
     halving,
     in_order,
@@ -25,7 +25,7 @@ from vesalius.discovery.search.strategies import (
     run_strategy,
     thompson,
 )
-from vesalius.errors import BadInput
+from vesalius_mechrl.tables import FeatureTables, Tables
 
 
 def with_attribution(tables: Tables, seed: int = 0) -> Tables:

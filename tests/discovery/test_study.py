@@ -12,13 +12,17 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
-from vesalius.api.mechrl import write_study
-from vesalius.cli.tables.mechrl import print_mechrl
 from vesalius.discovery import known_heads
-from vesalius.discovery.matrices import behaviour_matrix
-from vesalius.discovery.mechrl.canonical import CATEGORIES, canonical_heads, heads_by_attention
-from vesalius.discovery.mechrl.ppo import Settings, Trainer
-from vesalius.discovery.mechrl.study import (
+from vesalius.documents.request import Request
+from vesalius.errors import BadInput
+from vesalius_mechrl.api import write_study
+from vesalius_mechrl.canonical import CATEGORIES, canonical_heads, heads_by_attention
+from vesalius_mechrl.cli_tables import print_mechrl
+from vesalius_mechrl.documents import MechrlStudy
+from vesalius_mechrl.matrices import behaviour_matrix
+from vesalius_mechrl.ppo import Settings, Trainer
+from vesalius_mechrl.search.comparison import Comparison, Regret
+from vesalius_mechrl.study import (
     Scope,
     _in_top_ten,
     study,
@@ -26,12 +30,8 @@ from vesalius.discovery.mechrl.study import (
     trainings,
     verdicts,
 )
-from vesalius.discovery.mechrl.suite import Suite, SuitePlan, load_suite, measure_suite, missing_sources
-from vesalius.discovery.mechrl.tables import Tables
-from vesalius.discovery.search.comparison import Comparison, Regret
-from vesalius.documents.mechrl import MechrlStudy
-from vesalius.documents.request import Request
-from vesalius.errors import BadInput
+from vesalius_mechrl.suite import Suite, SuitePlan, load_suite, measure_suite, missing_sources
+from vesalius_mechrl.tables import Tables
 
 SIZE = word_tokenizer().size
 POOLS = {"train": 4, "validation": 3, "test": 4}

@@ -29,9 +29,9 @@ from vesalius.documents import (
 )
 from vesalius.documents.catalogue import BehaviourReport
 from vesalius.documents.scorecard import CircuitRow
-from vesalius.documents.survey import CellSweep, Figure
 from vesalius.documents.views import Rows, Several, Viewable
 from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius_bench.survey.documents import CellSweep, Figure
 
 GOLDEN = Path(__file__).parent / "golden"
 SMOLLM = EdgeGraph(30, 9)

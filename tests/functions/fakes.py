@@ -7,10 +7,10 @@ from typing import Any
 
 from vesalius.backbones import Backbone, ModelRequest, RetryPolicy, Scripted, open_backbone
 from vesalius.errors import BadInput
-from vesalius.functions import Answer, Box, Grade, Mode, Reply
-from vesalius.functions.box import Category
-from vesalius.functions.unit_tests import Example, UnitTest
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Answer, Box, Grade, Mode, Reply
+from vesalius_functions.box import Category
+from vesalius_functions.unit_tests import Example, UnitTest
 
 SLOPES = (2, 3, -1)
 

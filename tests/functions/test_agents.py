@@ -6,16 +6,16 @@ from tests.functions.fakes import Line, asks, speaking, unit_tests
 from tests.functions.needs import needs_facts, needs_vectors
 from vesalius.backbones import BackboneError
 from vesalius.errors import BadInput
-from vesalius.functions import Box
-from vesalius.functions.agents import DialogueLimits, Exemplars, exemplars_for, interpret_with, take_unit_tests
-from vesalius.functions.agents.evaluator import evaluator_prompt
-from vesalius.functions.agents.invention import invented
-from vesalius.functions.agents.prompting import render
-from vesalius.functions.answer import Mode
-from vesalius.functions.box import Asked, Category, Reply
-from vesalius.functions.categories import CATEGORIES
-from vesalius.functions.suite import Suite
-from vesalius.functions.unit_tests import Example
+from vesalius_functions import Box
+from vesalius_functions.agents import DialogueLimits, Exemplars, exemplars_for, interpret_with, take_unit_tests
+from vesalius_functions.agents.evaluator import evaluator_prompt
+from vesalius_functions.agents.invention import invented
+from vesalius_functions.agents.prompting import render
+from vesalius_functions.answer import Mode
+from vesalius_functions.box import Asked, Category, Reply
+from vesalius_functions.categories import CATEGORIES
+from vesalius_functions.suite import Suite
+from vesalius_functions.unit_tests import Example
 
 FINAL = "[DESCRIPTION]: doubles x\n[DOMAIN]: everywhere\n[CODE]:\n```python\ndef f(x):\n    return 2 * x\n```"
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.functions import Box, OutOfQueries, Reply
-from vesalius.functions.box import Category
+from vesalius_functions import Box, OutOfQueries, Reply
+from vesalius_functions.box import Category
 
 
 class Halves:

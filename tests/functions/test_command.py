@@ -11,11 +11,11 @@ import pytest
 from tests.functions.fakes import Line
 from vesalius import api
 from vesalius.errors import BadInput, Failed
-from vesalius.functions import Box
-from vesalius.functions.command import interpret_by_command
-from vesalius.functions.interpreters import interpret, seed_for_guests
-from vesalius.functions.numeric import sample
-from vesalius.functions.suite import Suite
+from vesalius_functions import Box
+from vesalius_functions.command import interpret_by_command
+from vesalius_functions.interpreters import interpret, seed_for_guests
+from vesalius_functions.numeric import sample
+from vesalius_functions.suite import Suite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command" / "line.sh"
 #: Says what its argument tells it to, line by line, and keeps what it hears in a file.

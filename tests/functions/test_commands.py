@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.functions.agents.commands import Ask, Malformed, Parts, read_answer, read_command, usable_input
+from vesalius_functions.agents.commands import Ask, Malformed, Parts, read_answer, read_command, usable_input
 
 HOSTILE = [
     "; rm -rf /",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vesalius.functions.domains import EDGE, Corrupted, Reading, from_structure, overlap, read_structured, read_written
+from vesalius_functions.domains import EDGE, Corrupted, Reading, from_structure, overlap, read_structured, read_written
 
 NOTHING, NONE = Reading(), Reading(said=True)
 

@@ -7,12 +7,12 @@ import pytest
 from tests.functions.fakes import Line
 from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
-from vesalius.functions import Box
-from vesalius.functions.agents import DialogueLimits
-from vesalius.functions.box import Category
-from vesalius.functions.categories import CATEGORIES
-from vesalius.functions.interpreters import WITH_MODEL, interpret
-from vesalius.functions.suite import Suite
+from vesalius_functions import Box
+from vesalius_functions.agents import DialogueLimits
+from vesalius_functions.box import Category
+from vesalius_functions.categories import CATEGORIES
+from vesalius_functions.interpreters import WITH_MODEL, interpret
+from vesalius_functions.suite import Suite
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "functions_aia.py"
 ROUNDS = {"aia": 2, "milan": 1, "aia+milan": 2}

@@ -12,8 +12,8 @@ import scipy.stats
 from tests.functions.needs import needs_facts
 from vesalius import api
 from vesalius.errors import BadInput
-from vesalius.runs.functions.unit_tests import TASKS, TestedRun, sheet
 from vesalius.statistics import average_ranks, spearman, spearman_interval, spearman_p
+from vesalius_functions.bench.unit_tests import TASKS, TestedRun, sheet
 
 
 def test_spearman_with_ties_by_hand() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from vesalius.errors import Failed
-from vesalius.functions.numeric import sample
-from vesalius.functions.numeric.submitted import run_code
-from vesalius.functions.suite import SEED
 from vesalius.sandbox import Sandbox
 from vesalius.sandbox.libraries import PRELOAD
+from vesalius_functions.numeric import sample
+from vesalius_functions.numeric.submitted import run_code
+from vesalius_functions.suite import SEED
 
 #: Passes the list of imports by way of a standard module, and knows the public seed.
 LOOKUP = f"""
@@ -18,7 +18,7 @@ import collections
 
 def f(x):
     load = collections._sys.modules["importlib"].import_module
-    function = load("vesalius.functions.numeric").sample(1, seed={SEED})[0]
+    function = load("vesalius_functions.numeric").sample(1, seed={SEED})[0]
     return function.replies([x])[0].value
 """
 SOURCES = """
@@ -26,14 +26,14 @@ import collections
 
 def f(x):
     modules = collections._sys.modules
-    path = modules["vesalius"].__file__.replace("__init__.py", "functions/numeric/sampling.py")
+    path = modules["vesalius"].__file__.replace("vesalius/__init__.py", "vesalius_functions/numeric/sampling.py")
     return len(modules["io"].open(path).read())
 """
 LOADED = """
 import collections
 
 def f(x):
-    return sum(name.startswith("vesalius.functions") for name in collections._sys.modules)
+    return sum(name.startswith("vesalius_functions") for name in collections._sys.modules)
 """
 POINTS = [-3.0, 0.5, 7.0]
 
@@ -56,7 +56,7 @@ def test_the_generator_cannot_be_imported(sandbox: Sandbox) -> None:
     truth = [reply.value for reply in sample(1, seed=SEED)[0].replies(POINTS)]
     assert [names["f"](x) for x in POINTS] == truth
     outputs = run_code(LOOKUP, POINTS, sandbox=sandbox)
-    assert all("No module named 'vesalius.functions'" in str(fault) for fault in outputs.faults)
+    assert all("No module named 'vesalius_functions'" in str(fault) for fault in outputs.faults)
     assert all(math.isnan(value.real) for value in outputs.values)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.functions.published import Unusable, folder_of, name_in, read_records
+from vesalius_functions.published import Unusable, folder_of, name_in, read_records
 
 
 @pytest.fixture

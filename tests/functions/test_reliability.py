@@ -9,11 +9,11 @@ import pytest
 from tests.functions.needs import needs_facts, needs_vectors
 from vesalius import api
 from vesalius.documents.metric import Metric
-from vesalius.documents.reliability import RELIABILITY_FILE, Reliability, Selectivity
 from vesalius.errors import BadInput, Failed
-from vesalius.functions import relations
-from vesalius.functions.entities.concepts import all_concepts
-from vesalius.functions.suite import Suite
+from vesalius_functions import relations
+from vesalius_functions.documents.reliability import RELIABILITY_FILE, Reliability, Selectivity
+from vesalius_functions.entities.concepts import all_concepts
+from vesalius_functions.suite import Suite
 
 #: Answers 0.9 for words of the concept it is asked about and 0.2 for others, apart from words with an e.
 KNOWS_WORDS = """

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.functions import Box
-from vesalius.functions.scripts import SCRIPT, ScriptFunction, ScriptRunner, printed_output
+from vesalius_functions import Box
+from vesalius_functions.scripts import SCRIPT, ScriptFunction, ScriptRunner, printed_output
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from tests.functions.fakes import Line
 from tests.processes import heed_interrupts, until
 from vesalius import api
 from vesalius.errors import BadInput
-from vesalius.functions import Box
-from vesalius.functions.numeric import sample
-from vesalius.functions.scripts import printed_output
-from vesalius.functions.serving import LEDGER, ServedFunctions
+from vesalius_functions import Box
+from vesalius_functions.numeric import sample
+from vesalius_functions.scripts import printed_output
+from vesalius_functions.serving import LEDGER, ServedFunctions
 
 
 def run(script: Path, *inputs: str) -> tuple[int, str]:

@@ -12,11 +12,11 @@ from numpy import ndarray
 from vesalius import api
 from vesalius.backbones import Scripted, open_backbone
 from vesalius.errors import BadInput
-from vesalius.functions import Box
-from vesalius.functions.agents import interpret_with
-from vesalius.functions.command import task_of
-from vesalius.functions.suite import Suite
-from vesalius.runs.functions.settings import FunctionSettings
+from vesalius_functions import Box
+from vesalius_functions.agents import interpret_with
+from vesalius_functions.bench.settings import FunctionSettings
+from vesalius_functions.command import task_of
+from vesalius_functions.suite import Suite
 
 #: Under seed 0 these are nets, which the package holds, and this is none.
 NETS, NO_NET = ("f00003", "f00010"), "f00001"

@@ -4,7 +4,8 @@ import pytest
 
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.errors import BadInput
-from vesalius.grading.annotation import (
+from vesalius.grading.judges.measures import Item
+from vesalius_bench.ratings.grading_annotation import (
     HUMAN_SUBSET,
     CandidateText,
     chosen_specimens,
@@ -12,8 +13,7 @@ from vesalius.grading.annotation import (
     mark,
     reference_of,
 )
-from vesalius.grading.judges.measures import Item
-from vesalius.grading.rubrics import rubric
+from vesalius_bench.ratings.grading_rubrics import rubric
 
 TEXTS = [
     CandidateText(run, agent, item, "text")

@@ -16,17 +16,17 @@ from inspect_ai.log import read_eval_log
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.solver import basic_agent
 
-import vesalius.inspection
+import vesalius_agents.inspection
 from tests.inspection import scientist
 from tests.inspection.evaluating import evaluated, figures, said_to_the_model, samples, scripted, values
 from vesalius import api
 from vesalius.circuits import key
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.inspection import circuits
-from vesalius.inspection.circuit_task import FIGURES
-from vesalius.inspection.sessions import _SESSIONS
-from vesalius.inspection.tools import instruments, submit_explanation
+from vesalius_agents.inspection import circuits
+from vesalius_agents.inspection.circuit_task import FIGURES
+from vesalius_agents.inspection.sessions import _SESSIONS
+from vesalius_agents.inspection.tools import instruments, submit_explanation
 
 ROOT = Path(__file__).parents[2]
 #: A circuit of several components, some of them no MAPPER.
@@ -39,7 +39,7 @@ ANSWER: dict[str, Any] = {"components": {"L0_MLP": {"tag": "mapper", "descriptio
 
 def test_the_project_says_where_the_tasks_are() -> None:
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]
-    assert points == {"vesalius": vesalius.inspection.__name__}
+    assert points == {"vesalius": vesalius_agents.inspection.__name__}
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_the_command_finds_the_task_by_the_entry_point(tmp_path: Path) -> None:
     installed = tmp_path / "site" / "vesalius-0.dist-info"
     installed.mkdir(parents=True)
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: vesalius\nVersion: 0\n")
-    (installed / "entry_points.txt").write_text("[inspect_ai]\nvesalius = vesalius.inspection\n")
+    (installed / "entry_points.txt").write_text("[inspect_ai]\nvesalius = vesalius_agents.inspection\n")
     editable = {"url": ROOT.as_uri(), "dir_info": {"editable": True}}
     (installed / "direct_url.json").write_text(json.dumps(editable))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *sys.path])}

@@ -9,18 +9,18 @@ pytest.importorskip("inspect_ai")
 
 from tests.inspection.evaluating import evaluated, figures, said_to_the_model, samples, scripted, values
 from vesalius import api
-from vesalius.api.cases import chosen_circuits, grade_natural
 from vesalius.circuits import key
 from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.functions.suite import Suite, in_words
 from vesalius.grading.discovery import median_and_mean
-from vesalius.inspection import discovery, functions, natural
-from vesalius.inspection.discovery_task import FIGURES as AREAS
-from vesalius.inspection.function_task import FIGURES
 from vesalius.runs.discovery import DiscoverySettings
 from vesalius.runs.methods import run_case
+from vesalius_agents.cases import chosen_circuits, grade_natural
+from vesalius_agents.inspection import discovery, functions, natural
+from vesalius_agents.inspection.discovery_task import FIGURES as AREAS
+from vesalius_agents.inspection.function_task import FIGURES
+from vesalius_functions.suite import Suite, in_words
 
 PAIR = ["L0H0", "L0H3"]
 
@@ -111,7 +111,7 @@ def test_an_agent_asks_a_function_and_says_what_it_does(category: str, tmp_path:
 
 
 def _sandbox() -> Any:
-    from vesalius.runs.functions.work import _sandbox
+    from vesalius_functions.bench.work import _sandbox
 
     return _sandbox(False)
 

@@ -10,7 +10,7 @@ import yaml
 
 pytest.importorskip("inspect_ai")
 
-from vesalius import inspection
+from vesalius_agents import inspection
 
 PLACE = Path(__file__).parents[2] / "evals" / "vesalius"
 TASKS: dict[str, Any] = {name: getattr(inspection, name) for name in ("circuits", "discovery", "functions", "natural")}

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import anyio
 from mcp.client.client import Client
 
-from vesalius.mcp.budget import Budget
-from vesalius.mcp.desk import Desk, Options
-from vesalius.mcp.server import Server
+from vesalius_agents.mcp.budget import Budget
+from vesalius_agents.mcp.desk import Desk, Options
+from vesalius_agents.mcp.server import Server
 
 #: A circuit of one component, whose task is the absolute value of the token.
 ABSOLUTE, PART = "41", "L0_MLP"

@@ -9,9 +9,9 @@ from mcp.client.client import Client
 
 import vesalius as ves
 from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, refusal, text_of, with_client
-from vesalius.mcp.listing import listed_tools
-from vesalius.mcp.server import Server
-from vesalius.mcp.tools import TOOLS
+from vesalius_agents.mcp.listing import listed_tools
+from vesalius_agents.mcp.server import Server
+from vesalius_agents.mcp.tools import TOOLS
 
 IDEAS = ("x", "-x", "abs(x)")
 
@@ -248,7 +248,7 @@ def test_code_runs_in_the_sandbox_as_often_as_the_budget_says(tmp_path: Path) ->
 
 
 def test_a_specimen_below_the_root_is_read_and_others_are_not(tmp_path: Path) -> None:
-    from vesalius.mcp.paths import Names
+    from vesalius_agents.mcp.paths import Names
 
     package = Path(ves.__file__).parent
     names = Names(package.parent, known={"absolute"}, behaviours={"ioi"})

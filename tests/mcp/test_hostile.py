@@ -12,11 +12,11 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp.asking import desk_in, text_of, with_client
-from vesalius.api.functions import sample_functions
 from vesalius.grading import keys
 from vesalius.grading.keys import reference_texts
-from vesalius.mcp.server import Server
-from vesalius.mcp.tools import TOOLS
+from vesalius_agents.mcp.server import Server
+from vesalius_agents.mcp.tools import TOOLS
+from vesalius_functions.bench.functions import sample_functions
 
 CALLS, SEED = 500, 17
 SPECIMENS = ("41", "8", "08")

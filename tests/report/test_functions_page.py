@@ -12,12 +12,12 @@ from tests.report.test_page import EVIL, read
 from tests.report.test_page_browser import WIDTHS
 from vesalius.backbones import Scripted, open_backbone
 from vesalius.documents import Request
-from vesalius.functions.agents import interpret_with
-from vesalius.functions.answer import Answer
-from vesalius.functions.box import Box
-from vesalius.report.functions import SHOWN_FAILURES, SHOWN_OTHERS, render_functions
 from vesalius.report.overlay import HEIGHT, LEFT, WIDTH, draw_curves
-from vesalius.runs.functions.work import Graded, Interpreted
+from vesalius_functions.agents import interpret_with
+from vesalius_functions.answer import Answer
+from vesalius_functions.bench.work import Graded, Interpreted
+from vesalius_functions.box import Box
+from vesalius_functions.page import SHOWN_FAILURES, SHOWN_OTHERS, render_functions
 
 METRIC = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 2, "baseline": 0.1}
 X = [float(x) for x in range(-8, 9)]

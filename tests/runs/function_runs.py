@@ -8,9 +8,9 @@ from vesalius.backbones import Redactor
 from vesalius.backbones.messages import Answer, Message, ModelRequest, Settings, TokenUsage, system, user
 from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.scorecard import FunctionFailure, Scorecard
-from vesalius.runs.functions.scorecard import metrics_of
-from vesalius.runs.functions.state import FunctionState
 from vesalius.runs.ledger import Ledger
+from vesalius_functions.bench.scorecard import metrics_of
+from vesalius_functions.bench.state import FunctionState
 
 SECRET = "x squared plus three"
 X = [-2.0, -1.0, 0.0, 1.0, 2.0]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.runs.models import perform, settings
-from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.performance import Performance
-from vesalius.documents.reliability import Reliability
 from vesalius.documents.request import Request
-from vesalius.documents.study import (
+from vesalius_bench.ratings.grading_rating_report import rating_report
+from vesalius_bench.ratings.grading_ratings import Rating
+from vesalius_bench.study.documents import (
     CircuitEvidence,
     ComponentEvidence,
     Localisation,
@@ -19,9 +19,9 @@ from vesalius.documents.study import (
     Study,
     StudyRow,
 )
-from vesalius.documents.unit_tests import UnitTests
-from vesalius.grading.rating_report import rating_report
-from vesalius.grading.ratings import Rating
+from vesalius_functions.documents.reliability import Reliability
+from vesalius_functions.documents.unit_tests import UnitTests
+from vesalius_mechrl.documents import MechrlStudy
 
 RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "paper"
 

@@ -11,10 +11,10 @@ import vesalius as ves
 from tests.report.explanations import frac_prevs
 from tests.runs.annotated import RUNS, write_runs
 from tests.runs.models import perform, settings
-from vesalius.api.annotating import Annotating, annotate
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, write_json
-from vesalius.runs.annotation import MOST_COMMENT, MOST_SHOWN, clean_comment, rater_name, read_annotation
+from vesalius_bench.ratings.api_annotating import Annotating, annotate
+from vesalius_bench.ratings.runs_annotation import MOST_COMMENT, MOST_SHOWN, clean_comment, rater_name, read_annotation
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import vesalius as ves
 from tests.runs.models import perform, settings
 from vesalius.backbones import Prices, TokenUsage
 from vesalius.errors import BadInput
-from vesalius.report.function_kinds import draw_kinds
 from vesalius.runs import published
-from vesalius.runs.comparison import Sheet, compare
+from vesalius_bench.papers.comparison import Sheet, compare
+from vesalius_functions.page_kinds import draw_kinds
 
 
 def finished(directory: Path, **card: Any) -> Path:

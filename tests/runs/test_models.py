@@ -18,13 +18,13 @@ from vesalius.cli.tables.scorecards import print_circuits
 from vesalius.documents.metric import metric_rows
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
-from vesalius.runs.comparison import compare
 from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
 from vesalius.runs.replay import differences, replay
 from vesalius.runs.settings import RunLimits, Settings
 from vesalius.runs.state import State
 from vesalius.runs.work import no_connections, totals
+from vesalius_bench.papers.comparison import compare
 
 pytestmark = pytest.mark.slow
 

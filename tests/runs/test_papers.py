@@ -20,10 +20,10 @@ from tests.runs.paper_results import (
     write_trace,
     write_unit_tests,
 )
-from vesalius.api.papers import PAPERS
 from vesalius.errors import BadInput
-from vesalius.functions.knowledge.packages import installed
-from vesalius.runs.papers.figures import number, printed
+from vesalius_bench.papers.figures import number, printed
+from vesalius_bench.papers.papers import PAPERS
+from vesalius_functions.knowledge.packages import installed
 
 ENTRIES = [(paper, entry.id) for paper, tables in PAPERS.items() for entry in tables.entries]
 #: Every figure that the papers print in a table, read out of their text: paper, table, row, column, value.

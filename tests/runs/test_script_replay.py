@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-import vesalius.functions.suite as suites
+import vesalius_functions.suite as suites
 from tests.functions.strings.test_published import SCRIPT, SECOND, write
 from tests.runs.test_functions import carried_out, serial
 from vesalius.errors import Failed
-from vesalius.functions import Answer, Box
-from vesalius.functions.scripts import SCRIPT as SCRIPT_NAME
-from vesalius.functions.scripts import ScriptFunction, ScriptRunner, recorded
-from vesalius.functions.suite import Suite
-from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.replay import replay
 from vesalius.sandbox import Executions, Sandbox
+from vesalius_functions import Answer, Box
+from vesalius_functions.bench.settings import FunctionSettings
+from vesalius_functions.scripts import SCRIPT as SCRIPT_NAME
+from vesalius_functions.scripts import ScriptFunction, ScriptRunner, recorded
+from vesalius_functions.suite import Suite
 
 CODE = "def f(x):\n    x = x[::-1]\n    return x[: len(x) // 2] + 'q' + x[len(x) // 2 :]\n"
 

@@ -10,11 +10,11 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.closeness import adam_bound, largest_difference, mean_difference
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
-from vesalius.discovery.mechrl.ppo import load_policy
-from vesalius.discovery.mechrl.study import Scope, train_policies, trainings
-from vesalius.discovery.mechrl.suite import SuitePlan, load_suite, measure_suite
 from vesalius.errors import BadInput
-from vesalius.runs.training import train_apart
+from vesalius_mechrl.ppo import load_policy
+from vesalius_mechrl.runs import train_apart
+from vesalius_mechrl.study import Scope, train_policies, trainings
+from vesalius_mechrl.suite import SuitePlan, load_suite, measure_suite
 
 pytestmark = pytest.mark.slow
 POOLS = {"train": 4, "validation": 3, "test": 4}

@@ -14,8 +14,8 @@ from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace, Usage
 from vesalius.errors import BadInput
-from vesalius.runs.comparison import compare
 from vesalius.runs.usage import run_usage, stage_of
+from vesalius_bench.papers.comparison import compare
 
 #: label, input, cached, output, dollars, seconds. By hand: the sums in the tests below.
 CALLS: list[tuple[str, int, int, int, float | None, float | None]] = [

@@ -38,9 +38,9 @@ def careless(argument: Any) -> dict[str, Any]:
 
 def generating(argument: Any) -> dict[str, Any]:
     """Imports the generators of functions."""
-    import vesalius.functions.suite
+    import vesalius_functions.suite
 
-    return {"suite": vesalius.functions.suite}
+    return {"suite": vesalius_functions.suite}
 
 
 def slow(argument: Any) -> dict[str, Any]:

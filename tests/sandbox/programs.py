@@ -48,7 +48,7 @@ STEALS = {
     "answer key by pkgutil": "import pkgutil\npkgutil.get_data('vesalius', 'circuits/key/annotations.py')\nresult = 'ESCAPED'",
     "answer key by loader": "import importlib.util as u\ns = u.spec_from_file_location('k', key_file)\ns.loader.get_data(key_file)\nresult = 'ESCAPED'",
     "answer key by dots": "import vesalius, os\nopen(os.path.dirname(vesalius.__file__) + '/model/../circuits/key/annotations.py').read()\nresult = 'ESCAPED'",
-    "import the generators": "import vesalius.functions.suite\nresult = 'ESCAPED'",
+    "import the generators": "import vesalius_functions.suite\nresult = 'ESCAPED'",
     "import the circuits": "import vesalius.circuits.making\nresult = 'ESCAPED'",
     "read a generator": "open(generator_file).read()\nresult = 'ESCAPED'",
     "benchmark data": "import os\nresult = 'ESCAPED' if os.listdir(data_directory) else 'held'",

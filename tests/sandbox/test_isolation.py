@@ -68,11 +68,12 @@ def test_other_systems_are_refused(platform: str, monkeypatch: pytest.MonkeyPatc
 def test_of_the_package_only_loaded_modules_are_readable() -> None:
     """This process has the whole package loaded or on its path; files that are no loaded module are not listed."""
     readable = [Path(path).resolve() for path in filesystem.readable(None)]
-    package = filesystem.PACKAGE.resolve()
-    inside = {path for path in readable if path.is_relative_to(package)}
+    packages = [package.resolve() for package in filesystem.PACKAGES]
+    assert {package.name for package in packages} >= {"vesalius", "vesalius_functions", "vesalius_bench"}
+    inside = {path for path in readable if any(map(path.is_relative_to, packages))}
     assert inside == {Path(file).resolve() for file in filesystem.loaded_files()}
-    assert package / "sandbox" / "filesystem.py" in inside
-    assert not [path for path in readable if package.is_relative_to(path)]
+    assert Path(filesystem.__file__).resolve() in inside
+    assert not [path for path in readable for package in packages if package.is_relative_to(path)]
 
 
 def test_another_copy_of_the_package_is_closed_too(tmp_path: Path) -> None:
@@ -86,7 +87,8 @@ def test_another_copy_of_the_package_is_closed_too(tmp_path: Path) -> None:
 
 def test_installed_packages_are_opened_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "site-packages"
-    names = ("numpy", "numpy.libs", "numpy-2.0.dist-info", "vesalius", "vesalius-1.dist-info", "wordlists", "six.py")
+    names = ("numpy", "numpy.libs", "numpy-2.0.dist-info", "vesalius", "vesalius_bench", "vesalius-1.dist-info")
+    names += ("wordlists", "six.py")
     for name in names:
         (directory / name).mkdir(parents=True)
     monkeypatch.setattr(filesystem, "_installed_directories", lambda: [str(directory)])

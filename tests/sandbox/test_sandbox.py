@@ -286,7 +286,7 @@ def test_nothing_outlives_a_killed_caller(layers: tuple[str, ...]) -> None:
         ("broken", "x", "RuntimeError: no specimen 'x'"),
         ("threaded", 1000, "1 threads running"),
         ("careless", None, "vesalius.circuits"),
-        ("generating", None, "vesalius.functions"),
+        ("generating", None, "vesalius_functions"),
         ("absent", None, "has no attribute 'absent'"),
     ],
 )

@@ -16,9 +16,9 @@ pytest.importorskip("httpx")
 from starlette.testclient import TestClient
 
 from tests.runs.annotated import RUNS, write_runs
-from vesalius.api.annotating import Annotating, annotate
-from vesalius.documents.annotation import Annotation
-from vesalius.workbench.server import VIEWS, create_annotation_app
+from vesalius_bench.ratings.api_annotating import Annotating, annotate
+from vesalius_bench.ratings.documents_annotation import Annotation
+from vesalius_workbench.server import VIEWS, create_annotation_app
 
 HOST = "127.0.0.1:4321"
 HERE = {"origin": f"http://{HOST}"}

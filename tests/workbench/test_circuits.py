@@ -15,8 +15,8 @@ from tests.workbench.graphs import large_discovery
 from vesalius.components import Component
 from vesalius.documents import Circuit, Discovery, Explanation
 from vesalius.documents.frozen import FrozenDict
-from vesalius.workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED, graph
-from vesalius.workbench.server import create_app
+from vesalius_workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED, graph
+from vesalius_workbench.server import create_app
 
 HOST = "127.0.0.1:4321"
 HERE = {"origin": f"http://{HOST}"}

@@ -15,7 +15,7 @@ from tests.report.browser import needs_browser
 from tests.report.explanations import frac_prevs
 from vesalius.documents import Explanation
 from vesalius.documents.frozen import FrozenDict
-from vesalius.workbench.server import create_app
+from vesalius_workbench.server import create_app
 
 HOST = "127.0.0.1:4321"
 HERE = {"origin": f"http://{HOST}"}

@@ -26,9 +26,9 @@ from tests.workbench.browsing import Browser, Served, serving
 from tests.workbench.graphs import large_discovery
 from vesalius.documents import Explanation
 from vesalius.errors import BadInput
-from vesalius.workbench import reading
-from vesalius.workbench.reading import Reader
-from vesalius.workbench.store import Store
+from vesalius_workbench import reading
+from vesalius_workbench.reading import Reader
+from vesalius_workbench.store import Store
 
 SCRIPT = "<img src=x onerror=\"document.title='executed'\"><script>document.title='executed'</script>"
 NAME = "<img src=x onerror=alert(1)>"

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 pytest.importorskip("fastapi")
 from tests.processes import until, until_gone
 from vesalius.errors import BadInput, Failed
-from vesalius.workbench import jobs as module
-from vesalius.workbench.jobs import JOB, LOG, Jobs, RunQuestion, _digest
+from vesalius_workbench import jobs as module
+from vesalius_workbench.jobs import JOB, LOG, Jobs, RunQuestion, _digest
 
 SCRIPT = "scripted:model.py"
 #: Stands in for the command: says what it was given, and works until it is interrupted.

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("fastapi")
 from vesalius.errors import BadInput
-from vesalius.workbench import models as module
-from vesalius.workbench.models import Models
+from vesalius_workbench import models as module
+from vesalius_workbench.models import Models
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from starlette.testclient import TestClient
 
 from tests.processes import PATIENCE
 from vesalius.errors import BadInput, Note
-from vesalius.workbench import start
-from vesalius.workbench.password import FIRST_WAIT, FREE_TRIES, LONGEST_WAIT, MINUTE, MOST_WRONG, Password
-from vesalius.workbench.server import create_app
+from vesalius_workbench import start
+from vesalius_workbench.password import FIRST_WAIT, FREE_TRIES, LONGEST_WAIT, MINUTE, MOST_WRONG, Password
+from vesalius_workbench.server import create_app
 
 RIGHT, HOST = "correct horse", "192.0.2.7:4321"
 HERE = {"origin": f"http://{HOST}"}

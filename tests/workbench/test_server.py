@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 import vesalius as ves
 from tests.report.explanations import frac_prevs
 from vesalius.errors import BadInput
-from vesalius.workbench.guard import MOST_BYTES, cookie_name
-from vesalius.workbench.reading import sent
-from vesalius.workbench.server import VIEWS, create_app
-from vesalius.workbench.start import find_place
+from vesalius_workbench.guard import MOST_BYTES, cookie_name
+from vesalius_workbench.reading import sent
+from vesalius_workbench.server import VIEWS, create_app
+from vesalius_workbench.start import find_place
 
 HOST = "127.0.0.1:4321"
 HERE = {"origin": f"http://{HOST}"}

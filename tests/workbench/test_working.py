@@ -19,9 +19,9 @@ from starlette.testclient import TestClient
 
 from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius.stopping import checkpoint
-from vesalius.workbench import working
-from vesalius.workbench.models import Models
-from vesalius.workbench.server import create_app
+from vesalius_workbench import working
+from vesalius_workbench.models import Models
+from vesalius_workbench.server import create_app
 
 HOST = "127.0.0.1:4321"
 HERE = {"origin": f"http://{HOST}"}
@@ -145,8 +145,8 @@ def test_ctrl_c_ends_a_server_whose_work_cannot_be_stopped(tmp_path: Path) -> No
     program = f"""
         import time
         from pathlib import Path
-        from vesalius.workbench import start
-        from vesalius.workbench.models import Models
+        from vesalius_workbench import start
+        from vesalius_workbench.models import Models
         def what_if(self, asked):
             print("at work", flush=True)
             time.sleep({10 * PATIENCE})

@@ -25,124 +25,124 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vesalius.api.annotating import annotate
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
     from vesalius.api.catalogue import behaviours, bos_text, load, next_tokens, predict, show, specimens
     from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
-    from vesalius.api.function_studies import export_unit_tests, function_reliability, unit_tests
-    from vesalius.api.functions import evaluator_data, sample_functions, serve_functions
-    from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
-    from vesalius.api.league_files import read_passphrase
-    from vesalius.api.league_making import make_league
-    from vesalius.api.league_scoring import league_table, score_league
-    from vesalius.api.league_submissions import submit_league
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
-    from vesalius.api.mechrl import bench_mechrl
-    from vesalius.api.mib_submissions import check_mib, score_mib, write_mib
     from vesalius.api.neuron_circuits import neurons
     from vesalius.api.pages import report
-    from vesalius.api.paper_runs import paper_plan, paper_run
-    from vesalius.api.papers import paper_contents, paper_table
     from vesalius.api.plans import plan
     from vesalius.api.plugin_listing import plugins
-    from vesalius.api.rating_files import rating_sheets, ratings
-    from vesalius.api.registered_claims import check_verdict, register_claim, show_claim, signing_key, verify_claim
     from vesalius.api.requests import rerun, what_if_again
     from vesalius.api.retesting import retest
-    from vesalius.api.runs import compare, diff, replay, results
-    from vesalius.api.studies import study
-    from vesalius.api.study_plans import study_plan
-    from vesalius.api.surveys import survey, survey_plan
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
     from vesalius.api.watching import watch
     from vesalius.documents.schemas import schema, schema_names
     from vesalius.grading import grade
+    from vesalius_bench.claims.registered import check_verdict, register_claim, show_claim, signing_key, verify_claim
+    from vesalius_bench.league.files import read_passphrase
+    from vesalius_bench.league.making import make_league
+    from vesalius_bench.league.scoring import league_table, score_league
+    from vesalius_bench.league.submissions import submit_league
+    from vesalius_bench.mib.submissions import check_mib, score_mib, write_mib
+    from vesalius_bench.papers.paper_runs import paper_plan, paper_run
+    from vesalius_bench.papers.papers import paper_contents, paper_table
+    from vesalius_bench.papers.runs import compare, diff, replay, results
+    from vesalius_bench.ratings.api_annotating import annotate
+    from vesalius_bench.ratings.api_rating_files import rating_sheets, ratings
+    from vesalius_bench.study.studies import study
+    from vesalius_bench.study.study_plans import study_plan
+    from vesalius_bench.survey.surveys import survey, survey_plan
+    from vesalius_functions.bench.function_studies import export_unit_tests, function_reliability, unit_tests
+    from vesalius_functions.bench.functions import evaluator_data, sample_functions, serve_functions
+    from vesalius_mechrl.api import bench_mechrl
+    from vesalius_mechrl.api_sets import discover_sets
 
 #: Where each name is defined.
 _HOMES = {
-    "annotate": "vesalius.api.annotating",
+    "annotate": "vesalius_bench.ratings.api_annotating",
     "attention": "vesalius.api.looking",
     "behaviours": "vesalius.api.catalogue",
     "bench": "vesalius.api.benchmarks",
     "bench_circuits": "vesalius.api.benchmarks",
     "bench_discovery": "vesalius.api.benchmarks",
     "bench_functions": "vesalius.api.benchmarks",
-    "bench_mechrl": "vesalius.api.mechrl",
+    "bench_mechrl": "vesalius_mechrl.api",
     "bos_text": "vesalius.api.catalogue",
     "check": "vesalius.api.families",
     "check_document": "vesalius.api.families",
-    "check_mib": "vesalius.api.mib_submissions",
-    "check_verdict": "vesalius.api.registered_claims",
-    "compare": "vesalius.api.runs",
+    "check_mib": "vesalius_bench.mib.submissions",
+    "check_verdict": "vesalius_bench.claims.registered",
+    "compare": "vesalius_bench.papers.runs",
     "convert": "vesalius.api.circuit_formats",
-    "diff": "vesalius.api.runs",
+    "diff": "vesalius_bench.papers.runs",
     "discover": "vesalius.api.discoveries",
-    "discover_sets": "vesalius.api.head_sets",
-    "evaluator_data": "vesalius.api.functions",
+    "discover_sets": "vesalius_mechrl.api_sets",
+    "evaluator_data": "vesalius_functions.bench.functions",
     "explain": "vesalius.api.explanations",
     "explained_circuit": "vesalius.api.kept_circuits",
-    "export_unit_tests": "vesalius.api.function_studies",
+    "export_unit_tests": "vesalius_functions.bench.function_studies",
     "faithfulness": "vesalius.api.kept_circuits",
-    "function_reliability": "vesalius.api.function_studies",
+    "function_reliability": "vesalius_functions.bench.function_studies",
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "instruments": "vesalius.api.measuring",
-    "league_table": "vesalius.api.league_scoring",
+    "league_table": "vesalius_bench.league.scoring",
     "lens": "vesalius.api.looking",
     "load": "vesalius.api.catalogue",
     "look": "vesalius.api.looking",
-    "make_league": "vesalius.api.league_making",
+    "make_league": "vesalius_bench.league.making",
     "models": "vesalius.api.families",
     "neurons": "vesalius.api.neuron_circuits",
     "next_tokens": "vesalius.api.catalogue",
-    "paper_contents": "vesalius.api.papers",
-    "paper_plan": "vesalius.api.paper_runs",
-    "paper_run": "vesalius.api.paper_runs",
-    "paper_table": "vesalius.api.papers",
+    "paper_contents": "vesalius_bench.papers.papers",
+    "paper_plan": "vesalius_bench.papers.paper_runs",
+    "paper_run": "vesalius_bench.papers.paper_runs",
+    "paper_table": "vesalius_bench.papers.papers",
     "plan": "vesalius.api.plans",
     "plugins": "vesalius.api.plugin_listing",
     "predict": "vesalius.api.catalogue",
-    "rating_sheets": "vesalius.api.rating_files",
-    "ratings": "vesalius.api.rating_files",
-    "read_passphrase": "vesalius.api.league_files",
-    "register_claim": "vesalius.api.registered_claims",
-    "replay": "vesalius.api.runs",
+    "rating_sheets": "vesalius_bench.ratings.api_rating_files",
+    "ratings": "vesalius_bench.ratings.api_rating_files",
+    "read_passphrase": "vesalius_bench.league.files",
+    "register_claim": "vesalius_bench.claims.registered",
+    "replay": "vesalius_bench.papers.runs",
     "report": "vesalius.api.pages",
     "rerun": "vesalius.api.requests",
-    "results": "vesalius.api.runs",
+    "results": "vesalius_bench.papers.runs",
     "retest": "vesalius.api.retesting",
-    "sample_functions": "vesalius.api.functions",
+    "sample_functions": "vesalius_functions.bench.functions",
     "save_what_if": "vesalius.api.knockouts",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
-    "score_league": "vesalius.api.league_scoring",
-    "score_mib": "vesalius.api.mib_submissions",
-    "serve_functions": "vesalius.api.functions",
+    "score_league": "vesalius_bench.league.scoring",
+    "score_mib": "vesalius_bench.mib.submissions",
+    "serve_functions": "vesalius_functions.bench.functions",
     "show": "vesalius.api.catalogue",
-    "show_claim": "vesalius.api.registered_claims",
-    "signing_key": "vesalius.api.registered_claims",
+    "show_claim": "vesalius_bench.claims.registered",
+    "signing_key": "vesalius_bench.claims.registered",
     "specimens": "vesalius.api.catalogue",
-    "study": "vesalius.api.studies",
-    "study_plan": "vesalius.api.study_plans",
-    "submit_league": "vesalius.api.league_submissions",
-    "survey": "vesalius.api.surveys",
-    "survey_plan": "vesalius.api.surveys",
+    "study": "vesalius_bench.study.studies",
+    "study_plan": "vesalius_bench.study.study_plans",
+    "submit_league": "vesalius_bench.league.submissions",
+    "survey": "vesalius_bench.survey.surveys",
+    "survey_plan": "vesalius_bench.survey.surveys",
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
-    "unit_tests": "vesalius.api.function_studies",
-    "verify_claim": "vesalius.api.registered_claims",
+    "unit_tests": "vesalius_functions.bench.function_studies",
+    "verify_claim": "vesalius_bench.claims.registered",
     "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
     "what_if_again": "vesalius.api.requests",
-    "write_mib": "vesalius.api.mib_submissions",
+    "write_mib": "vesalius_bench.mib.submissions",
 }
 __all__ = [
     "annotate",

@@ -9,17 +9,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.functions import SEED as FUNCTIONS_SEED
-from vesalius.api.functions import chosen_suite, suite_functions, usual_mode
-from vesalius.api.mechrl import bench_mechrl
 from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.backbones import MAX_TOKENS, TIMEOUT
 from vesalius.discovery.methods import METHODS
-from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
 from vesalius.explanations.scientists import BUILTIN, chosen_scientist
-from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.json_lines import short_name
 from vesalius.progress import Progress, shown
 from vesalius.report.run import render_run
@@ -27,11 +22,16 @@ from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
 from vesalius.runs.engine import engine_named
-from vesalius.runs.functions.benchmark import FunctionsBenchmark
-from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.hard import hard_circuits
 from vesalius.runs.selection import chosen_circuits, selection_word
 from vesalius.runs.settings import RunLimits, Settings
+from vesalius_functions.agents import DialogueLimits as Talk
+from vesalius_functions.bench.benchmark import FunctionsBenchmark
+from vesalius_functions.bench.functions import SEED as FUNCTIONS_SEED
+from vesalius_functions.bench.functions import chosen_suite, suite_functions, usual_mode
+from vesalius_functions.bench.settings import FunctionSettings
+from vesalius_mechrl.api import bench_mechrl
+from vesalius_mechrl.documents import MechrlStudy
 
 __all__ = ["bench", "bench_circuits", "bench_discovery", "bench_functions", "chosen_circuits"]
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, Unpack, overload
 
 import torch
 
-from vesalius.api.head_sets import SETS, discover_sets, set_options
 from vesalius.api.notes import note_unperformed
 from vesalius.api.options import DiscoverOptions, Names, SetOptions
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
@@ -18,7 +17,6 @@ from vesalius.behaviours.trial import Trial, require_drawable, trial
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
-from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.methods import (
     BY_COMPONENTS,
     CUT_IN_PARTS,
@@ -29,7 +27,6 @@ from vesalius.discovery.methods import (
 )
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
-from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
@@ -37,7 +34,6 @@ from vesalius.documents.discovery import METHOD_DEFAULTS, Discovery
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.selection import Selection
-from vesalius.documents.sets import HeadSets
 from vesalius.errors import BadInput, note, require_whole
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.devices import Devices
@@ -47,6 +43,10 @@ from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
 from vesalius.report.discovery import render_discovery
 from vesalius.runs.parts import parts_on
+from vesalius_mechrl.api_sets import SETS, discover_sets, set_options
+from vesalius_mechrl.environment import PAPER_QUIRKS
+from vesalius_mechrl.search.model_search import SEARCHES, MethodOptions
+from vesalius_mechrl.sets.document import HeadSets
 
 DEFAULT_SPLIT = "test"
 

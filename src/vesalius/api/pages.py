@@ -8,9 +8,6 @@ from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.neurons import NEURONS_FILE
-from vesalius.documents.sets import SETS_FILE
-from vesalius.documents.study import STUDY_FILE, Study
-from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
@@ -18,9 +15,12 @@ from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.neurons import render_neurons
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
-from vesalius.report.study import render_study
-from vesalius.report.survey import render_survey
 from vesalius.runs.directory import is_run
+from vesalius_bench.study.documents import STUDY_FILE, Study
+from vesalius_bench.study.page import render_study
+from vesalius_bench.survey.documents import SURVEY_FILE, Survey
+from vesalius_bench.survey.page import render_survey
+from vesalius_mechrl.sets.document import SETS_FILE
 
 MADE = "name one that `vesalius explain`, `discover`, `neurons`, `survey`, `study` or `bench` made"
 

@@ -16,7 +16,6 @@ import torch
 
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import require_selection
-from vesalius.api.head_sets import set_options
 from vesalius.api.options import Names
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.subjects import Subject
@@ -45,7 +44,6 @@ from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
 from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
 from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
-from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
 from vesalius.discovery.selection import parse_rules, selectable_parts, selection_sizes
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
@@ -74,6 +72,8 @@ from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
+from vesalius_mechrl.api_sets import set_options
+from vesalius_mechrl.search.model_search import SEARCHES, MethodOptions
 
 COMMANDS = ("sweep", "discover", "neurons", "explain")
 #: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components

@@ -5,9 +5,9 @@ from vesalius.discovery.methods import BUILT_IN as METHODS
 from vesalius.documents.catalogue import Listing, PluginEntry
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import SCIENTISTS
-from vesalius.functions.interpreters import NAMES as INTERPRETERS
 from vesalius.model.sources import BUILT_IN as MODELS
 from vesalius.plugins import GROUPS, Plugin, installed, why_hidden
+from vesalius_functions.interpreters import NAMES as INTERPRETERS
 
 
 def plugins(*, check: bool = False) -> Listing[PluginEntry]:

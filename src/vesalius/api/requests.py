@@ -24,11 +24,11 @@ from vesalius.documents.faithfulness import Faithfulness
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.retest import Retest
-from vesalius.documents.sets import HeadSets
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
+from vesalius_mechrl.sets.document import HeadSets
 
 #: What makes the result of each command.
 CALLS: dict[str, Callable[..., Any]] = {

@@ -12,28 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from vesalius.cli.commands import (
-    bench,
-    checking,
-    circuits,
-    claims,
-    documents,
-    functions,
-    league,
-    mcp,
-    mib,
-    neurons,
-    papers,
-    runs,
-    specimens,
-    studies,
-    surveys,
-    training,
-    workbench,
-)
+from vesalius.cli.commands import bench, checking, circuits, documents, neurons, runs, specimens, training
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
+from vesalius_agents.mcp import command as mcp
+from vesalius_bench.claims import command as claims
+from vesalius_bench.league import command as league
+from vesalius_bench.mib import command as mib
+from vesalius_bench.papers import command as papers
+from vesalius_bench.study import command as studies
+from vesalius_bench.survey import command as surveys
+from vesalius_functions import cli as functions
+from vesalius_workbench import cli as workbench
 
 app = typer.Typer(
     name="vesalius",

@@ -36,7 +36,6 @@ from vesalius.components import Component, Edge, Shape
 from vesalius.discovery.moved import moved_effects, note_on_position, silent
 from vesalius.discovery.parts import attributed_in_parts, swept_in_parts
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
-from vesalius.discovery.search.model_search import SEARCHES, MethodOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard, pairwise_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
@@ -53,6 +52,7 @@ from vesalius.model.transformer import Transformer
 from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin
 from vesalius.progress import Progress
 from vesalius.statistics import means_interval
+from vesalius_mechrl.search.model_search import SEARCHES, MethodOptions, search_heads
 
 DEFAULT_STEPS = 5
 DEFAULT_PROMPTS = 32

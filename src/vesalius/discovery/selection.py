@@ -31,7 +31,6 @@ from vesalius.discovery.faithfulness import NothingToKeep, circuit_curves, defau
 from vesalius.discovery.methods import BY_COMPONENTS
 from vesalius.discovery.networks import Network, exact_edges, greedy_edges, top_edges
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Curve
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.selection import RULES, RuleFigures, Selection
@@ -39,6 +38,7 @@ from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
+from vesalius_mechrl.search.model_search import SEARCHES
 
 #: The share of the budget that `positive-ratio` gives to positive scores.
 POSITIVE_SHARE = 0.8

@@ -41,22 +41,22 @@ from vesalius.documents.explanation import (
     Verdict,
 )
 from vesalius.documents.faithfulness import Faithfulness
-from vesalius.documents.league import League, LeagueRow, LeagueSubmission, LeagueTable
-from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.performance import Performance
 from vesalius.documents.plan import Plan, SurveyPlan
-from vesalius.documents.registration import ClaimVerdict, Registration
 from vesalius.documents.request import Request
 from vesalius.documents.retest import Retest
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.sets import HeadSets
-from vesalius.documents.study import Study
-from vesalius.documents.survey import Survey, SurveyCell
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
 from vesalius.documents.training import GeneratedTasks, TrainedSpecimen, TrainedSpecimens
+from vesalius_bench.claims.documents import ClaimVerdict, Registration
+from vesalius_bench.league.documents import League, LeagueRow, LeagueSubmission, LeagueTable
+from vesalius_bench.study.documents import Study
+from vesalius_bench.survey.documents import Survey, SurveyCell
+from vesalius_mechrl.documents import MechrlStudy
+from vesalius_mechrl.sets.document import HeadSets
 
 __all__ = [
     "Checks",

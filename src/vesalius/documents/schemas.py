@@ -5,33 +5,33 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from vesalius.documents.annotation import ANNOTATION_FILE, Annotation
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
-from vesalius.documents.league import LEAGUE_FILE, ROW_FILE, SUBMISSION_FILE, League, LeagueRow, LeagueSubmission
 from vesalius.documents.listing import ResultList
-from vesalius.documents.mechrl import MechrlStudy
-from vesalius.documents.mib import MibScore, MibSubmission
 from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
-from vesalius.documents.paper import PaperContents, PaperPlan, PaperTable
 from vesalius.documents.plan import Plan
-from vesalius.documents.ratings import RATINGS_FILE, Ratings
-from vesalius.documents.registration import CLAIM_FILE, VERDICT_FILE, ClaimVerdict, Registration
-from vesalius.documents.reliability import RELIABILITY_FILE, Reliability
 from vesalius.documents.request import Request
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
-from vesalius.documents.sets import SETS_FILE, HeadSets
-from vesalius.documents.study import STUDY_FILE, Study
-from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.trace import TRACE_FILE, Trace
-from vesalius.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, choices
+from vesalius_bench.claims.documents import CLAIM_FILE, VERDICT_FILE, ClaimVerdict, Registration
+from vesalius_bench.league.documents import LEAGUE_FILE, ROW_FILE, SUBMISSION_FILE, League, LeagueRow, LeagueSubmission
+from vesalius_bench.mib.documents import MibScore, MibSubmission
+from vesalius_bench.papers.documents import PaperContents, PaperPlan, PaperTable
+from vesalius_bench.ratings.documents_annotation import ANNOTATION_FILE, Annotation
+from vesalius_bench.ratings.documents_ratings import RATINGS_FILE, Ratings
+from vesalius_bench.study.documents import STUDY_FILE, Study
+from vesalius_bench.survey.documents import SURVEY_FILE, Survey
+from vesalius_functions.documents.reliability import RELIABILITY_FILE, Reliability
+from vesalius_functions.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
+from vesalius_mechrl.documents import MechrlStudy
+from vesalius_mechrl.sets.document import SETS_FILE, HeadSets
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 #: Every document by name: its class, and its file where it has one.

@@ -11,7 +11,6 @@ from typing import Any
 
 from vesalius.components import Edge
 from vesalius.discovery.detectors import ROLES
-from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Checks, Curve, Overlap, Specificity
 from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
 from vesalius.documents.rivals import Rivals, circuit_name
@@ -24,6 +23,7 @@ from vesalius.report.heatmap import draw_heatmap
 from vesalius.report.html import duration, figure, macro, package_text, render, write
 from vesalius.report.profiles import Bars, bars_of
 from vesalius.report.tables import Sheet, sheet
+from vesalius_mechrl.search.model_search import SEARCHES
 
 NUMBERS, PAGE, CIRCUIT = DISCOVERY_FILE, "discovery.html", CIRCUIT_FILE
 #: What the page draws and lists.

@@ -16,10 +16,10 @@ from matplotlib.path import Path as OutlinePath
 from vesalius.components import Component
 from vesalius.documents.checks import Checks, Curve
 from vesalius.documents.metric import Metric
-from vesalius.documents.survey import Survey, short_name
 from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, OPEN_END, Arrow, Box, Diagram
 from vesalius.report.figures import Picture, new_figure
 from vesalius.report.heatmap import add_heatmap, heatmap_size
+from vesalius_bench.survey.documents import Survey, short_name
 
 #: Bars and metrics that still fit a picture.
 MOST_BARS, MOST_METRICS = 20, 24

@@ -7,7 +7,6 @@ from vesalius.documents.scorecard import CircuitRow
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
-from vesalius.report.functions import render_functions
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import render_page
 from vesalius.runs.directory import (
@@ -19,8 +18,9 @@ from vesalius.runs.directory import (
     read_scorecard,
     require_benchmark,
 )
-from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.settings import BENCHMARK
+from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
+from vesalius_functions.page import render_functions
 
 
 def render_run(directory: Path, *, progress: Progress | None = None) -> Path:

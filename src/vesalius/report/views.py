@@ -18,9 +18,6 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import NO_TAG, Explanation
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.sets import HeadSets
-from vesalius.documents.study import Study
-from vesalius.documents.survey import Survey
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.views import columns_of, register, subject_of
 from vesalius.errors import BadInput
@@ -43,9 +40,12 @@ from vesalius.report.plots import (
     draw_words,
 )
 from vesalius.report.profiles import short_role
-from vesalius.report.study import render_study
-from vesalius.report.survey import render_survey
 from vesalius.report.widgets import widget
+from vesalius_bench.study.documents import Study
+from vesalius_bench.study.page import render_study
+from vesalius_bench.survey.documents import Survey
+from vesalius_bench.survey.page import render_survey
+from vesalius_mechrl.sets.document import HeadSets
 
 PAGE = "report.html"
 

@@ -25,8 +25,8 @@ from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.runs.directory import EXPLANATIONS, is_run, read_explanation, read_run, read_scorecard
-from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
-from vesalius.runs.functions.tables import decisions
+from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
+from vesalius_functions.bench.tables import decisions
 
 #: The files that hold a result, the one that says most first.
 FILES: dict[str, type[Document]] = {EXPLANATION_FILE: Explanation, DISCOVERY_FILE: Discovery, SWEEP_FILE: Sweep}

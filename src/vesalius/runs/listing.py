@@ -23,12 +23,8 @@ from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.listing import ResultList, ResultRow
 from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
-from vesalius.documents.ratings import RATINGS_FILE, Ratings
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.sets import SETS_FILE, HeadSets
-from vesalius.documents.study import STUDY_FILE, Study
-from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.views import subject_of
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
@@ -40,6 +36,10 @@ from vesalius.runs.tools import TOOLS, tool_calls
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.work import totals
+from vesalius_bench.ratings.documents_ratings import RATINGS_FILE, Ratings
+from vesalius_bench.study.documents import STUDY_FILE, Study
+from vesalius_bench.survey.documents import SURVEY_FILE, Survey
+from vesalius_mechrl.sets.document import SETS_FILE, HeadSets
 
 #: Directories this far below are looked at, and so many results are listed.
 DEPTH, MOST = 6, 2_000

@@ -17,7 +17,6 @@ from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.checks import beside_random, stability_of
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking
 from vesalius.discovery.methods import METHODS, MethodResult, affordable_prompts, discover
-from vesalius.discovery.search.model_search import MethodOptions
 from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
@@ -26,6 +25,7 @@ from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen
 from vesalius.runs.hard import hard_figures, seen_by_user
+from vesalius_mechrl.search.model_search import MethodOptions
 
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003

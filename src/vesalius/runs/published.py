@@ -5,7 +5,7 @@ is a rating by one person of 17 components. Figures 3 and 4 were published as pi
 are empty.
 """
 
-from vesalius.runs.papers.figures import printed
+from vesalius_bench.papers.figures import printed
 
 NOT_MEASURED = "published, not measured here"
 SOURCE = f"HyVE paper (arXiv 2606.24026); {NOT_MEASURED}"

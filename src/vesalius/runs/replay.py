@@ -18,14 +18,14 @@ from vesalius.errors import BadInput
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import CALLS, EVENTS, EXECUTIONS, RUN, Run, read_run, read_scorecard, require_benchmark
 from vesalius.runs.engine import Engine
-from vesalius.runs.functions.benchmark import FunctionsBenchmark
-from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
-from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.functions.state import FunctionState
 from vesalius.runs.ledger import REMEDY, read_ledger
 from vesalius.runs.settings import BENCHMARK, RunLimits, Settings
 from vesalius.runs.steps import StepProgress
 from vesalius.runs.work import ModelAccess
+from vesalius_functions.bench.benchmark import FunctionsBenchmark
+from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
+from vesalius_functions.bench.settings import FunctionSettings
+from vesalius_functions.bench.state import FunctionState
 
 #: What is not compared. Scorecards of schema 1 do not say which statistic a metric is.
 NOT_COMPARED = ("seconds", "request", "statistic")

@@ -1,8 +1,9 @@
 """The files code in the sandbox can see: an allowlist, everything else does not exist there.
 
 On the list: the interpreter and its standard library, the shared libraries of the system, numpy, scipy and torch with
-what they import, the packages that the warm process has loaded, of Vesalius itself the files of the loaded modules (and
-no other file of it), and the toolbox. What is readable is therefore what a program could find in its memory anyway.
+what they import, the packages that the warm process has loaded, of Vesalius and its wings the files of the loaded
+modules (and no other file of them), and the toolbox. What is readable is therefore what a program could find in its
+memory anyway.
 
 Where mounts are possible (`build_private_root`), the process gets a private root that holds those files read-only, a
 few devices, an empty scratch directory, and nothing else: no /proc, no home, no run directories. Where they are not,
@@ -20,9 +21,11 @@ from typing import Any, ClassVar
 
 from vesalius.sandbox import kernel
 
-PACKAGE = Path(__file__).parents[1]
+#: This package and its wings, which lie beside it.
+PACKAGES = sorted(path.parent for path in Path(__file__).parents[2].glob("vesalius*/__init__.py"))
+OWN_NAMES = frozenset(path.name for path in PACKAGES)
 #: Modules that hold answers or make them; a warm process that has loaded one of them is refused.
-SEALED_MODULES = ("vesalius.circuits", "vesalius.functions", "vesalius.grading", "vesalius.training")
+SEALED_MODULES = ("vesalius.circuits", "vesalius_functions", "vesalius.grading", "vesalius.training")
 #: Installed packages that programs may import although the warm process has not: mathematics, and what it imports.
 LIBRARIES = frozenset({
     "numpy", "scipy", "torch", "torchgen", "functorch", "triton", "nvidia", "sympy", "mpmath", "networkx", "jinja2",
@@ -49,8 +52,8 @@ def trees() -> list[str]:
 
 
 def closed_directories(opened: Iterable[str]) -> list[str]:
-    """Directories of installed packages, and this package: closed wherever they lie in an opened tree."""
-    directories = {*_installed_directories(), str(PACKAGE)}
+    """Directories of installed packages, and of this one with its wings: closed wherever they lie in an opened tree."""
+    directories = {*_installed_directories(), *map(str, PACKAGES)}
     for tree in opened:
         for name in _INSTALLED:
             directories |= {str(path) for pattern in (name, f"python*/{name}") for path in Path(tree).glob(pattern)}
@@ -60,7 +63,7 @@ def closed_directories(opened: Iterable[str]) -> list[str]:
 def open_entries() -> list[str]:
     """What is opened of the closed directories: the allowed packages, and the files of this package's modules."""
     loaded = {name.partition(".")[0] for name in sys.modules}
-    allowed = (LIBRARIES | loaded) - {PACKAGE.name}
+    allowed = (LIBRARIES | loaded) - OWN_NAMES
     entries = [
         os.path.join(directory, name)
         for directory in _installed_directories()
@@ -72,9 +75,9 @@ def open_entries() -> list[str]:
 
 def loaded_files() -> list[str]:
     """The files of the modules of this package that are loaded."""
-    modules = [module for name, module in sys.modules.items() if (name + ".").startswith(f"{PACKAGE.name}.")]
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in OWN_NAMES]
     files = {os.path.abspath(file) for module in modules if (file := getattr(module, "__file__", None))}
-    return sorted(file for file in files if Path(file).is_relative_to(PACKAGE))
+    return sorted(file for file in files if any(map(Path(file).is_relative_to, PACKAGES)))
 
 
 class OpenPackages(PathFinder):
@@ -97,7 +100,7 @@ class OpenPackages(PathFinder):
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The module, or None if there is none that may be read."""
         package, _, rest = fullname.partition(".")
-        if package in cls.closed or (package == PACKAGE.name and rest):
+        if package in cls.closed or (package in OWN_NAMES and rest):
             return None
         return super().find_spec(fullname, path, target)
 
@@ -161,7 +164,7 @@ def _package_of(entry: str) -> str:
 def _is_closed(path: str) -> bool:
     """Whether a directory is one of installed packages, or in this package."""
     where = Path(os.path.realpath(path))
-    return where.name in _INSTALLED or where.is_relative_to(os.path.realpath(PACKAGE))
+    return where.name in _INSTALLED or any(where.is_relative_to(os.path.realpath(package)) for package in PACKAGES)
 
 
 def _library_directories() -> set[str]:

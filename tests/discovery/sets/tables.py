@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vesalius.discovery.sets.sources import HeadSet, TableSource
+from vesalius_mechrl.sets.sources import HeadSet, TableSource
 
 
 class FunctionSource:

@@ -7,14 +7,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from vesalius.discovery.sets.effect_models import PlantedEffects, planted_effects
-from vesalius.discovery.sets.environment import FEATURES, Rules
 from vesalius.errors import BadInput
+from vesalius_mechrl.sets.effect_models import PlantedEffects, planted_effects
+from vesalius_mechrl.sets.environment import FEATURES, Rules
 
 gymnasium = pytest.importorskip("gymnasium")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
-from vesalius.discovery.sets.gym import ENVIRONMENT, SetsEnv  # noqa: E402
+from vesalius_mechrl.sets.gym import ENVIRONMENT, SetsEnv  # noqa: E402
 
 PAIR = PlantedEffects(np.array([[True, False, True]]), np.array([0.8]))
 STOP = 3
@@ -62,8 +62,8 @@ def test_gymnasium_accepts_it() -> None:
 
 def test_a_missing_gymnasium_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    monkeypatch.delitem(sys.modules, "vesalius.discovery.sets.gym")
+    monkeypatch.delitem(sys.modules, "vesalius_mechrl.sets.gym")
     with pytest.raises(
         BadInput, match=r"^Vesalius/Sets-v0: gymnasium is not installed; run: pip install 'vesalius\[rl\]'$"
     ):
-        importlib.import_module("vesalius.discovery.sets.gym")
+        importlib.import_module("vesalius_mechrl.sets.gym")

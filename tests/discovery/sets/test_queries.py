@@ -3,9 +3,9 @@
 import pytest
 
 from tests.discovery.sets.tables import FunctionSource, three_heads
-from vesalius.discovery.search.budget import BudgetSpent
-from vesalius.discovery.sets.queries import Goal, SetQueries, default_budget
 from vesalius.errors import BadInput
+from vesalius_mechrl.search.budget import BudgetSpent
+from vesalius_mechrl.sets.queries import Goal, SetQueries, default_budget
 
 A, B, AB = frozenset({0}), frozenset({1}), frozenset({0, 1})
 

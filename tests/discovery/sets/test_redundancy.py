@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.redundancy import NOTHING, RedundantModel, plant, previous_letter
 from vesalius.components import all_components
-from vesalius.discovery.matrices import behaviour_matrix, behaviour_rows
 from vesalius.discovery.methods import discover
-from vesalius.discovery.sets.discover import discover_sets
-from vesalius.discovery.sets.sources import LiveSource, pair_effects
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects
 from vesalius.model.specimen import Specimen
+from vesalius_mechrl.matrices import behaviour_matrix, behaviour_rows
+from vesalius_mechrl.sets.discover import discover_sets
+from vesalius_mechrl.sets.planted import NOTHING, RedundantModel, plant, previous_letter
+from vesalius_mechrl.sets.sources import LiveSource, pair_effects
 
 PAIRS = 32 * 31 // 2
 

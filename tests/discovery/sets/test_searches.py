@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.discovery.sets.tables import FunctionSource, random_function, three_heads
-from vesalius.discovery.sets.queries import Goal, SetQueries
-from vesalius.discovery.sets.searches import SEARCHES, beam, greedy, group, pairs, prune, search
-from vesalius.discovery.sets.sources import HeadSet
 from vesalius.errors import BadInput
+from vesalius_mechrl.sets.queries import Goal, SetQueries
+from vesalius_mechrl.sets.searches import SEARCHES, beam, greedy, group, pairs, prune, search
+from vesalius_mechrl.sets.sources import HeadSet
 
 GOAL = Goal(price=0.05, least=0.1)
 

@@ -8,11 +8,11 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import trial
-from vesalius.discovery.matrices import behaviour_matrix
-from vesalius.discovery.sets.queries import SetQueries
-from vesalius.discovery.sets.sources import LiveSource, PairEffects, head_pool, pair_effects
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
+from vesalius_mechrl.matrices import behaviour_matrix
+from vesalius_mechrl.sets.queries import SetQueries
+from vesalius_mechrl.sets.sources import LiveSource, PairEffects, head_pool, pair_effects
 
 POOLS = {"validation": 4, "test": 3}
 OPTIONS = {"pools": POOLS, "kind": "zero", "block": 2}

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.discovery.sets.tables import FunctionSource, three_heads
-from vesalius.discovery.sets import synergy
-from vesalius.discovery.sets.backups import confirm, connected
-from vesalius.discovery.sets.queries import Goal, SetQueries
-from vesalius.discovery.sets.searches import surplus
-from vesalius.discovery.sets.sources import HeadSet, pair_place
-from vesalius.discovery.sets.synergy import LEAST_VARIANCE, judge, simultaneous_interval, synergy_matrix, synergy_rows
 from vesalius.errors import BadInput
+from vesalius_mechrl.sets import synergy
+from vesalius_mechrl.sets.backups import confirm, connected
+from vesalius_mechrl.sets.queries import Goal, SetQueries
+from vesalius_mechrl.sets.searches import surplus
+from vesalius_mechrl.sets.sources import HeadSet, pair_place
+from vesalius_mechrl.sets.synergy import LEAST_VARIANCE, judge, simultaneous_interval, synergy_matrix, synergy_rows
 
 PAIRS = [frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})]
 

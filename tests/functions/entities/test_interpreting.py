@@ -7,14 +7,14 @@ import pytest
 
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
-from vesalius.functions import Answer, Box, Reply
-from vesalius.functions.entities import EntityFunction, all_concepts, grade, interpret, oracle, sample, unit_tests
-from vesalius.functions.entities.interpreter import MOST_QUERIES
-from vesalius.functions.entities.probing import open_notebook
-from vesalius.functions.entities.sorting import Sorter
-from vesalius.functions.knowledge.scoring import Concept, Scorer, VectorScorer
-from vesalius.functions.unit_tests import UnitTest
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Answer, Box, Reply
+from vesalius_functions.entities import EntityFunction, all_concepts, grade, interpret, oracle, sample, unit_tests
+from vesalius_functions.entities.interpreter import MOST_QUERIES
+from vesalius_functions.entities.probing import open_notebook
+from vesalius_functions.entities.sorting import Sorter
+from vesalius_functions.knowledge.scoring import Concept, Scorer, VectorScorer
+from vesalius_functions.unit_tests import UnitTest
 
 pytestmark = needs_vectors
 

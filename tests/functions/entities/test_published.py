@@ -8,7 +8,7 @@ import pytest
 
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
-from vesalius.functions.entities import load_published, unit_tests
+from vesalius_functions.entities import load_published, unit_tests
 
 DATA = [
     {"dir": "f00000", "concept1": "horses", "concept2": None, "initial": ["saddle", "bus"]},

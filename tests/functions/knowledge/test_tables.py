@@ -4,8 +4,8 @@ import pytest
 
 from tests.functions.needs import needs_facts
 from vesalius.errors import BadInput
-from vesalius.functions.knowledge.inventory import inventory, tables
-from vesalius.functions.knowledge.tables import (
+from vesalius_functions.knowledge.inventory import inventory, tables
+from vesalius_functions.knowledge.tables import (
     UNDEFINED,
     WELL_KNOWN,
     Condition,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vesalius.functions import Box
-from vesalius.functions.numeric import grade, interpret, load_published, oracle
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Box
+from vesalius_functions.numeric import grade, interpret, load_published, oracle
 
 DATASET = os.environ.get("VESALIUS_FIND_DATASET")
 

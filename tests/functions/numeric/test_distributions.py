@@ -2,8 +2,8 @@
 
 from benchmarks.function_distributions import Draw, compared, drawn
 
-from vesalius.functions.numeric.expressions import Atom
-from vesalius.functions.numeric.function import Corruption, NumericFunction
+from vesalius_functions.numeric.expressions import Atom
+from vesalius_functions.numeric.function import Corruption, NumericFunction
 
 
 def function(place: int, **more: object) -> NumericFunction:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.functions.numeric.expressions import FAMILIES, OPERANDS, Atom, Expression, Pair, Quirks, evaluate, formula
-from vesalius.functions.numeric.sampling import draw_expression
+from vesalius_functions.numeric.expressions import FAMILIES, OPERANDS, Atom, Expression, Pair, Quirks, evaluate, formula
+from vesalius_functions.numeric.sampling import draw_expression
 
 WORKED = [
     (Atom("linear", (2.0, 1.0)), 3.0, 7.0),

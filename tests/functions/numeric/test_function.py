@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.functions.answer import Mode
-from vesalius.functions.numeric.expressions import Atom, Expression, Pair
-from vesalius.functions.numeric.function import NOISE, Corruption, Kind, NoiseKind, NumericFunction
+from vesalius_functions.answer import Mode
+from vesalius_functions.numeric.expressions import Atom, Expression, Pair
+from vesalius_functions.numeric.function import NOISE, Corruption, Kind, NoiseKind, NumericFunction
 
 
 def function(expression: Expression, *, kind: Kind = "clean", mode: Mode = "fixed", **parts: object) -> NumericFunction:

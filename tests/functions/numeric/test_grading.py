@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.functions.answer import Answer, Grade
-from vesalius.functions.numeric import NumericFunction, grade, oracle, sample
-from vesalius.functions.numeric.expressions import Atom, Expression, Pair
-from vesalius.functions.numeric.function import Corruption
-from vesalius.functions.numeric.grading import GRID, LONGEST_RULE, held_out_points
-from vesalius.functions.submitted import Size, entry_of, size_of
 from vesalius.sandbox import Sandbox
+from vesalius_functions.answer import Answer, Grade
+from vesalius_functions.numeric import NumericFunction, grade, oracle, sample
+from vesalius_functions.numeric.expressions import Atom, Expression, Pair
+from vesalius_functions.numeric.function import Corruption
+from vesalius_functions.numeric.grading import GRID, LONGEST_RULE, held_out_points
+from vesalius_functions.submitted import Size, entry_of, size_of
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_hostile_code_is_a_fault_and_never_a_crash(code: str, sandbox: Sandbox) 
 
 
 def test_a_loop_for_ever_is_stopped(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vesalius.functions.numeric.submitted.TOTAL_SECONDS", 1.5)
+    monkeypatch.setattr("vesalius_functions.numeric.submitted.TOTAL_SECONDS", 1.5)
     found = graded(LINE, "def f(x):\n    while True:\n        pass", sandbox)
     assert found.metrics["success"] == 0
     assert found.fault is not None

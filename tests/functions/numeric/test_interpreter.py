@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vesalius.functions import Box, Reply
-from vesalius.functions.answer import Answer, Mode
-from vesalius.functions.numeric import NumericFunction, interpret
-from vesalius.functions.numeric.expressions import Atom, Expression, Pair
-from vesalius.functions.numeric.function import Corruption, Kind, NoiseKind
-from vesalius.functions.numeric.interpreter.candidates import Candidate, meets, sizes
-from vesalius.functions.numeric.interpreter.session import Points
-from vesalius.functions.numeric.nets import train
-from vesalius.functions.numeric.sampling import draw_expression
+from vesalius_functions import Box, Reply
+from vesalius_functions.answer import Answer, Mode
+from vesalius_functions.numeric import NumericFunction, interpret
+from vesalius_functions.numeric.expressions import Atom, Expression, Pair
+from vesalius_functions.numeric.function import Corruption, Kind, NoiseKind
+from vesalius_functions.numeric.interpreter.candidates import Candidate, meets, sizes
+from vesalius_functions.numeric.interpreter.session import Points
+from vesalius_functions.numeric.nets import train
+from vesalius_functions.numeric.sampling import draw_expression
 
 
 def function(expression: Expression, *, kind: Kind = "clean", mode: Mode = "fixed", **parts: Any) -> NumericFunction:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from vesalius.functions.numeric import nets
-from vesalius.functions.numeric.expressions import Atom, Pair
-from vesalius.functions.numeric.sampling import suite_expressions
+from vesalius_functions.numeric import nets
+from vesalius_functions.numeric.expressions import Atom, Pair
+from vesalius_functions.numeric.sampling import suite_expressions
 
 EXPRESSIONS = [
     Atom("absolute", (26.8, -8.2)),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.functions.numeric import load_published, nets
-from vesalius.functions.numeric.expressions import Atom, Pair
+from vesalius_functions.numeric import load_published, nets
+from vesalius_functions.numeric.expressions import Atom, Pair
 
 
 def record(number: int, name: str, params: Any, **fields: Any) -> dict[str, Any]:

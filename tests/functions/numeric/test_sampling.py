@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius.functions.answer import Mode
-from vesalius.functions.numeric import nets, sample, sample_at
-from vesalius.functions.numeric.expressions import Atom, Pair
-from vesalius.functions.numeric.sampling import suite_expressions
+from vesalius_functions.answer import Mode
+from vesalius_functions.numeric import nets, sample, sample_at
+from vesalius_functions.numeric.expressions import Atom, Pair
+from vesalius_functions.numeric.sampling import suite_expressions
 
 
 @pytest.fixture(autouse=True)

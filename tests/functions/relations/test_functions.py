@@ -10,13 +10,13 @@ from tests.functions.needs import needs_facts
 from vesalius.backbones import Scripted, ScriptedReply, open_backbone
 from vesalius.backbones.messages import ModelRequest
 from vesalius.errors import BadInput
-from vesalius.functions import Box
-from vesalius.functions.answer import Mode
-from vesalius.functions.categories import SUITE
-from vesalius.functions.knowledge.mapping import TableMapper
-from vesalius.functions.knowledge.models import NO_ANSWER
-from vesalius.functions.knowledge.tables import UNDEFINED, Condition, by_name
-from vesalius.functions.relations import RelationFunction, exceptions, inventory, sample
+from vesalius_functions import Box
+from vesalius_functions.answer import Mode
+from vesalius_functions.categories import SUITE
+from vesalius_functions.knowledge.mapping import TableMapper
+from vesalius_functions.knowledge.models import NO_ANSWER
+from vesalius_functions.knowledge.tables import UNDEFINED, Condition, by_name
+from vesalius_functions.relations import RelationFunction, exceptions, inventory, sample
 
 pytestmark = needs_facts
 

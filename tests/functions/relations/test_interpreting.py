@@ -8,11 +8,11 @@ import pytest
 from tests.functions.needs import needs_facts
 from tests.functions.relations.test_functions import capital
 from vesalius.errors import BadInput
-from vesalius.functions import Answer, Box, Reply
-from vesalius.functions.knowledge.tables import UNDEFINED, Condition, same
-from vesalius.functions.relations import RelationFunction, grade, interpret, oracle, sample, unit_tests
-from vesalius.functions.unit_tests import UnitTest
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Answer, Box, Reply
+from vesalius_functions.knowledge.tables import UNDEFINED, Condition, same
+from vesalius_functions.relations import RelationFunction, grade, interpret, oracle, sample, unit_tests
+from vesalius_functions.unit_tests import UnitTest
 
 pytestmark = needs_facts
 ASIA = Condition("is", "Asia", "continent")

@@ -6,14 +6,14 @@ import pytest
 
 from tests.functions.test_box import Halves
 from vesalius.errors import BadInput
-from vesalius.functions import Answer, Grade
-from vesalius.functions.answer import Mode
-from vesalius.functions.strings import StringFunction, grade, oracle, program, sample, unit_tests
-from vesalius.functions.strings.function import run
-from vesalius.functions.strings.grading import is_rule
-from vesalius.functions.strings.library import library
-from vesalius.functions.strings.program import Step, StringProgram
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Answer, Grade
+from vesalius_functions.answer import Mode
+from vesalius_functions.strings import StringFunction, grade, oracle, program, sample, unit_tests
+from vesalius_functions.strings.function import run
+from vesalius_functions.strings.grading import is_rule
+from vesalius_functions.strings.library import library
+from vesalius_functions.strings.program import Step, StringProgram
 
 
 def function(mode: Mode = "fixed") -> StringFunction:
@@ -102,7 +102,7 @@ def test_a_pair_that_the_code_fails_on_is_never_picked(sandbox: Sandbox) -> None
 
 
 def test_an_endless_loop_is_stopped(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vesalius.functions.strings.grading._ALL_SECONDS", 1.5)
+    monkeypatch.setattr("vesalius_functions.strings.grading._ALL_SECONDS", 1.5)
     result = scored("def f(s):\n    while True:\n        pass", sandbox)
     assert "70 of 70 inputs" in (result.fault or "")
     assert result.metrics["exact_match"] == 0

@@ -3,9 +3,9 @@
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.functions.answer import Mode
-from vesalius.functions.strings.library import PUBLISHED_ONLY, library, operation
-from vesalius.functions.strings.program import program
+from vesalius_functions.answer import Mode
+from vesalius_functions.strings.library import PUBLISHED_ONLY, library, operation
+from vesalius_functions.strings.program import program
 
 LONG = "a" * 31
 

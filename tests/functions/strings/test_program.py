@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vesalius.functions.answer import Mode
-from vesalius.functions.strings.library import RANDOM, library
-from vesalius.functions.strings.program import Step, StringProgram, program
-from vesalius.functions.strings.search.evidence import attempt
+from vesalius_functions.answer import Mode
+from vesalius_functions.strings.library import RANDOM, library
+from vesalius_functions.strings.program import Step, StringProgram, program
+from vesalius_functions.strings.search.evidence import attempt
 
 TEXTS = st.text() | st.text("abzAZ0 '\"\\\n!e", max_size=40)
 

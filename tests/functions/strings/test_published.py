@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from vesalius.errors import BadInput, Failed
-from vesalius.functions import Answer, Box
-from vesalius.functions.interpreters import check_askable
-from vesalius.functions.interpreters import interpret as interpret_by_name
-from vesalius.functions.scripts import definitions, entry
-from vesalius.functions.strings import PublishedFunction, grade, interpret, load_published, oracle, unit_tests
-from vesalius.functions.strings.program import program
-from vesalius.functions.suite import Suite
 from vesalius.sandbox import Sandbox
+from vesalius_functions import Answer, Box
+from vesalius_functions.interpreters import check_askable
+from vesalius_functions.interpreters import interpret as interpret_by_name
+from vesalius_functions.scripts import definitions, entry
+from vesalius_functions.strings import PublishedFunction, grade, interpret, load_published, oracle, unit_tests
+from vesalius_functions.strings.program import program
+from vesalius_functions.suite import Suite
 
 INPUTS = ['"hello', "don't", "two\nlines", "back\\slash", "Ünï", "  pad ", "A1b2", "tail'", "xyz", "Zebra crossing"]
 

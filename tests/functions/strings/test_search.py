@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius.functions import Box, Reply
-from vesalius.functions.answer import Answer, Mode
-from vesalius.functions.box import Category
-from vesalius.functions.strings import StringFunction, interpret, program, recover, sample
-from vesalius.functions.strings.program import StringProgram
-from vesalius.functions.strings.search.evidence import Observations
-from vesalius.functions.strings.search.probes import KEYS, PROBES
-from vesalius.functions.strings.search.solve import permutation, replacement, suffixes
-from vesalius.functions.strings.search.space import space
+from vesalius_functions import Box, Reply
+from vesalius_functions.answer import Answer, Mode
+from vesalius_functions.box import Category
+from vesalius_functions.strings import StringFunction, interpret, program, recover, sample
+from vesalius_functions.strings.program import StringProgram
+from vesalius_functions.strings.search.evidence import Observations
+from vesalius_functions.strings.search.probes import KEYS, PROBES
+from vesalius_functions.strings.search.solve import permutation, replacement, suffixes
+from vesalius_functions.strings.search.space import space
 
 pytestmark = pytest.mark.slow
 

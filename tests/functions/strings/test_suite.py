@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius.functions.answer import Mode
-from vesalius.functions.strings import StringFunction, sample
-from vesalius.functions.strings.inputs import LONGEST, varied
-from vesalius.functions.strings.library import library
-from vesalius.functions.strings.program import program
-from vesalius.functions.strings.suite import (
+from vesalius_functions.answer import Mode
+from vesalius_functions.strings import StringFunction, sample
+from vesalius_functions.strings.inputs import LONGEST, varied
+from vesalius_functions.strings.library import library
+from vesalius_functions.strings.program import program
+from vesalius_functions.strings.suite import (
     ATOMIC_SHARE,
     NEVER_FIRST,
     avoided,

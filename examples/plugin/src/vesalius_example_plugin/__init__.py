@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from vesalius.behaviours.trial import Trial
     from vesalius.discovery.methods import Scores
     from vesalius.explanations.scientists import Explained, Task
-    from vesalius.functions import Answer, Box
     from vesalius.model.sources import LoadedModel
     from vesalius.model.specimen import Specimen
+    from vesalius_functions import Answer, Box
 
 
 def by_kind(task: "Task", backbone: "Backbone | None") -> "Explained":
@@ -49,7 +49,7 @@ def by_kind(task: "Task", backbone: "Backbone | None") -> "Explained":
 
 def two_points(box: "Box", *, seed: int) -> "Answer":
     """An interpreter that draws a straight line through two points."""
-    from vesalius.functions import Answer
+    from vesalius_functions import Answer
 
     low, high = (reply.value if isinstance(reply.value, float) else 0.0 for reply in box.ask([-50.0, 50.0]))
     slope = (high - low) / 100

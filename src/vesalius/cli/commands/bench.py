@@ -215,7 +215,7 @@ def mechrl(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.mechrl import print_mechrl
+    from vesalius_mechrl.cli_tables import print_mechrl
 
     with resumable():
         document = api.bench_mechrl(

@@ -52,7 +52,7 @@ def replay(
 def _replay_tools(run: str, *, as_json: bool) -> None:
     """Make the calls of a run of `vesalius mcp` again."""
     try:
-        from vesalius.mcp.replaying import replay_calls
+        from vesalius_agents.mcp.replaying import replay_calls
     except ModuleNotFoundError as missing:
         raise BadInput(f"calls of tools need {missing.name}; run: pip install 'vesalius[mcp]'") from None
     from vesalius.cli.console import print_json, print_line
@@ -97,7 +97,7 @@ def compare(
     """
     from vesalius import api
     from vesalius.cli.console import print_json
-    from vesalius.cli.tables.runs import print_comparison
+    from vesalius_bench.papers.run_tables import print_comparison
 
     comparison = api.compare(runs, ratings=ratings or (), out=out)
     if json:
@@ -157,7 +157,7 @@ def ratings(
     """
     from vesalius import api
     from vesalius.cli.console import print_json
-    from vesalius.cli.tables.ratings import print_ratings
+    from vesalius_bench.ratings.cli_tables_ratings import print_ratings
 
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     report = api.ratings(files, runs=run or (), ids=chosen, csv=csv, out=out)

@@ -9,7 +9,7 @@ from vesalius.documents import Checks, Discovery
 from vesalius.documents.checks import Curve
 from vesalius.documents.rivals import Rivals, circuit_name
 from vesalius.documents.selection import Selection
-from vesalius.documents.sets import BackupGroup, HeadSets, MeasuredSet
+from vesalius_mechrl.sets.document import BackupGroup, HeadSets, MeasuredSet
 
 
 def print_discovery(discovery: Discovery, top: int) -> None:

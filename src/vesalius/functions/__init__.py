@@ -1,7 +1,0 @@
-"""Black-box functions with known answers, who interprets them, and how answers are graded."""
-
-from vesalius.functions.answer import Answer, Grade, Interpreter, Mode
-from vesalius.functions.box import Box, Function, OutOfQueries, Reply
-from vesalius.functions.categories import category
-
-__all__ = ["Answer", "Box", "Function", "Grade", "Interpreter", "Mode", "OutOfQueries", "Reply", "category"]

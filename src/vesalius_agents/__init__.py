@@ -1,0 +1,1 @@
+"""Other people's agents: the MCP server and inspect tasks on one agent session."""

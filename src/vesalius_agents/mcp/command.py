@@ -1,0 +1,85 @@
+"""The server for other agents."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import JsonOption
+from vesalius.errors import BadInput
+
+commands = typer.Typer()
+
+
+@commands.command()
+def mcp(
+    http: Annotated[bool, typer.Option("--http", help="Streamable HTTP on loopback, not stdin and stdout.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --http: port; 0: any that is free.")] = 0,
+    clients: Annotated[
+        int, typer.Option(min=1, help="With --http: clients that have a budget each; 1: all of them share one.")
+    ] = 1,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Run directory of the ledger; the same one continues. Default: one under vesalius-runs."),
+    ] = None,
+    root: Annotated[str, typer.Option(help="The only directory from which models and prompts are read by path.")] = ".",
+    forwards: Annotated[int, typer.Option(min=1, help="Forward passes of one prompt, per connection.")] = 2_000_000,
+    executions: Annotated[int, typer.Option(min=1, help="Executions of code, per connection.")] = 100,
+    seconds: Annotated[int, typer.Option(min=1, help="Seconds of computing, per connection.")] = 1_800,
+    memory: Annotated[int, typer.Option(min=1, help="Megabytes that a call may use.")] = 2_048,
+    queries: Annotated[int, typer.Option(min=1, help="Inputs of one black-box function, per connection.")] = 400,
+    functions: Annotated[int, typer.Option(min=1, max=1_000, help="Black-box functions of each category.")] = 50,
+    functions_seed: Annotated[int, typer.Option(min=0, help="Seed of the black-box functions.")] = 2309,
+    hub: Annotated[bool, typer.Option("--hub", help="Let agents name models of the hub to download.")] = False,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run code even where it cannot be contained.")
+    ] = False,
+    list_tools: Annotated[
+        bool, typer.Option("--list-tools", help="Print the tools with their tokens and exit.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Serve experiments as tools of the Model Context Protocol, under a budget, for agents of other programs.
+
+    The client has a budget, counted down in every result; clients over HTTP share it unless --clients gives each one.
+    Every call is on the disk before it is answered, and the same --run continues: budgets, submissions and results are
+    read back. No tool reads the answer key: an explanation is submitted once, and then graded.
+
+    Example: vesalius mcp --list-tools
+    """
+    try:
+        import mcp as sdk  # noqa: F401
+    except ModuleNotFoundError:
+        raise BadInput("the server needs the package mcp; run: pip install 'vesalius[mcp]'") from None
+    from vesalius.cli.console import print_json, print_line
+
+    if list_tools:
+        from vesalius_agents.mcp.listing import CHARACTERS_PER_TOKEN, listed_tools
+
+        tools = listed_tools()
+        total = sum(tool.tokens for tool in tools)
+        if json:
+            return print_json(
+                {"tools": [{"name": one.name, "tokens": one.tokens} for one in tools], "tokens": total}
+                | {"characters_per_token": CHARACTERS_PER_TOKEN}
+            )
+        for tool in tools:
+            print_line(f"{tool.tokens:>6}  {tool.name:<20} {tool.description}")
+        return print_line(
+            f"{total:>6}  tokens for all {len(tools)} tools, estimated at {CHARACTERS_PER_TOKEN} characters each"
+        )
+    if json:
+        raise BadInput("--json is for --list-tools; the server itself prints nothing but its protocol")
+    from pathlib import Path
+
+    from vesalius_agents.mcp.budget import Budget
+    from vesalius_agents.mcp.desk import Options
+    from vesalius_agents.mcp.start import new_run, serve_http, serve_stdio
+
+    budget = Budget(forwards, executions, seconds, memory << 20, queries)
+    options = Options(Path(root), budget, functions_seed, functions, hub, unsafe_sandbox, clients)
+    place = new_run() if run is None else Path(run)
+    if http:
+        return serve_http(place, options, port=port, say=print_line)
+    if port or clients > 1:
+        raise BadInput(f"--{'port' if port else 'clients'} is for --http; add it")
+    return serve_stdio(place, options)

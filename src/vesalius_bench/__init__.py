@@ -1,0 +1,1 @@
+"""The papers' tables, the AF1 study, ratings, the league, surveys, registered claims and MIB."""

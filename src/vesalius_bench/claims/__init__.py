@@ -1,0 +1,1 @@
+"""Registered claims: signed, published, verified again."""

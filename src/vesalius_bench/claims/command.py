@@ -1,0 +1,117 @@
+"""Claims that are registered before their test."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import DeviceOption, JsonOption
+
+claims = typer.Typer(no_args_is_help=True)
+commands = typer.Typer()
+commands.add_typer(claims, name="claims", help="Register a claim before its test, run it, check that nothing changed.")
+
+ClaimArgument = Annotated[str, typer.Argument(help="A file of `vesalius claims register`.", metavar="CLAIM.json")]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", help="Sign with this key, a file of `vesalius claims key`. Needs vesalius\\[sealing]."),
+]
+PublishedOption = Annotated[
+    str | None, typer.Option("--digest", help="The digest that was published when the claim was registered.")
+]
+SignerOption = Annotated[str | None, typer.Option("--signer", help="The public key that must have signed.")]
+
+
+@claims.command()
+def register(
+    file: Annotated[str, typer.Argument(help="JSON or TOML: specimen, behaviour, claim, prediction, seed, n.")],
+    out: Annotated[str, typer.Option(help="The file to write; one that exists is not overwritten.")] = "claim.json",
+    key: KeyOption = None,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Write hypothesis, prediction, test, digests of model and prompts, and code version before the test is run.
+
+    FILE: {"specimen": "frac_prevs", "claim": {"kind": "necessary", "component": "L0_MLP"}, "prediction": "supported"}
+
+    Example: vesalius claims register hypothesis.json --out claim.json
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius_bench.claims.tables import print_registration
+
+    registration = api.register_claim(file, key=key, out=out, device=device)
+    return output(registration, lambda document: print_registration(document, out), as_json=json)
+
+
+@claims.command()
+def verify(
+    claim: ClaimArgument,
+    digest: PublishedOption = None,
+    signer: SignerOption = None,
+    verdict: Annotated[
+        str | None, typer.Option(help="Check this verdict, written earlier, instead of running the test.")
+    ] = None,
+    specimen: Annotated[str | None, typer.Option(help="Where the model is, if not where the claim says.")] = None,
+    key: KeyOption = None,
+    out: Annotated[str | None, typer.Option(help="The verdict to write. Default: CLAIM.verdict.json.")] = None,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Check a registered claim, run its test and write the verdict: PASS, FAIL or TAMPERED.
+
+    PASS: the prediction came true (exit code 0). FAIL: it did not (1). TAMPERED: a check failed (1).
+
+    Example: vesalius claims verify claim.json
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius_bench.claims.tables import print_verdict
+
+    if verdict is not None:
+        result = api.check_verdict(claim, verdict, published=digest, signer=signer)
+    else:
+        place = out or str(Path(claim).with_suffix(".verdict.json"))
+        result = api.verify_claim(
+            claim, specimen=specimen, published=digest, signer=signer, key=key, out=place, device=device
+        )
+    output(result, print_verdict, as_json=json)
+    raise typer.Exit(int(result.result != "PASS"))
+
+
+@claims.command()
+def show(
+    file: Annotated[str, typer.Argument(help="A registered claim or a verdict.")],
+    digest: PublishedOption = None,
+    signer: SignerOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check the seal of a registered claim or of a verdict and print it. Nothing is run.
+
+    Example: vesalius claims show claim.verdict.json
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius_bench.claims.tables import print_document
+
+    document = api.show_claim(file, published=digest, signer=signer)
+    output(document, print_document, as_json=json)
+    raise typer.Exit(int(getattr(document, "result", None) == "TAMPERED"))
+
+
+@claims.command()
+def key(
+    out: Annotated[str, typer.Argument(help="The file to write; keep it to yourself.", metavar="KEY.pem")],
+    json: JsonOption = False,
+) -> None:
+    """Make an Ed25519 key that signs claims and verdicts, and print its public half, to be published.
+
+    Example: vesalius claims key laboratory.pem
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_json, print_line
+
+    public = api.signing_key(out)
+    if json:
+        return print_json({"key": out, "signer": public})
+    return print_line(f"{out} written; public key {public}")

@@ -1,0 +1,1 @@
+"""The league: sealed circuits and functions that submitted scientists are scored on."""

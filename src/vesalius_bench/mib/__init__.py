@@ -1,0 +1,1 @@
+"""Submissions to the Mechanistic Interpretability Benchmark: written, checked, scored."""

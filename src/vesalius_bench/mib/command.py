@@ -1,0 +1,95 @@
+"""Submissions to the circuit localization track of the MIB benchmark."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import (
+    BehaviourOption,
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    MetricOption,
+    RevisionOption,
+    SpecimenArgument,
+    TokenizerOption,
+)
+
+mib = typer.Typer(no_args_is_help=True)
+commands = typer.Typer()
+commands.add_typer(mib, name="mib", help="Write, check and score submissions to MIB's circuit localization track.")
+
+
+@mib.command()
+def write(
+    runs: Annotated[list[str], typer.Argument(help="Directories of `vesalius discover`.", metavar="RUN...")],
+    out: Annotated[str, typer.Option(help="Directory of the submission.")],
+    level: Annotated[
+        str | None, typer.Option(help="edge or node: what is scored. Default: edges where they have scores.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the scores of discoveries as a submission: a folder TASK_MODEL for each.
+
+    Example: vesalius mib write vesalius-runs/discover-gpt2-ioi-eap-n32-seed0 --out submission
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius_bench.mib.tables import print_submission
+
+    output(api.write_mib(runs, out, level=level), print_submission, as_json=json)  # type: ignore[arg-type]
+
+
+@mib.command()
+def check(
+    directory: Annotated[str, typer.Argument(help="Directory of a submission.", metavar="DIRECTORY")],
+    json: JsonOption = False,
+) -> None:
+    """Read every folder of a submission and say whether MIB would accept it.
+
+    Example: vesalius mib check submission
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius_bench.mib.tables import print_submission
+
+    output(api.check_mib(directory), print_submission, as_json=json)
+
+
+@mib.command()
+def score(
+    folder: Annotated[str, typer.Argument(help="A folder of a submission, such as submission/ioi_gpt2.")],
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    metric: MetricOption = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    split: Annotated[str, typer.Option(help="Prompts of natural models: train, validation or test.")] = "validation",
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Print CPR and CMD of a folder as MIB defines them, on prompts of a behaviour.
+
+    Example: vesalius mib score submission/ioi_gpt2 openai-community/gpt2 --behaviour ioi
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius_bench.mib.tables import print_score
+
+    result = api.score_mib(
+        folder,
+        specimen,
+        n=n,
+        seed=seed,
+        split=split,
+        behaviour=behaviour,
+        metric=metric,
+        tokenizer=tokenizer,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+    )
+    output(result, print_score, as_json=json)

@@ -1,0 +1,78 @@
+"""The tables and figures of the three papers, from runs."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import BackboneOption, JobsOption, JsonOption, MaxCostOption
+from vesalius.errors import BadInput
+
+commands = typer.Typer()
+
+
+@commands.command()
+def paper(
+    name: Annotated[str, typer.Argument(help="hyve, mechrl or find.", metavar="PAPER")],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Results that fill the tables. Default: all under vesalius-runs.", metavar="[RUN...]"),
+    ] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only this table: 2, A1.")] = None,
+    figure: Annotated[str | None, typer.Option("--figure", help="Only this figure: 4, A4.")] = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Run what nothing fills by now; its plan and cost are printed first.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what --run would run and what it costs; then stop.")] = (
+        False
+    ),
+    backbone: BackboneOption = None,
+    judge: Annotated[
+        list[str] | None, typer.Option("--judge", help="With --run: a language model that judges; repeatable.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="With --run: the natural model. Default: arithmetic (study), smollm2-135m."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="With --run: only the first N circuits, or functions of each category."),
+    ] = None,
+    max_cost: MaxCostOption = None,
+    jobs: JobsOption = 2,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", help="Directory for the table as JSON, and for a figure as SVG and PNG.", metavar="DIR"),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print or draw the tables and figures of a paper from your runs, beside the published figures.
+
+    Without --table and --figure it lists all of them: what is measured, and the command that measures the rest. What
+    was not measured here is marked as such.
+
+    Example: vesalius paper hyve --table 2 vesalius-runs/bench-circuits-builtin-seed0
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius_bench.papers.tables import print_contents, print_paper_plan, print_table, show_plan
+
+    named = {"table": table, "figure": figure}
+    wanted = runs or []
+    if table is not None and figure is not None:
+        raise BadInput("--table and --figure both name what to print; leave one out")
+    if out is not None and table is None and figure is None:
+        raise BadInput("--out: name what to write with --table or --figure")
+    if run or plan:
+        options = {"backbone": backbone, "judges": judge or (), "model": model, "limit": limit, "max_cost": max_cost}
+        planned = api.paper_plan(name, **named, runs=wanted, **options)
+        if plan:
+            return output(planned, print_paper_plan, as_json=json)
+        show_plan(planned)
+        with resumable():
+            made = api.paper_run(planned, jobs=jobs)
+        wanted = [*wanted, *made] if wanted else []
+    elif backbone or judge or model or limit or max_cost is not None:
+        raise BadInput("--backbone, --judge, --model, --limit and --max-cost go with --run; add it or leave them out")
+    if table is None and figure is None:
+        return output(api.paper_contents(name, wanted), print_contents, as_json=json)
+    return output(api.paper_table(name, **named, runs=wanted, out=out), print_table, as_json=json)

@@ -1,0 +1,1 @@
+"""Ratings by people: blind packages, agreement, tables."""

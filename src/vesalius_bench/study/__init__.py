@@ -1,0 +1,1 @@
+"""The AF1 study of arithmetic heads."""

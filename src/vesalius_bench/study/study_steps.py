@@ -1,0 +1,203 @@
+"""The steps of the AF1 study: which sums, which circuit, who explains it, how the roles are rated."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vesalius.api.circuit_sources import Given, Source, circuit_fields
+from vesalius.api.discoveries import discover
+from vesalius.backbones import CapReached, SpendingCap, open_backbone
+from vesalius.behaviours.addition import ADDITION, Addition, addition
+from vesalius.behaviours.natural import with_behaviour
+from vesalius.behaviours.performance import measure, undecided
+from vesalius.behaviours.registry import find_behaviour
+from vesalius.components import Component
+from vesalius.discovery.af1 import COMPONENTS, LLAMA_3_8B, SOURCE, is_llama_3_8b
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.discovery import Discovery
+from vesalius.documents.explanation import EXPLANATION_FILE
+from vesalius.documents.performance import Performance
+from vesalius.errors import BadInput
+from vesalius.files import write_json, write_text
+from vesalius.grading.judges import Judge
+from vesalius.model.config import Config
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.progress import Progress
+from vesalius.runs.directory import CALLS, EXPLANATIONS, read_explanation
+from vesalius.runs.work import judging_errors, totals
+from vesalius_bench.ratings.grading_ratings import LEAST_RATERS
+from vesalius_bench.study.documents import Localisation
+from vesalius_bench.study.roles import MEASURE, RatedText, ReferenceRoles, rated_by_judges
+from vesalius_bench.study.run import StudyRun, StudySettings, folder_of
+from vesalius_mechrl.api_sets import discover_sets
+
+#: Heads among which sets are searched: the strongest of the sweep.
+POOL = 24
+SHEET_FILE, JUDGED = "rating-sheet.csv", "judged"
+SHEET_FIELDS = ("specimen", "explainer", "component", "rater", "measure", "score", "comment")
+
+
+def required_sums(behaviour: Any) -> Addition | None:
+    """The sums that are asked for; anything but addition is refused."""
+    if behaviour is None:
+        return None
+    source = find_behaviour(behaviour)
+    if not isinstance(source, Addition):
+        raise BadInput(f"behaviour {source.name!r}: the study is about addition; give addition:OPTION=VALUE,...")
+    return source
+
+
+def with_sums(specimen: Specimen, sums: Addition | None) -> Specimen:
+    """The model with the sums it is studied for: those asked for, the model's own, the published ones for a model of
+    that shape, or sums of digits. Experiments use only prompts that the model answers correctly.
+    """
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        raise BadInput(f"model {specimen.name!r} is not a natural model; the study is of models that read texts")
+    return with_behaviour(specimen, sums_of(specimen.model.config, specimen.behaviour_source, sums))
+
+
+def sums_of(config: Config, own: Any, sums: Addition | None) -> Addition:
+    """As in `with_sums`; `own` is the behaviour that the model comes with, if any."""
+    if sums is None and isinstance(own, Addition):
+        sums = own
+    if sums is None:
+        sums = addition(high=100, shots=0) if is_llama_3_8b(config) else ADDITION
+    options = {name: value for name, value in asdict(sums.options).items() if value is not None}
+    return addition(metric=sums.metric, **{**options, "keep": "right"})
+
+
+def required_performance(specimen: Specimen, *, seed: int) -> Performance:
+    """How well the model adds, on sums that are not chosen by its answers; a model that does not add is refused."""
+    assert isinstance(specimen.vocabulary, TextVocabulary)
+    source = specimen.behaviour_source
+    assert isinstance(source, Addition)
+    performance = measure(source, specimen.model, specimen.vocabulary.tokenizer, seed=seed)
+    if not performance.performs and not undecided(performance):
+        raise BadInput(
+            f"model {specimen.name!r} does not add: {performance.describe()}; give easier sums, such as `behaviour` "
+            "addition:high=9,shots=4, or another model"
+        )
+    return performance
+
+
+def localise(
+    specimen: Specimen, given: Given | Source, settings: StudySettings, directory: Path, progress: Progress
+) -> Localisation:
+    """The circuit: the one given, the published one for a model of that shape, or one that is discovered."""
+    if given is not None:
+        return given_circuit(specimen, given)
+    if is_llama_3_8b(specimen.model.config):
+        how = f"the model has the shape of {LLAMA_3_8B}: the ten components that were published ({SOURCE})"
+        return Localisation(source="published", how=how, components=tuple(map(str, COMPONENTS)))
+    return _discovered(specimen, settings, directory, progress)
+
+
+def given_circuit(specimen: Specimen, given: Given | Source) -> Localisation:
+    """The circuit that the caller names, if the model has its components."""
+    if isinstance(given, str | Path | Circuit | Discovery):
+        fields = circuit_fields(specimen, None, given, None)
+        how = "given" if isinstance(given, Circuit | Discovery) else f"from {given}"
+    else:
+        fields, how = circuit_fields(specimen, given, None, None), "named by the caller"
+    circuit = fields.get("circuit")
+    components = fields.get("components", ()) if circuit is None else tuple(map(str, circuit.chosen()))
+    if not components:
+        raise BadInput(f"circuit {given if isinstance(given, str | Path) else ''}: is empty; name at least one head")
+    return Localisation(source="given", how=how, components=components)
+
+
+def _discovered(specimen: Specimen, settings: StudySettings, directory: Path, progress: Progress) -> Localisation:
+    """What matters alone by resampling, and the groups of heads that back each other up: one head alone shows little
+    where others stand in for it.
+    """
+    shared: dict[str, Any] = {"n": settings.n, "seed": settings.seed, "progress": progress}
+    swept = discover(specimen, checks=not settings.quick, out=directory / "discovery", **shared)
+    strongest = [part for part, _ in swept.circuit.ranked() if part in set(swept.circuit.chosen())][: settings.top]
+    pool = [part for part, score in swept.circuit.ranked() if part.is_head and score > 0][:POOL]
+    how = f"sweep: each component resampled alone on {settings.n} prompts, those with a tenth of the largest effect"
+    if len(pool) < 2:
+        return Localisation(
+            source="discovered",
+            how=how,
+            components=tuple(map(str, sorted(strongest))),
+            forwards=swept.forwards,
+            seconds=swept.seconds,
+        )
+    sets = discover_sets(specimen, pool=pool, out=directory / "sets", **shared)
+    groups = tuple(group.heads for group in sets.backup_groups)
+    backups = {Component.parse(head) for group in groups for head in group}
+    return Localisation(
+        source="discovered",
+        how=f"{how} (at most {settings.top}); and sets: heads that back each other up, searched among the {len(pool)} "
+        "strongest by mean ablation of sets and confirmed on held-out prompts",
+        components=tuple(map(str, sorted({*strongest, *backups}))),
+        backup_groups=groups,
+        forwards=swept.forwards + sets.forwards,
+        seconds=round(swept.seconds + sets.seconds, 3),
+    )
+
+
+def spending_cap(directory: Path, limit: float | None, *, without: Path | None = None) -> SpendingCap | None:
+    """A cap on all calls of a study; what was spent before is counted, apart from the calls in `without`."""
+    if limit is None:
+        return None
+    cap = SpendingCap(limit)
+    files = [*directory.glob(f"{CALLS}/*.jsonl"), *directory.glob(f"{EXPLANATIONS}/*/calls.jsonl")]
+    for path in files:
+        if path.parent != without:
+            cap.restore(str(path.resolve()), totals(path).at_most)
+    return cap
+
+
+def judged_roles(
+    work: StudyRun,
+    references: ReferenceRoles,
+    judges: Sequence[str],
+    *,
+    limit: float | None,
+    progress: Progress,
+    **options: Any,
+) -> dict[str, dict[str, RatedText]]:
+    """What judges say about every explainer's roles. Their calls are recorded, so that none is made twice."""
+    assert work.localisation is not None
+    directory, components, rated = work.run.directory, work.localisation.components, {}
+    cap = spending_cap(directory, limit)
+    (directory / CALLS).mkdir(exist_ok=True)
+    (directory / JUDGED).mkdir(exist_ok=True)
+    for done, name in enumerate(work.explainers):
+        progress(f"judging {name}", done, len(work.explainers))
+        with ExitStack() as stack:
+            seats = []
+            for number, judge in enumerate(judges, 1):
+                calls = work.run.calls_path(folder_of(name), f"judge{number}")
+                seats.append(Judge(stack.enter_context(open_backbone(judge, record=calls, cap=cap, **options))))
+            explanation = read_explanation(work.directory_of(name) / EXPLANATION_FILE)
+            rated[name], said = rated_by_judges(explanation, components, references, seats)
+        data = said.model_dump(mode="json")
+        if capped := next((error for error in judging_errors(data) if error["kind"] == CapReached.kind), None):
+            raise CapReached(capped["error"])
+        write_json(directory / JUDGED / f"{folder_of(name)}.json", data)
+    return rated
+
+
+def write_sheet(path: Path, specimen: str, roles: Mapping[str, Sequence[str]]) -> Path:
+    """Write a sheet that raters fill in, one line for each of them, explainer and component. One in which a score is
+    filled in stays as it is.
+    """
+    if path.exists():
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            if any((row.get("score") or "").strip() for row in csv.DictReader(file)):
+                return path
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(SHEET_FIELDS)
+    for rater in range(1, LEAST_RATERS + 1):
+        for explainer, components in roles.items():
+            for component in components:
+                writer.writerow([specimen, explainer, component, f"rater {rater}", MEASURE, "", ""])
+    write_text(path, text.getvalue())
+    return path

@@ -1,0 +1,1 @@
+"""Surveys: many models and behaviours in one table."""

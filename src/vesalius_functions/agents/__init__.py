@@ -1,0 +1,12 @@
+"""Interpreters driven by a language model: AIA asks, MILAN looks at exemplars, AIA + MILAN does both.
+
+`commands.py` is the grammar of a turn, `dialogue.py` the conversation, `invention.py` counts outputs that a model made
+up, `exemplars.py` chooses what MILAN is shown, `prompting.py` and `templates/` hold the words, `evaluator.py` is the
+language model that takes the unit tests.
+"""
+
+from vesalius_functions.agents.dialogue import DialogueLimits, interpret_with
+from vesalius_functions.agents.evaluator import Tested, take_unit_tests
+from vesalius_functions.agents.exemplars import Exemplars, exemplars_for
+
+__all__ = ["DialogueLimits", "Exemplars", "Tested", "exemplars_for", "interpret_with", "take_unit_tests"]

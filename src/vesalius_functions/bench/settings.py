@@ -1,0 +1,130 @@
+"""What a run of the functions benchmark was asked: what decides its results."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from vesalius.documents.request import Request
+from vesalius.errors import BadInput
+from vesalius.files import sha256
+from vesalius.version import __version__
+from vesalius_functions.agents import DialogueLimits as Talk
+from vesalius_functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter, check_white_box
+from vesalius_functions.suite import GRADING_SEEDS, Suite
+
+BENCHMARK = "functions"
+#: Choices that run.json holds only where they were made, as runs of before there was a choice.
+_LATER = ("ids", "function_backbone")
+
+
+@dataclass(frozen=True)
+class FunctionSettings:
+    """What decides the results of a run. `budget` is the number of queries per function; None for any number.
+
+    `grading_seed` None means that one is drawn when the answers are written. `white_box` gives the interpreter the
+    layers of functions that are nets.
+    """
+
+    suite: Suite
+    interpreter: str = BUILTIN
+    backbone: str | None = None
+    evaluator: str | None = None
+    budget: int | None = None
+    talk: Talk = field(default_factory=Talk)
+    prices: str | None = None
+    grading_seed: int | None = None
+    white_box: bool = False
+
+    def __post_init__(self) -> None:
+        check_interpreter(self.interpreter, self.suite.category, backbone=self.backbone)
+        if self.budget is not None and self.budget < 1:
+            raise BadInput(f"budget {self.budget}: a function must be asked to be interpreted; give 1 or more")
+        if self.grading_seed is not None and not 0 <= self.grading_seed < GRADING_SEEDS:
+            raise BadInput(f"grading seed {self.grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
+        if self.talk.system != "gpt" and (self.suite.mode != "published" or self.interpreter not in ASKING):
+            raise BadInput(
+                f"`system_prompt` {self.talk.system}: belongs to the published prompts of an interpreter that asks; "
+                "use it with `mode` published and `interpreter` aia or aia+milan"
+            )
+        if self.prices is not None and not self.models:
+            raise BadInput("`prices`: no language model is asked; leave it out")
+        if self.evaluator is not None and self.suite.category == "numeric":
+            raise BadInput("`evaluator`: numeric functions are graded by their code; leave it out")
+        if self.white_box:
+            check_white_box(self.interpreter, self.suite)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every language model of the run, the interpreter's first."""
+        return tuple(
+            model for model in (self.backbone, self.evaluator, self.suite.function_backbone) if model is not None
+        )
+
+    def request(self, *, grading_seed: int | None = None) -> Request:
+        """What was asked, with the grading seed that was drawn, so that it can be asked again."""
+        suite = self.suite
+        options: dict[str, JsonValue] = {
+            "category": suite.category,
+            "evaluator": self.evaluator,
+            "function_backbone": suite.function_backbone,
+            "dataset": suite.dataset,
+            "count": suite.count,
+            "ids": None if suite.ids is None else list(suite.ids),
+            "mode": suite.mode,
+            "budget": self.budget,
+            "white_box": self.white_box or None,
+            "rounds": self.talk.rounds if self.interpreter in WITH_MODEL else None,
+            "system_prompt": None if self.talk.system == "gpt" else self.talk.system,
+            "prices": self.prices,
+            "grading_seed": self.grading_seed if grading_seed is None else grading_seed,
+        }
+        return Request(
+            command="bench functions",
+            method=self.interpreter,
+            options={name: value for name, value in options.items() if value is not None},
+            seed=suite.seed,
+            backbone=self.backbone,
+        )
+
+    def as_data(self) -> dict[str, Any]:
+        """The settings as run.json holds and compares them."""
+        return {
+            "benchmark": BENCHMARK,
+            **{name: value for name, value in asdict(self.suite).items() if name not in ("dataset", *_LATER)},
+            **({} if self.suite.ids is None else {"ids": list(self.suite.ids)}),
+            **({} if (model := self.suite.function_backbone) is None else {"function_backbone": model}),
+            "dataset": self.suite.dataset,
+            "interpreter": self.interpreter,
+            "backbone": self.backbone,
+            "evaluator": self.evaluator,
+            "budget": self.budget,
+            **({"white_box": True} if self.white_box else {}),
+            "talk": self._talk_data() if self.interpreter in WITH_MODEL else None,
+            "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
+            "grading_seed": self.grading_seed,
+            "version": __version__,
+        }
+
+    def _talk_data(self) -> dict[str, Any]:
+        """The limits; the system prompt only where it is not the usual one, as in runs of before there was a choice."""
+        return {name: value for name, value in asdict(self.talk).items() if (name, value) != ("system", "gpt")}
+
+    def notes(self) -> dict[str, Any]:
+        """What is only written down."""
+        return {"prices": self.prices}
+
+    @classmethod
+    def of_run(cls, data: dict[str, Any]) -> "FunctionSettings":
+        """The settings of a run from its run.json; refused where this version would not do the same."""
+        asked = data["settings"]
+        if asked.get("version") != __version__:
+            raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
+        ids = None if asked.get("ids") is None else tuple(asked["ids"])
+        chosen = {name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")}
+        suite = Suite(**chosen, ids=ids, function_backbone=asked.get("function_backbone"))
+        kept = {name: asked[name] for name in ("interpreter", "backbone", "evaluator", "budget")}
+        drawn = {"grading_seed": asked.get("grading_seed"), "prices": data.get("prices")}
+        access = {"white_box": asked.get("white_box", False)}
+        return cls(suite=suite, **kept, **access, talk=Talk(**asked["talk"] or {}), **drawn)

@@ -1,0 +1,1 @@
+"""What runs of the functions benchmark write."""

@@ -1,0 +1,154 @@
+"""Who interprets, by name.
+
+`builtin` searches without a language model. `oracle` knows the truth: what it scores is the ceiling. `table` asks for
+points and interpolates between them: it predicts and understands nothing, and is the baseline of the numeric functions.
+`aia`, `milan` and `aia+milan` need a language model. Others bring their own: `command:./mine.sh` is a program that asks
+by JSON lines (`command`), `answers:DIR` reads what an agent wrote about functions that were served to it (`serving`),
+and a plug-in's name or `package.module:function` is called with the box and `seed=`, and returns an `Answer`.
+"""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vesalius.backbones import Backbone
+from vesalius.errors import BadInput, Failed, choices
+from vesalius.json_lines import TIMEOUT, arguments_of, command_of
+from vesalius.plugins import INTERPRETERS, named_function
+from vesalius_functions.agents import DialogueLimits, interpret_with
+from vesalius_functions.agents.exemplars import exemplars_for
+from vesalius_functions.answer import Answer, Interpreter
+from vesalius_functions.box import Box, Function, layers_of
+from vesalius_functions.command import interpret_by_command
+from vesalius_functions.serving import answer_in, answers_directory
+from vesalius_functions.suite import Suite
+
+BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
+AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
+NAMES = (BUILTIN, ORACLE, TABLE, AIA, MILAN, BOTH)
+WITH_MODEL = (AIA, MILAN, BOTH)
+WITH_EXEMPLARS = (MILAN, BOTH)
+ASKING = (AIA, BOTH)
+#: How many points a table asks for where no budget is given.
+TABLE_POINTS = 256
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """An answer and, where exemplars were shown, how many of the function's own list are test items as well."""
+
+    answer: Answer
+    exemplar_overlap: int | None = None
+
+
+def check_interpreter(name: str, category: str, *, backbone: str | None) -> None:
+    """Refuse a name that does not exist, or that does not go with the category or the language model."""
+    if name in NAMES:
+        pass
+    elif (command := command_of(name)) is not None:
+        arguments_of(command)
+    elif answers_directory(name) is not None:
+        pass
+    else:
+        _guest(name)
+    if name == TABLE and category != "numeric":
+        raise BadInput("interpreter table interpolates between numbers; use it with `category` numeric")
+    if name in WITH_MODEL and backbone is None:
+        raise BadInput(f"interpreter {name} needs a language model; name one, as in `backbone` openai:gpt-5.4")
+    if name in (BUILTIN, ORACLE, TABLE) and backbone is not None:
+        raise BadInput(f"`backbone`: interpreter {name} asks no language model; use one of {choices(WITH_MODEL)}")
+
+
+def check_white_box(name: str, suite: Suite) -> None:
+    """Refuse white-box access where no function is a net, or where the interpreter would not look at one."""
+    if name in (BUILTIN, ORACLE, TABLE) or answers_directory(name) is not None:
+        raise BadInput(f"`white_box`: interpreter {name} does not read weights; use aia, milan, aia+milan or your own")
+    if not any(map(layers_of, suite.functions())):
+        raise BadInput(
+            "`white_box`: none of the functions is a neural net; use it with `category` numeric and more functions"
+        )
+
+
+def check_askable(function: Function) -> None:
+    """Refuse to have a function asked that was published as test pairs, and that nothing can stand in for."""
+    silent = getattr(function, "why_silent", None)
+    if silent is not None:
+        raise Failed(f"{silent}; only the oracle, which asks nothing, can be graded on it")
+
+
+def interpret(
+    name: str,
+    function: Function,
+    box: Box,
+    *,
+    suite: Suite,
+    seed: int = 0,
+    backbone: Backbone | None = None,
+    limits: DialogueLimits | None = None,
+    grading_seed: int | None = None,
+    timeout: float = TIMEOUT,
+) -> Interpretation:
+    """Let the interpreter of that name explain a function. Only the oracle is given more than the box.
+
+    `grading_seed` is needed only to show no exemplar that is an input of a unit test, `timeout` only for commands: the
+    seconds that one may be silent.
+    """
+    if name == ORACLE:
+        return Interpretation(suite.module.oracle(function))
+    if (directory := answers_directory(name)) is not None:
+        return Interpretation(answer_in(directory, function.id))
+    check_askable(function)
+    if name == BUILTIN:
+        return Interpretation(suite.module.interpret(box, seed=seed))
+    if name == TABLE:
+        return Interpretation(interpolate(box, seed=seed))
+    if (command := command_of(name)) is not None:
+        guest_seed = seed_for_guests(seed, function)
+        return Interpretation(interpret_by_command(command, box, seed=guest_seed, timeout=timeout))
+    if name not in WITH_MODEL:
+        answer = _guest(name)(box, seed=seed_for_guests(seed, function))
+        if not isinstance(answer, Answer):
+            raise Failed(f"interpreter {name} returned a {type(answer).__name__}; it must return an Answer")
+        return Interpretation(answer)
+    assert backbone is not None
+    if name == AIA:
+        return Interpretation(interpret_with(backbone, box, limits=limits, name=name, mode=suite.mode))
+    exemplars = exemplars_for(function, suite, grading_seed=grading_seed)
+    options: dict[str, Any] = {"limits": limits, "name": name, "mode": suite.mode}
+    answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, **options)
+    return Interpretation(answer, exemplars.overlap)
+
+
+def seed_for_guests(seed: int, function: Function) -> int:
+    """A seed for dice that interpreters from elsewhere may throw. That of the suite would give them the functions."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{function.id}/interpreter".encode()).digest()[:4], "big") >> 1
+
+
+def interpolate(box: Box, *, seed: int = 0) -> Answer:
+    """Straight lines between randomly chosen points, never the points that grading uses."""
+    dice = random.Random(seed)
+    asked = sorted(dice.uniform(-128, 128) for _ in range(box.left or TABLE_POINTS))
+    replies = box.ask(asked)
+    points = [
+        (x, float(reply.value))
+        for x, reply in zip(asked, replies, strict=True)
+        if isinstance(reply.value, (int, float)) and abs(reply.value) < float("inf")
+    ]
+    return Answer(
+        description=f"A table of {len(points)} points with straight lines between them; no rule was looked for.",
+        code=_table_code(points),
+        table=True,
+        interpreter=TABLE,
+        queries=box.asked,
+    )
+
+
+def _table_code(points: Sequence[tuple[float, float]]) -> str:
+    xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
+    return f"import numpy as np\n\nX = {xs!r}\nY = {ys!r}\n\n\ndef f(x):\n    return float(np.interp(x, X, Y))\n"
+
+
+def _guest(name: str) -> Interpreter:
+    return named_function(INTERPRETERS, name, known=NAMES)

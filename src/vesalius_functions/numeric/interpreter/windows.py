@@ -1,0 +1,164 @@
+"""Sums and products with a rectangle or a square wave, whose width or period enters as a jump.
+
+A sum with a rectangle is some other rule outside of +-5, and that rule plus one inside the rectangle. A product with
+one is zero outside. A square wave is +-1: taken away from a sum, or multiplied out of a product, at the right period
+and shift it leaves a rule of the linear spaces; all settings are tried at once against the union of those spaces.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+from numpy import ndarray
+
+from vesalius_functions.numeric.expressions import OPERANDS, Atom, Reals, evaluate, formula
+from vesalius_functions.numeric.interpreter import shapes, spaces
+from vesalius_functions.numeric.interpreter.candidates import Candidate, from_atom
+from vesalius_functions.numeric.interpreter.jumps import Allowed, distinguished
+from vesalius_functions.numeric.interpreter.session import Points, Session
+
+#: Half of the widest rectangle.
+_WIDEST = 5.0
+
+
+def _whole(*, offset: bool) -> tuple[spaces.Space, ...]:
+    """Spaces of ceil and floor: by themselves up to a constant that is added, or that they are multiplied by."""
+    return tuple(
+        replace(space, blocks=space.blocks[:1])
+        for space in spaces.COMPOSED
+        if bool(space.offset) == offset and space.operands in (("polynomial", "ceil"), ("polynomial", "floor"))
+    )
+
+
+#: What the other operand of a sum, or of a product, can be.
+_ALONE = tuple(space for space in spaces.ATOMIC if space.family in OPERANDS)
+ADDENDS = (*_ALONE, *_whole(offset=True))
+FACTORS = (*_ALONE, *_whole(offset=False))
+_MOST_WAVES = 12
+#: Settings of waves are compared on this many points, those closest to zero: there large powers hide them least.
+_NEAREST = 90
+
+
+def windowed_rules(session: Session, points: Points, *, allowed: Allowed) -> Iterator[Candidate]:
+    """Rules with a rectangle, then rules with a square wave."""
+    outside = points.where(np.abs(points.x) > _WIDEST + 0.01)
+    if len(outside) >= 8:
+        if (outside.y == 0).all():
+            yield from _rectangle_products(session, points, allowed)
+        else:
+            yield from _rectangle_sums(session, points, outside, allowed)
+    yield from _wave_rules(session, points, allowed)
+
+
+def _rectangle_sums(session: Session, points: Points, outside: Points, allowed: Allowed) -> Iterator[Candidate]:
+    for rule in chain(spaces.exact_rules(ADDENDS, outside), _waves(outside)):
+        inside = points.where(np.abs(points.x) <= _WIDEST + 0.01)
+        rest = inside.y - rule.predict(inside.x)
+        high = np.abs(rest - 1) < 1e-5
+        if not (high | (np.abs(rest) < 1e-5)).all() or not high.any():
+            continue
+
+        def is_high(point: Points, rule: Candidate = rule) -> bool:
+            return bool(abs(point.y[0] - rule.predict(point.x)[0]) > 0.5)
+
+        edge = _edge(session, inside, high, allowed, is_high=is_high)
+        yield rectangle_combined("sum", rule, edge)
+
+
+def _waves(points: Points) -> Iterator[Candidate]:
+    """A square wave that gives these answers."""
+    if (np.abs(points.y) == 1).all():
+        table = shapes.square_waves(points.x)
+        for setting in table.settings[(table.values == points.y).all(axis=1)][:1]:
+            yield from_atom(Atom("square_wave", tuple(float(value) for value in setting)), free=2)
+
+
+def _rectangle_products(session: Session, points: Points, allowed: Allowed) -> Iterator[Candidate]:
+    high = points.y != 0
+    if not high.any():
+        return
+    edge = _edge(session, points, high, allowed, is_high=lambda point: bool(point.y[0] != 0))
+    within = points.where(np.abs(points.x) <= edge)
+    if len(within) < 24 and session.left:
+        fresh = session.rng.uniform(-edge, edge, 24)
+        within = within + session.ask(fresh[allowed(fresh)])
+    for rule in spaces.exact_rules(FACTORS, within.finite):
+        yield rectangle_combined("product", rule, edge)
+
+
+def _edge(
+    session: Session, points: Points, high: ndarray, allowed: Allowed, *, is_high: Callable[[Points], bool]
+) -> float:
+    """Half the width of the rectangle, to a multiple of 0.05, by halving on the side where it was seen farthest out."""
+    farthest = int(np.argmax(np.where(high, np.abs(points.x), -1)))
+    side = np.sign(points.x[farthest]) or 1.0
+    low = abs(points.x[farthest])
+    beyond = np.abs(points.x)[~high & (np.abs(points.x) > low)]
+    top = min(float(beyond.min(initial=_WIDEST + 0.01)), _WIDEST + 0.01)
+    while top - low > 0.02 and session.left:
+        middle = (low + top) / 2
+        if not allowed(np.array([side * middle]))[0]:
+            break
+        low, top = (middle, top) if is_high(session.ask([side * middle])) else (low, middle)
+    return round(round((low + top) / 2 / 0.05) * 0.05, 2)
+
+
+def rectangle_combined(operation: str, rule: Candidate, edge: float) -> Candidate:
+    def predict(x: Reals) -> ndarray:
+        window = (np.abs(x) <= edge).astype(float)
+        return rule.predict(x) + window if operation == "sum" else rule.predict(x) * window
+
+    sign = "+" if operation == "sum" else "*"
+    other = rule.operands[-1] if rule.operands else rule.family
+    return Candidate(
+        operation,
+        f"({rule.formula}) {sign} (abs(x) <= {edge:g})",
+        predict,
+        free=rule.free + 1,
+        operands=(other, "rectangle"),
+    )
+
+
+def _wave_rules(session: Session, points: Points, allowed: Allowed) -> Iterator[Candidate]:
+    """A square wave added to, or multiplied by, a rule of the linear spaces."""
+    between = points.where(points.x != np.round(points.x))  # where ceil and floor differ by a constant
+    near = between.where(np.argsort(np.argsort(np.abs(between.x))) < _NEAREST)
+    if len(near) < 20:
+        return
+    table = shapes.square_waves(near.x)
+    terms = [*((power, "1") for power in range(6)), (0, "step"), (1, "step"), (0, "ceil")]
+    columns = np.stack([spaces.column(term, near.x) for term in terms], axis=1)
+    basis, _ = np.linalg.qr(columns / np.linalg.norm(columns, axis=0))
+    for operation in ("sum", "product"):
+        rests = near.y - table.values if operation == "sum" else near.y * table.values
+        left = (rests**2).sum(axis=1) - ((rests @ basis) ** 2).sum(axis=1)
+        bound = 1e-9 * float((near.y**2).sum()) + 1e-3 * len(near)
+        close = [int(index) for index in np.argsort(left)[:_MOST_WAVES] if left[index] <= bound]
+        waves = [(float(table.settings[index, 0]), float(table.settings[index, 1])) for index in close]
+        rules = {wave: rule for wave in waves if (rule := with_wave(points, operation, *wave)) is not None}
+        yield from distinguished(session, list(rules.values()), list(rules), allowed)
+
+
+def with_wave(points: Points, operation: str, period: float, shift: float) -> Candidate | None:
+    """The rule that gives every answer together with this square wave."""
+    atom = Atom("square_wave", (period, shift))
+    wave = evaluate(atom, points.x)
+    rest = Points(points.x, points.y - wave if operation == "sum" else points.y * wave)
+    rule = next(spaces.exact_rules(ADDENDS if operation == "sum" else FACTORS, rest), None)
+    return None if rule is None else wave_combined(operation, rule, atom)
+
+
+def wave_combined(operation: str, rule: Candidate, wave: Atom) -> Candidate:
+    """A rule and a square wave, added or multiplied."""
+
+    def predict(x: Reals) -> ndarray:
+        return rule.predict(x) + evaluate(wave, x) if operation == "sum" else rule.predict(x) * evaluate(wave, x)
+
+    return Candidate(
+        operation,
+        f"({rule.formula}) {'+' if operation == 'sum' else '*'} ({formula(wave)})",
+        predict,
+        free=rule.free + 2,
+        operands=(rule.operands[-1] if rule.operands else rule.family, "square_wave"),
+    )

@@ -1,0 +1,29 @@
+"""String functions: compositions of sixty-odd operations, who interprets them, and how answers are graded.
+
+`operations.py` and `faulty.py` are the operations, `library.py` names them; `program.py` puts them together; `suite.py`
+draws functions, `published.py` reads the published ones; `search/` is the built-in interpreter; `grading.py` and
+`unit_tests.py` score.
+"""
+
+from vesalius_functions.strings.function import StringFunction
+from vesalius_functions.strings.grading import grade, oracle
+from vesalius_functions.strings.program import StringProgram, program
+from vesalius_functions.strings.published import PublishedFunction, load_published
+from vesalius_functions.strings.search.interpret import interpret
+from vesalius_functions.strings.search.recover import recover
+from vesalius_functions.strings.suite import sample
+from vesalius_functions.strings.unit_tests import unit_tests
+
+__all__ = [
+    "PublishedFunction",
+    "StringFunction",
+    "StringProgram",
+    "grade",
+    "interpret",
+    "load_published",
+    "oracle",
+    "program",
+    "recover",
+    "sample",
+    "unit_tests",
+]

@@ -1,0 +1,220 @@
+"""Parameters that are too many to list, solved for: a suffix, a replaced pair of letters, a permuted alphabet.
+
+Where the unlisted operation comes last, its parameter can be read off: for every listed step that might come first,
+compare what that step gives with what was seen. Where it comes first, its parameter is behind another step: a replaced
+letter is one that all surprising inputs share; a suffix is built letter by letter, or, where the step behind it only
+counts, taken from strings that stand for all suffixes with the same counts.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from operator import eq
+
+from vesalius_functions.strings.operations import LETTERS
+from vesalius_functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
+from vesalius_functions.strings.program import Step, StringProgram
+from vesalius_functions.strings.search.evidence import Observations, Output, attempt
+from vesalius_functions.strings.search.space import Space
+
+#: To build a suffix, so many of the longest inputs are compared, and so many of the most promising steps are tried.
+_SHOWN, _CLIMBS = 3, 60
+#: And so many of the shortest, where the step looks at the middle.
+_SHORTEST = 10
+#: Inputs shorter than this leave room for a suffix before number words end.
+_SHORT = 20
+
+
+def solved(space: Space, evidence: Observations) -> list[StringProgram]:
+    """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
+    made = list(zip(*(space.outputs(s) for s in evidence.inputs), strict=True))
+    for solver in _SOLVERS:
+        programs_found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
+        if programs_found:
+            return programs_found
+    return []
+
+
+Made = Sequence[tuple[Output, ...]]
+
+
+def _replaced_last(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
+    if operation := space.operations.get("replace_substring"):
+        for first, given in zip(space.steps, made, strict=True):
+            if pair := replacement(given, evidence.outputs):
+                yield StringProgram((*first.steps, Step(operation, pair)))
+
+
+def _mapped_last(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
+    if operation := space.operations.get("map_string"):
+        for first, given in zip(space.steps, made, strict=True):
+            if alphabet := permutation(given, evidence.outputs):
+                yield StringProgram((*first.steps, Step(operation, (alphabet,))))
+
+
+def _appended_last(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
+    append, replace, mapped = map(space.operations.get, ("string_concatenate", "replace_substring", "map_string"))
+    if append is None:
+        return
+    for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX):
+        shorter = [None if out is None else out[: -len(end)] for out in evidence.outputs]
+        if len(end) > LONGEST_SUFFIX:  # two suffixes, one after the other
+            yield StringProgram((Step(append, (end[:-LONGEST_SUFFIX],)), Step(append, (end[-LONGEST_SUFFIX:],))))
+            continue
+        for first, given in zip(space.steps, made, strict=True):
+            if list(given) == shorter:
+                yield StringProgram((*first.steps, Step(append, (end,))))
+        if replace and (pair := replacement(evidence.inputs, shorter)):
+            yield StringProgram((Step(replace, pair), Step(append, (end,))))
+        if mapped and (alphabet := permutation(evidence.inputs, shorter)):
+            before = end.translate(str.maketrans(alphabet, LETTERS))
+            yield StringProgram((Step(append, (before,)), Step(mapped, (alphabet,))))
+
+
+def _replaced_then_mapped(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
+    replace, mapped = space.operations.get("replace_substring"), space.operations.get("map_string")
+    if replace is None or mapped is None:
+        return
+    for old, new in product(BOTH_CASES, LETTERS):
+        alphabet = permutation([s.replace(old, new) for s in evidence.inputs], evidence.outputs)
+        if alphabet and old != new:
+            yield StringProgram((Step(replace, (old, new)), Step(mapped, (alphabet,))))
+
+
+def _replaced_first(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
+    replace = space.operations.get("replace_substring")
+    if replace is None:
+        return
+    for then, given in zip(space.steps, made, strict=True):
+        triples = zip(evidence.inputs, given, evidence.outputs, strict=True)
+        surprising = [(s, out) for s, without, out in triples if without != out]
+        shared = set(BOTH_CASES).intersection(*(s for s, _ in surprising)) if surprising else ()
+        for old, new in product(sorted(shared), BOTH_CASES):
+            program = StringProgram((Step(replace, (old, new)), *then.steps))
+            if attempt(program, surprising[0][0]) == surprising[0][1]:
+                yield program
+
+
+def _appended_first(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
+    operation = space.operations.get("string_concatenate")
+    if operation is None:
+        return
+    seen = zip(evidence.inputs, evidence.outputs, strict=True)
+    short = [(s, out) for s, out in seen if out is not None and len(s) < _SHORT]
+    counting = [step for step in space.steps if _counts(step)]
+    others = [step for step in space.steps if step.steps and not _counts(step)]
+    tries = [([then], _standing(then, short)) for then in counting]
+    tries += [(others, _of_nothing(short)), (others, _built(space, short))]
+    for steps, guesses in tries:
+        for suffix in guesses:
+            programs = [StringProgram((Step(operation, (suffix,)), *then.steps)) for then in steps]
+            if programs_found := [program for program in programs if evidence.fits(program)]:
+                yield from programs_found
+                return
+
+
+def replacement(given: Sequence[Output], wanted: Sequence[Output]) -> tuple[str, str] | None:
+    """The one pair of letters whose replacement turns all given strings into the wanted ones."""
+    pair: tuple[str, str] | None = None
+    for before, after in zip(given, wanted, strict=False):
+        if before is None or after is None or len(before) != len(after):
+            return None
+        if pair is None and before != after:
+            pair = next((a, b) for a, b in zip(before, after, strict=True) if a != b)
+        if pair is not None and before.replace(*pair) != after:
+            return None
+    return pair if pair and set(pair) <= set(BOTH_CASES) else None
+
+
+def permutation(given: Sequence[Output], wanted: Sequence[Output]) -> str | None:
+    """The alphabet that turns all given strings, in lower case, into the wanted ones; letters not seen fill it up."""
+    seen: dict[str, str] = {}
+    for before, after in zip(given, wanted, strict=False):
+        if before is None or after is None or len(before.lower()) != len(after):
+            return None
+        for a, b in zip(before.lower(), after, strict=True):
+            if (a in LETTERS) != (b in LETTERS) or (a not in LETTERS and a != b) or seen.setdefault(a, b) != b:
+                return None
+    letters = {a: b for a, b in seen.items() if a in LETTERS}
+    if not letters or len(set(letters.values())) < len(letters):
+        return None
+    unused = iter(sorted(set(LETTERS) - set(letters.values()), key=lambda b: b in letters))
+    return "".join(letters[a] if a in letters else next(unused) for a in LETTERS)
+
+
+def suffixes(outputs: Sequence[Output], *, longest: int = LONGEST_SUFFIX) -> list[str]:
+    """What all outputs end with, from one letter to the longest that counts."""
+    ends = [out[-longest:] for out in outputs if out is not None]
+    if not ends:
+        return []
+    shared = [ends[0][-n:] for n in range(1, min(map(len, ends)) + 1)]
+    return [end for end in shared if set(end) <= set(BOTH_CASES) and all(e.endswith(end) for e in ends)]
+
+
+def _counts(then: StringProgram) -> bool:
+    """Whether a step tells of a suffix only how many letters of some sort it has, and where."""
+    lossy = ("get_last_character", "get_mid_character")
+    return any(step.operation.group == "words" or step.operation.name in lossy for step in then.steps)
+
+
+def _standing(then: StringProgram, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Suffixes that stand for all others as far as a counting step can tell."""
+    step = then.steps[0]
+    if "mid" in step.operation.name:  # it tells every letter, one at a time, as the string before it grows
+        shortest = sorted(pairs, key=lambda pair: len(pair[0]))[:_SHORTEST]
+        yield from (_climbed(then, length, shortest) for length in range(1, LONGEST_SUFFIX + 1))
+        return
+    sorts = [*step.parameters, "q" if "t" in step.parameters else "t"] if step.parameters else "etET"
+    for length in range(1, LONGEST_SUFFIX + 1):
+        yield from ("t" * (length - 1) + letter for letter in BOTH_CASES)
+        yield from ("".join(map(str, letters)) for letters in product(sorts, repeat=length))
+
+
+def _of_nothing(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """What the function makes of the empty string: the suffix itself, where the step leaves a suffix alone as it is."""
+    for s, out in pairs:
+        if not s and 0 < len(out) <= LONGEST_SUFFIX and set(out) <= set(BOTH_CASES):
+            yield out
+
+
+def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Suffixes that, behind some step, make outputs like those seen, the most promising steps first.
+
+    Steps that do the same to the compared strings build the same suffix, so one of them stands for all.
+    """
+    shown = sorted(pairs, key=lambda pair: -len(pair[0]))[:_SHOWN]
+    stands_for_all: dict[tuple[Output, ...], tuple[StringProgram, int]] = {}
+    for length in range(1, LONGEST_SUFFIX + 1):
+        columns = [space.outputs(s + "x" * length) for s, _ in shown]
+        for outputs, then in zip(zip(*columns, strict=True), space.steps, strict=True):
+            if not _counts(then):
+                stands_for_all.setdefault(outputs, (then, length))
+
+    def likeness(outputs: tuple[Output, ...]) -> int:
+        return sum(_alike(made, out) for made, (_, out) in zip(outputs, shown, strict=True))
+
+    for outputs in sorted(stands_for_all, key=likeness, reverse=True)[:_CLIMBS]:
+        yield _climbed(*stands_for_all[outputs], [*shown, *pairs[:1]])
+
+
+def _climbed(then: StringProgram, length: int, pairs: Sequence[tuple[str, str]]) -> str:
+    """The suffix that makes the step's outputs most like those seen, one letter at a time, twice over."""
+
+    def likeness(suffix: str) -> int:
+        return sum(_alike(attempt(then, s + suffix), out) for s, out in pairs)
+
+    suffix = "x" * length
+    for place in [*range(length)] * 2:
+        suffix = max((suffix[:place] + letter + suffix[place + 1 :] for letter in BOTH_CASES), key=likeness)
+    return suffix
+
+
+def _alike(made: Output, seen: str) -> int:
+    """How many characters are the same, aligned at the left and aligned at the right."""
+    if made is None:
+        return 0
+    left = sum(map(eq, made, seen))
+    return 2 * left if len(made) == len(seen) else left + sum(map(eq, reversed(made), reversed(seen)))
+
+
+#: Cheap ones first.
+_SOLVERS = (_replaced_last, _mapped_last, _appended_last, _replaced_then_mapped, _replaced_first, _appended_first)

@@ -1,0 +1,191 @@
+"""The tables of MechRL on one model, as a file: `mechrl-MODE.json`."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from vesalius.documents.base import Document, Keyed, Record
+from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, join_first, made
+from vesalius_bench.survey.documents import Figure
+
+Mode = Literal["paper", "corrected"]
+
+
+class Gap(Record):
+    """Table 1: the best reward that a policy finds in an episode, the best there is, and the difference."""
+
+    task: str
+    held_out: bool
+    method: str
+    policy: Figure
+    oracle: Figure
+    gap: Figure
+
+
+class InductionRank(Record):
+    """Table 2: the rank of a canonical head of the first training task, in each seed's policy and by mean reward."""
+
+    head: str
+    method: str
+    policy_ranks: tuple[float, ...]
+    oracle_rank: float
+
+
+class GroupOverlap(Record):
+    """Table 3: how many of a category's `size` heads are among the ten most picked, for each seed.
+
+    `members` are its heads in this model; None, and no overlap, where only path patching could identify them.
+    """
+
+    group: str
+    size: int
+    method: str
+    overlap: tuple[float, ...]
+    members: tuple[str, ...] | None = None
+
+
+class PickedHead(Record):
+    """A head and in how many episodes it was picked."""
+
+    head: str
+    count: int
+
+
+class Picks(Record):
+    """The ten heads that one policy picks most often on a training task, in order.
+
+    `tied_with_last` is the number of heads beyond them that were picked as often as the last one: with it above 0,
+    which is tenth is decided by the order of the model (published: by which was picked first), not by preference.
+    """
+
+    task: str
+    method: str
+    seed: int
+    episodes: int
+    heads: tuple[PickedHead, ...]
+    tied_with_last: int
+
+
+class Transfer(Record):
+    """Table 4: the best reward found on a task that no policy was trained on."""
+
+    task: str
+    condition: str
+    method: str
+    found: Figure
+
+
+class MethodRegret(Record):
+    """Mean regret of one strategy at each budget, with a 95 % interval over seeds (none for one seed)."""
+
+    method: str
+    budgets: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...] | None
+    high: tuple[float, ...] | None
+    seeds: tuple[tuple[float, ...], ...]
+
+
+class TaskRegret(Record):
+    """Every strategy on one task; `oracle` is the mean best reward."""
+
+    task: str
+    unit: str
+    episodes: int
+    seeds: int
+    oracle: float
+    methods: tuple[MethodRegret, ...]
+
+
+class PolicyVerdict(Record):
+    """Whether the best learned policy beats the best other strategy (`rival`) at a budget, seed by seed."""
+
+    task: str
+    held_out: bool
+    budget: float
+    policy: str
+    rival: str
+    policy_regret: float
+    rival_regret: float
+    difference: Figure
+    result: Literal["wins", "draw", "loses"]
+
+
+class MechrlStudy(Viewable, Keyed, Document):
+    """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
+
+    `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text
+    of the reward; `canonical` says where the heads of `table2` and `table3` come from; `picks` are the most picked
+    heads. `curves` holds the learning curves of each kind of policy, one per seed; `numbers` and `pictures` say where
+    the files are.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius bench mechrl` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    benchmark: Literal["mechrl"] = "mechrl"
+    request: Request
+    specimen: str
+    mode: Mode
+    unit: str
+    seeds: int
+    steps: int
+    episodes: int
+    heads: int
+    rows_per_episode: int
+    training_tasks: tuple[str, ...]
+    held_out: tuple[str, ...]
+    control: str = "factbook"
+    canonical: FrozenMap[str, str] = Field(default_factory=FrozenDict)
+    table1: tuple[Gap, ...]
+    table2: tuple[InductionRank, ...]
+    table3: tuple[GroupOverlap, ...]
+    table4: tuple[Transfer, ...]
+    picks: tuple[Picks, ...] = ()
+    regret: tuple[TaskRegret, ...]
+    verdicts: tuple[PolicyVerdict, ...]
+    curves: FrozenMap[str, tuple[tuple[FrozenMap[str, Any], ...], ...]]
+    quirks: FrozenMap[str, str]
+    numbers: str
+    pictures: tuple[str, ...]
+
+    def save(self, directory: Path | str) -> Path:
+        """Write the document into a directory and return its path."""
+        path = made(directory) / f"mechrl-{self.mode}.json"
+        self.model_copy(update={"numbers": str(path)}).write(path)
+        return path
+
+    def conclusions(self) -> list[str]:
+        """One line per task: at which budgets a learned policy wins, draws and loses, and against whom."""
+        lines = []
+        for task in dict.fromkeys(row.task for row in self.verdicts):
+            rows = [row for row in self.verdicts if row.task == task]
+            parts = []
+            for result in ("wins", "draw", "loses"):
+                at = [f"{row.budget:g} ({row.policy} / {row.rival})" for row in rows if row.result == result]
+                parts += [f"{result} at {', '.join(at)}"] if at else []
+            lines.append(f"{task}{' (held out)' if rows[0].held_out else ''}: RL {'; '.join(parts)}")
+        return lines
+
+    def _summary(self) -> str:
+        counts = {name: sum(row.result == name for row in self.verdicts) for name in ("wins", "draw", "loses")}
+        results = ", ".join(f"{count} {name}" for name, count in counts.items()) if self.verdicts else "not compared"
+        return (
+            f"MechRL on {self.specimen}, {self.mode}: {self.heads} heads, {self.seeds} seeds, {self.steps} steps\n"
+            f"tasks: {join_first([row.task for row in self.regret], 6)}\nlearned policies against searches: {results}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [
+            {
+                "task": row.task,
+                "method": method.method,
+                **{f"{b:g}": m for b, m in zip(method.budgets, method.mean, strict=True)},
+            }
+            for row in self.regret
+            for method in row.methods
+        ]

@@ -1,0 +1,228 @@
+"""From a specimen to backup groups: search on some prompts, confirm on others.
+
+The search spends its budget on one set of prompts (a behaviour's validation split, or inputs of one seed). The sets it
+suspects are tested on held-out prompts (the test split; for a finite vocabulary, inputs of another seed without those
+of the search, as many as there are); those queries are counted separately. With `search="pairs"` and a directory, the
+effects of all pairs are measured into effect matrices on disk, which can be resumed and read by other code; every other
+search runs the model during the search.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vesalius.behaviours.natural import require_performance
+from vesalius.behaviours.trial import Trial, note_limits, trial
+from vesalius.components import Component
+from vesalius.documents.performance import Performance
+from vesalius.errors import BadInput, choices
+from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.progress import Progress
+from vesalius.statistics import mean_interval
+from vesalius_mechrl.matrices import behaviour_rows
+from vesalius_mechrl.sets.backups import Confirmation, confirm
+from vesalius_mechrl.sets.policy import SetPolicy, by_policy, load_policy
+from vesalius_mechrl.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, SetQueries, check_budget
+from vesalius_mechrl.sets.searches import SEARCHES, Search, search
+from vesalius_mechrl.sets.sources import HeadSet, LiveSource, Source, head_pool, pair_effects
+from vesalius_mechrl.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
+
+NAMES = (*SEARCHES, "rl")
+DEFAULT_SEARCH = "group"
+#: Added to the seed for the held-out prompts that suspected sets are confirmed on.
+CONFIRMATION_SEED = 104_729
+SEARCH_SPLIT = "validation"
+SETS_LISTED = 10
+
+
+@dataclass(frozen=True)
+class SetDiscovery:
+    """The result of a search, its cost, and what was confirmed on held-out prompts.
+
+    `synergies` are those of all pairs on the search's prompts; empty unless all pairs were measured.
+    """
+
+    search: str
+    queries: SetQueries
+    goal: Goal
+    complete: bool
+    confirmation: Confirmation
+    synergies: tuple[Synergy, ...]
+    forwards: float
+    seconds: float
+    performance: Performance | None = None
+
+    @property
+    def best(self) -> HeadSet:
+        """The set with the highest value."""
+        return self.queries.best(self.goal)
+
+    def scores(self) -> dict[str, float]:
+        """The largest measured effect of ablating each head in addition to some other set.
+
+        Only heads for which some set was measured with and without them have a score.
+        """
+        scores: dict[int, float] = {}
+        for members in self.queries.measured:
+            whole = self.queries.recall(members)
+            for head in members:
+                rest = self.queries.recall(members - {head})
+                if whole is not None and rest is not None:
+                    scores[head] = max(scores.get(head, -math.inf), whole - rest)
+        order = sorted(scores, key=lambda head: (-scores[head], head))
+        return {self.queries.source.heads[head]: scores[head] for head in order}
+
+    def document(self) -> dict[str, Any]:
+        """The search's part of the command's JSON."""
+        queries, best = self.queries, self.best
+        ranked = sorted(queries.measured, key=lambda members: (-queries.value(members, self.goal), len(members)))
+        return {
+            "components": [{"id": head, "score": score} for head, score in self.scores().items()],
+            "sets": [self._describe(members) for members in ranked[:SETS_LISTED]],
+            "backup_groups": [group.document() for group in self.confirmation.groups],
+            "tested": [synergy.document() for synergy in self.confirmation.tested],
+            "synergies": [synergy.document() for synergy in self.synergies if synergy.verdict != "none"],
+            "metrics": {
+                "clean": queries.source.clean,
+                "best_effect": queries.recall(best),
+                "best_value": queries.value(best, self.goal),
+                "queries": queries.paid,
+                "queries_to_confirm": self.confirmation.queries,
+                "all_pairs": math.comb(queries.n, 2),
+            },
+            "unit": queries.source.unit,
+            "price": self.goal.price,
+            "least_synergy": self.goal.least,
+            "complete": self.complete,
+            "forwards": self.forwards,
+            "seconds": self.seconds,
+            "performance": self.performance and self.performance.model_dump(),
+        }
+
+    def _describe(self, members: HeadSet) -> dict[str, Any]:
+        rows = torch.from_numpy(np.ascontiguousarray(self.queries.rows[members]))
+        low, high = mean_interval(rows[:, None])
+        return {
+            "heads": self.queries.names(members),
+            "effect": float(rows.mean()),
+            "low": float(low[0]),
+            "high": float(high[0]),
+            "value": self.queries.value(members, self.goal),
+        }
+
+
+def discover_sets(
+    specimen: Specimen,
+    search_name: str = DEFAULT_SEARCH,
+    *,
+    pool: Iterable[str | Component] | None = None,
+    budget: int | None = None,
+    kind: str = "mean",
+    n: int = 32,
+    seed: int = 0,
+    price: float = PRICE_SHARE,
+    least: float = LEAST_SHARE,
+    policy: SetPolicy | None = None,
+    directory: Path | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> SetDiscovery:
+    """Search for sets of heads that matter together, and test which are backups of each other.
+
+    `pool` are the candidate heads (default: all), `budget` the maximum number of queries, `price` and `least` shares of
+    the clean score (see `queries.Goal`). `search_name` is one of `NAMES`. A behaviour that a natural model does not
+    perform is refused, unless `force`.
+    """
+    if search_name not in NAMES:
+        raise BadInput(f"search {search_name!r} does not exist; choose one of {choices(NAMES)}")
+    if n < LEAST_PROMPTS:
+        raise BadInput(f"`n` {n}: too few prompts for an interval of a synergy; use at least {LEAST_PROMPTS}")
+    heads = head_pool(specimen, pool)
+    check_budget(budget, len(heads))
+    performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
+    start = time.perf_counter()
+    tables = directory if search_name == "pairs" else None
+    material = _material(specimen, n, seed=seed, on_disk=tables is not None)
+    if tables is not None and len(material.batch) < n:
+        n = len(material.batch)  # rows of one's own may be fewer
+    note_limits(specimen, material.prompts, resampled=kind == "resample")
+    held_out = LiveSource(specimen, _held_out(specimen, n, material, seed=seed), heads, kind=kind)
+    source: Source
+    if tables is None:
+        source = LiveSource(specimen, material, heads, kind=kind)
+    else:
+        source = _pairs_on_disk(specimen, tables, heads, n=n, kind=kind, seed=seed, progress=progress)
+    if source.clean == 0:
+        raise BadInput("the clean score is zero on these prompts, so shares of it mean nothing; choose another `seed`")
+    queries, goal = SetQueries(source, budget), Goal.of(source, price=price, least=least)
+    suspected, complete, synergies = _suspects(queries, goal, search_name, policy=policy, seed=seed)
+    confirmation = confirm(held_out, suspected, least=goal.least, seed=seed)
+    forwards, seconds = source.forwards + held_out.forwards, time.perf_counter() - start
+    return SetDiscovery(search_name, queries, goal, complete, confirmation, synergies, forwards, seconds, performance)
+
+
+def _material(specimen: Specimen, n: int, *, seed: int, on_disk: bool) -> Trial:
+    """The prompts of the search: those of the effect matrices if `on_disk`, else a new trial."""
+    if not on_disk:
+        return trial(specimen, n, seed=seed, split=SEARCH_SPLIT)
+    rows = behaviour_rows(specimen, {SEARCH_SPLIT: n}, seed=seed)(SEARCH_SPLIT)
+    return Trial(rows.batch, rows.counterfactual or rows.batch, rows.readout)
+
+
+def _held_out(specimen: Specimen, n: int, seen: Trial, *, seed: int) -> Trial:
+    """Up to `n` prompts that the search does not use."""
+    held_out = trial(specimen, n, seed=seed + CONFIRMATION_SEED, split="test", apart_from=seen)
+    if len(held_out.batch) < LEAST_PROMPTS:
+        raise BadInput(
+            f"specimen {specimen.name!r}: the search uses {n} inputs and leaves {len(held_out.batch)} to confirm on; "
+            f"{LEAST_PROMPTS} are needed: lower `n`"
+        )
+    return held_out
+
+
+def _pairs_on_disk(
+    specimen: Specimen,
+    directory: Path,
+    heads: Sequence[Component],
+    *,
+    n: int,
+    kind: str,
+    seed: int,
+    progress: Progress | None,
+) -> Source:
+    if kind == "resample" and isinstance(specimen.vocabulary, FiniteVocabulary):
+        raise BadInput("all pairs of this specimen cannot be resampled on disk; choose `kind` zero or mean")
+    pools = {SEARCH_SPLIT: n}
+    tables = pair_effects(specimen, directory, pools=pools, heads=heads, kind=kind, seed=seed, progress=progress)
+    return tables.source(SEARCH_SPLIT)
+
+
+def _suspects(
+    queries: SetQueries, goal: Goal, name: str, *, policy: SetPolicy | None, seed: int
+) -> tuple[list[HeadSet], bool, tuple[Synergy, ...]]:
+    """The sets a search suspects, whether it finished, and the synergies of all pairs if it measured them."""
+    suspected, complete = search(queries, goal, _strategy(name, policy))
+    if name != "pairs":
+        return suspected, complete, ()
+    synergies = _all_pairs(queries, goal, seed)
+    significant = {synergy.heads for synergy in synergies if synergy.verdict == "backup"}
+    return [members for members in suspected if tuple(queries.names(members)) in significant], complete, synergies
+
+
+def _strategy(search_name: str, policy: SetPolicy | None) -> Search:
+    return partial(by_policy, policy or load_policy()) if search_name == "rl" else SEARCHES[search_name]
+
+
+def _all_pairs(queries: SetQueries, goal: Goal, seed: int) -> tuple[Synergy, ...]:
+    sets = [frozenset(pair) for pair in itertools.combinations(range(queries.n), 2)]
+    rows = synergy_rows(queries.source, sets, dict(queries.rows))
+    names = [tuple(queries.names(members)) for members in sets]
+    return tuple(judge(rows, names, least=goal.least, seed=seed))

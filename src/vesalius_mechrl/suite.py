@@ -1,0 +1,219 @@
+"""The data of the published experiment on any natural model: two behaviours to train on, held-out ones, and a control.
+
+Everything is measured once into one directory per source, can be resumed, and is only read afterwards: effect matrices
+(`matrices`), and attribution and attention of the same rows (`clean_features`). Held-out behaviours have test rows
+only, so nothing can be learned from them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from vesalius.behaviours.controls import Corpus
+from vesalius.behaviours.metrics import LOG_PROBABILITY
+from vesalius.behaviours.natural import with_behaviour
+from vesalius.behaviours.registry import behaviour
+from vesalius.errors import BadInput, choices
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
+from vesalius_mechrl.clean_features import CleanFeatures, clean_features, features_path, load_clean_features
+from vesalius_mechrl.matrices import (
+    Matrix,
+    behaviour_matrix,
+    behaviour_rows,
+    control_matrix,
+    control_rows,
+    load_matrix,
+)
+from vesalius_mechrl.prompt_embeddings import EMBEDDINGS_FILE, load_prompt_embeddings, prompt_embeddings
+from vesalius_mechrl.tables import FeatureTables, Tables
+
+TRAINING = ("induction", "ioi")
+#: As published, the wrong answer of the induction task is a token that is not in the prompt.
+PAPER_TRAINING = ("induction-out", "ioi")
+HELD_OUT = ("docstring", "greater-than", "capitals")
+CONTROL = "control"
+LOGITS, NATS = "logits", "nats"
+#: The unit of the task's score, and the metric that is measured for it (None: the behaviour's logit difference).
+UNITS = {LOGITS: None, NATS: LOG_PROBABILITY}
+
+
+@dataclass(frozen=True)
+class SuitePlan:
+    """What is measured: rows per pool, rows per episode, tokens of a row of control text.
+
+    The default takes about half an hour of one core for SmolLM2-135M; `fewer` are the test rows of a held-out
+    behaviour with long prompts. `unit` is what the task's score is measured in: logits of the right less the wrong
+    answer, as published, or nats, the log-probability of the answer, which is the unit of the control's loss. With
+    `context` the prompts' embeddings are kept as well. `control` names the control text that measured matrices must
+    have (None: any).
+    """
+
+    pools: Mapping[str, int] = field(default_factory=lambda: {"train": 24, "validation": 8, "test": 16})
+    control_pools: Mapping[str, int] = field(default_factory=lambda: {"train": 8, "validation": 8, "test": 8})
+    rows: int = 8
+    control_length: int = 16
+    training: tuple[str, ...] = TRAINING
+    held_out: tuple[str, ...] = HELD_OUT
+    fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12})
+    block: int = 8
+    control: str | None = None
+    unit: str = LOGITS
+    context: bool = False
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise BadInput(f"reward {self.unit!r} does not exist; choose one of {choices(UNITS)}")
+        tasks = (*self.training, *self.held_out)
+        for task in tasks:
+            behaviour(task)
+        if not self.training:
+            raise BadInput("`training` names no behaviour; policies are trained on at least one")
+        if repeated := [task for task in dict.fromkeys(tasks) if tasks.count(task) > 1]:
+            raise BadInput(
+                f"{repeated[0]} is named twice; a behaviour is either trained on or held out, and named once"
+            )
+
+    def pools_of(self, source: str) -> dict[str, int]:
+        """The pools of one source; a held-out behaviour has test rows only."""
+        if source == CONTROL:
+            return dict(self.control_pools)
+        test = min(self.pools["test"], self.fewer.get(source, self.pools["test"]))
+        return {"test": test} if source in self.held_out else dict(self.pools)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Every matrix, the control last."""
+        return (*self.training, *self.held_out, CONTROL)
+
+
+_FULL_POOLS = {"train": 512, "validation": 128, "test": 256}
+#: `laptop` is the default of `SuitePlan`; `full` has the published 32 rows per episode and 60 tokens of control text;
+#: it took five minutes of a GPU for SmolLM2-135M.
+SIZES = {
+    "laptop": SuitePlan(),
+    "full": SuitePlan(_FULL_POOLS, _FULL_POOLS, rows=32, control_length=60, fewer={}, block=64),
+}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tables: training tasks in three pools, and every task on test rows; `control` names the control text."""
+
+    train: Tables
+    validation: Tables
+    test: Tables
+    held_out: tuple[str, ...]
+    control: str
+
+
+def measure_suite(
+    specimen: Specimen,
+    corpus: Corpus,
+    directory: Path,
+    *,
+    plan: SuitePlan | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Measure the parts of the suite that are not in the directory yet."""
+    plan = plan or SuitePlan()
+    require_text(specimen)
+    for source in plan.sources:
+        pools, place = plan.pools_of(source), Path(directory) / source
+        if source == CONTROL:
+            length = plan.control_length
+            rows = control_rows(specimen, corpus, pools, length=length)
+            matrix = control_matrix(
+                specimen, corpus, place, pools=pools, length=length, block=plan.block, progress=progress
+            )
+        else:
+            metric = UNITS[plan.unit]
+            on_behaviour = (
+                replace(specimen, behaviour=source)
+                if metric is None
+                else with_behaviour(specimen, source, metric=metric)
+            )
+            rows = behaviour_rows(on_behaviour, pools)
+            matrix = behaviour_matrix(on_behaviour, place, pools=pools, block=plan.block, progress=progress)
+        clean_features(specimen.model, matrix, rows, place)
+        if plan.context:
+            prompt_embeddings(specimen.model, matrix, rows, place)
+
+
+def require_text(specimen: Specimen) -> None:
+    """Refuse a specimen that reads no text, before anything is measured or looked up."""
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} has a finite vocabulary; these behaviours need a natural model")
+
+
+def missing_sources(directory: Path, plan: SuitePlan) -> list[str]:
+    """The sources of the plan whose matrix or features are not finished in the directory."""
+
+    def is_finished(place: Path) -> bool:
+        files = [place / "matrix.json", place / "matrix.safetensors", features_path(place)]
+        files += [place / EMBEDDINGS_FILE] if plan.context else []
+        return all(file.is_file() for file in files)
+
+    return [source for source in plan.sources if not is_finished(Path(directory) / source)]
+
+
+def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transformer | None = None) -> Suite:
+    """Open a measured suite; with `model`, refuse the suite of another model."""
+    plan, directory = plan or SuitePlan(), Path(directory)
+    if missing := missing_sources(directory, plan):
+        raise BadInput(f"{directory / missing[0]}: is missing or not finished; measure it with `vesalius bench mechrl`")
+    matrices = {source: load_matrix(directory / source, model=model) for source in plan.sources}
+    for source, matrix in matrices.items():
+        if missing_pools := plan.pools_of(source).keys() - matrix.pools.keys():
+            raise BadInput(
+                f"{directory / source}: was measured without {' and '.join(sorted(missing_pools))} rows (as held out); "
+                "choose another directory, or delete it to measure it again"
+            )
+        if source != CONTROL and matrix.unit != plan.unit:
+            raise BadInput(
+                f"{directory / source}: was measured in {matrix.unit}, not in {plan.unit}; choose another directory, "
+                "or delete it to measure it again"
+            )
+    measured_on = matrices[CONTROL].identity.source.split("/")[1]
+    if plan.control not in (None, measured_on):
+        raise BadInput(
+            f"{directory / CONTROL}: was measured on the control text {measured_on}, not on {plan.control}; "
+            "choose another directory, or delete it to measure it again"
+        )
+    features = {source: load_clean_features(matrix, directory / source) for source, matrix in matrices.items()}
+
+    embeddings = {
+        source: {split: rows.numpy() for split, rows in load_prompt_embeddings(matrix, directory / source).items()}
+        for source, matrix in matrices.items()
+        if plan.context
+    }
+
+    def tables(split: str, tasks: Sequence[str]) -> Tables:
+        embedding = {task: embeddings[task][split] for task in tasks} if plan.context else None
+        chosen = {task: matrices[task] for task in tasks}
+        return _tables(split, chosen, matrices[CONTROL], features, plan.rows, embedding)
+
+    return Suite(
+        tables("train", plan.training),
+        tables("validation", plan.training),
+        tables("test", (*plan.training, *plan.held_out)),
+        plan.held_out,
+        measured_on,
+    )
+
+
+def _tables(
+    split: str,
+    tasks: Mapping[str, Matrix],
+    control: Matrix,
+    features: Mapping[str, Mapping[str, CleanFeatures]],
+    rows: int,
+    embedding: Mapping[str, Float[np.ndarray, "row width"]] | None,
+) -> Tables:
+    of_tasks = {task: features[task][split] for task in tasks}
+    feature_tables = FeatureTables.of(of_tasks, features[CONTROL][split], embedding)
+    return Tables.from_matrices(tasks, control, split=split, rows=rows, features=feature_tables)

@@ -1,0 +1,86 @@
+"""The workbench in the browser."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.errors import BadInput
+
+commands = typer.Typer()
+
+
+@commands.command(name="open")
+def open_workbench(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A run, a directory of results or a specimen; with --annotate one or more runs.",
+            metavar="RUN | SPECIMEN | DIRECTORY",
+        ),
+    ] = None,
+    annotate: Annotated[bool, typer.Option("--annotate", help="Rate the texts of these runs blind.")] = False,
+    reference: Annotated[
+        bool, typer.Option("--reference/--no-reference", help="With --annotate: show raters the reference texts.")
+    ] = False,
+    ids: Annotated[
+        str | None,
+        typer.Option(help="With --annotate: only these specimens, comma-separated; human-subset names ten circuits."),
+    ] = None,
+    ratings: Annotated[
+        list[str] | None, typer.Option("--import", help="With --annotate: a CSV of ratings to add; repeatable.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(help="With --annotate: directory of the ratings. Default: one under vesalius-runs.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any but loopback needs a password; nothing is encrypted.")
+    ] = "127.0.0.1",
+    password_file: Annotated[
+        str | None, typer.Option(help="File with the password. Default: VESALIUS_PASSWORD, or asked on the terminal.")
+    ] = None,
+    allow_backbone: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-backbone",
+            help="A scripted language model that runs started from the page may use, as scripted:FILE; it is a "
+            "program. May be given several times.",
+            metavar="P:M",
+        ),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+) -> None:
+    """Open results and specimens in the browser: maps, attention, what-ifs, claims, two results side by side.
+
+    A server on loopback, for you alone: the address it prints carries a token that lets one browser in. With --host it
+    can be reached from other machines and asks for a password instead. With --annotate people rate the notes and task
+    descriptions of several runs without seeing who wrote them; every rating is on the disk at once, and the same
+    command continues. Ctrl-C ends it.
+
+    Example: vesalius open vesalius-runs
+    """
+    try:
+        from vesalius_workbench.start import find_place, read_password, serve
+    except ModuleNotFoundError as missing:
+        raise BadInput(f"the workbench needs {missing.name}; run: pip install 'vesalius[workbench]'") from None
+    from pathlib import Path
+
+    from vesalius.cli.console import print_line
+    from vesalius_bench.ratings.api_annotating import annotate as open_texts
+
+    serving = {"port": port, "host": host, "browser": browser, "say": print_line}
+    if not annotate:
+        if reference or ids or ratings or out:
+            raise BadInput("--reference, --ids, --import and --out are for rating; add --annotate")
+        if what and len(what) > 1:
+            raise BadInput(
+                f"{' '.join(what[:3])}: one run, specimen or directory is opened; add --annotate to rate several"
+            )
+        directory, opened, first = find_place(what[0] if what else None)
+        password = read_password(password_file, host)
+        backbones = allow_backbone or ()
+        return serve(directory, opened=opened, first=first, password=password, backbones=backbones, **serving)
+    chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
+    with open_texts(what or (), reference=reference, ids=chosen, ratings=ratings or (), out=out or True) as texts:
+        password = read_password(password_file, host)
+        return serve(Path(), first="/annotate", password=password, annotating=texts, **serving)

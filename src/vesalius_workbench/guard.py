@@ -1,0 +1,222 @@
+"""Who may ask the server, and for what: one token per start, the page's own origin, small requests.
+
+1. The address that `vesalius open` prints carries the token. The first visit turns it into a cookie that scripts cannot
+   read and other sites do not send, and takes it out of the address.
+2. Every request needs that cookie, and a `Host` that the server was started for, so that a name of another site that
+   points here is refused.
+3. A request that changes or computes something needs the page's own `Origin` and JSON.
+4. Every answer forbids scripts, styles, frames and connections from anywhere else.
+
+A server that other machines can reach has a password in place of the token: a visitor without the cookie gets a form
+that asks for it (`password`), and nothing else but the form's style sheet.
+"""
+
+import hmac
+import ipaddress
+import math
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from vesalius_workbench.password import ENTER, FORM_BYTES, Password, form
+
+COOKIE = "vesalius"
+#: Bytes of a request.
+MOST_BYTES = 1_000_000
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "font-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+#: What differs for the form that asks for the password: it may be sent here, with the page's own origin.
+FORM_HEADERS = [
+    (b"content-security-policy", POLICY.replace("form-action 'none'", "form-action 'self'").encode()),
+    (b"referrer-policy", b"same-origin"),
+    (b"content-type", b"text/html; charset=utf-8"),
+]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def new_token() -> str:
+    """A token that cannot be guessed."""
+    return secrets.token_urlsafe(24)
+
+
+class Guard:
+    """ASGI middleware around the server. `hosts` are the values of `Host` that it answers to; with `any_address` also
+    every address in digits, which no other site can make a browser send. A `password` takes the place of the token;
+    `works` is what the server works on, so that ending it can end that.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        token: str,
+        hosts: set[str],
+        any_address: bool = False,
+        password: Password | None = None,
+        works: Any = None,
+    ) -> None:
+        self.app, self.token, self.hosts = app, token, hosts
+        self.any_address, self.password, self.works = any_address, password, works
+        self._session = secrets.token_urlsafe(24)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or hand on with the headers of every answer."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        guarded = _with_headers(send)
+        host = headers.get("host", "")
+        if host not in self.hosts and not (self.any_address and _is_address(host)):
+            return await _refuse(guarded, 400, "this address is not one that the workbench was started for")
+        if self.password is not None and scope["path"] == ENTER and scope["method"] == "POST":
+            return await self._ask(scope, headers, receive, send, self.password)
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+        if self.password is None and scope["method"] == "GET" and token:
+            return await self._enter(scope, guarded, token[0], host)
+        if not self._known(headers.get("cookie", ""), host):
+            if self.password is not None and scope["method"] == "GET" and not scope["path"].startswith("/api/"):
+                if scope["path"] == "/static/style.css":
+                    return await self.app(scope, receive, guarded)
+                return await _send_form(send, 200, place=_place(scope))
+            text = "open the address that `vesalius open` printed; it lets this browser in"
+            return await _refuse(guarded, 401, text)
+        if scope["method"] not in ("GET", "HEAD"):
+            if headers.get("origin") not in {f"http://{host}", f"https://{host}"}:
+                return await _refuse(guarded, 403, "a request from another page is refused")
+            if not headers.get("content-type", "").startswith("application/json"):
+                return await _refuse(guarded, 415, "send JSON")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > MOST_BYTES:
+            return await _refuse(guarded, 413, f"a request may have {MOST_BYTES:,} bytes")
+        return await self.app(scope, _bounded(receive), guarded)
+
+    async def _enter(self, scope: Scope, send: Send, given: str, host: str) -> None:
+        if not hmac.compare_digest(given.encode(), self.token.encode()):
+            return await _refuse(send, 401, "this token is not the one that `vesalius open` printed last")
+        return await self._let_in(send, _place(scope), host)
+
+    async def _ask(
+        self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send, password: Password
+    ) -> None:
+        """Let in a request that sends the right password from the form."""
+        guarded, host = _with_headers(send), headers.get("host", "")
+        if headers.get("origin") not in {f"http://{host}", f"https://{host}"}:
+            return await _refuse(guarded, 403, "a request from another page is refused")
+        sent = parse_qs((await _body(receive, FORM_BYTES)).decode("utf-8", "replace"))
+        place = "/" + sent.get("place", [""])[0].lstrip("/\\")
+        address = (scope.get("client") or ("", 0))[0]
+        if seconds := math.ceil(password.wait(address)):
+            return await _send_form(send, 429, place=place, why=f"Too many wrong passwords; wait {seconds} seconds.")
+        if not password.accepts(sent.get("password", [""])[0], address):
+            return await _send_form(send, 401, place=place, why="This is not the password.")
+        return await self._let_in(guarded, place, host)
+
+    async def _let_in(self, send: Send, place: str, host: str) -> None:
+        cookie = f"{cookie_name(host)}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+        location, set_cookie = (b"location", place.encode("ascii", "replace")), (b"set-cookie", cookie.encode())
+        await send({"type": "http.response.start", "status": 303, "headers": [location, set_cookie]})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _known(self, cookies: str, host: str) -> bool:
+        values = [part.strip().split("=", 1) for part in cookies.split(";")]
+        given = next((pair[1] for pair in values if len(pair) == 2 and pair[0] == cookie_name(host)), "")
+        return hmac.compare_digest(given.encode(), self._session.encode())
+
+
+def cookie_name(host: str) -> str:
+    """A cookie of this port's own: browsers send the cookies of a host to all its ports, so servers would otherwise
+    lock each other's visitors out.
+    """
+    port = host.rpartition(":")[2]
+    return f"{COOKIE}-{port}" if port.isdecimal() else COOKIE
+
+
+def _place(scope: Scope) -> str:
+    """Where a request wanted to go, without the token."""
+    rest = parse_qs(scope["query_string"].decode("latin-1"))
+    rest.pop("token", None)
+    query = urlencode(rest, doseq=True)
+    place = urlsplit(scope["path"])._replace(scheme="", netloc="").geturl()
+    return "/" + place.lstrip("/\\") + (f"?{query}" if query else "")
+
+
+def _is_address(host: str) -> bool:
+    """Whether a `Host` is an address in digits, with or without a port."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            own = [pair for pair in message.get("headers", []) if pair[0] not in {name for name, _ in HEADERS}]
+            message = {**message, "headers": [*own, *HEADERS]}
+        await send(message)
+
+    return sending
+
+
+async def _send_form(send: Send, status: int, *, place: str, why: str = "") -> None:
+    names = {name for name, _ in FORM_HEADERS}
+    headers = [*FORM_HEADERS, *(pair for pair in HEADERS if pair[0] not in names)]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": form(place, why).encode()})
+
+
+async def _body(receive: Receive, most: int) -> bytes:
+    """The body of a request; empty where it is longer than `most` bytes."""
+    body, more = b"", True
+    while more and len(body) <= most:
+        message = await receive()
+        body, more = body + message.get("body", b""), bool(message.get("more_body"))
+    return body if len(body) <= most else b""
+
+
+def _bounded(receive: Receive) -> Receive:
+    """A body that says it is short and is not ends early, and is then no JSON."""
+    seen = 0
+
+    async def receiving() -> MutableMapping[str, Any]:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > MOST_BYTES:
+                return {"type": "http.request", "body": b"", "more_body": False}
+        return message
+
+    return receiving
+
+
+async def _refuse(send: Send, status: int, why: str) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": why.encode()})
