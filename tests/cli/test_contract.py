@@ -23,14 +23,14 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.version import __version__
 
+#: Those of the core, then those of the packages beside it.
 COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
-    *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest", "survey", "study"),
-    "paper",
-    *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "mcp"),
-    *("schema", "convert", "plugins"),
+    *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest"),
+    *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
+    *("compare", "mcp", "open", "paper", "ratings", "study", "survey"),
 ]
-BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
+BENCHMARKS = ["circuits", "discovery", "functions", "mechrl"]
 CLAIMS = ["register", "verify", "show", "key"]
 LEAGUE = ["make", "submit", "score", "table"]
 MIB = ["write", "check", "score"]

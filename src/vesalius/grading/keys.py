@@ -6,13 +6,16 @@ made today is graded like a benchmark circuit. Reading that key runs no code out
 original is a file of AgenticInterpBench: the one given, or `annotations/case_ID.json` beside the model's folder.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from vesalius.circuits.foreign_spec import key_file, key_program
 from vesalius.circuits.key import answer
+from vesalius.circuits.key.af1 import af1_roles
 from vesalius.circuits.key.annotations import ANNOTATIONS, annotation_beside, annotation_file, read_annotation
 from vesalius.circuits.key.answers import AnswerKey
+from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, load_directory
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.errors import BadInput
@@ -61,6 +64,28 @@ def reference_texts(specimen: str, directory: Path | None = None, annotation: Pa
         for placed in program.components
     }
     return ReferenceTexts(program.description or f"Computes what this RASP program returns.\n\n{text}", notes)
+
+
+@dataclass(frozen=True)
+class ReferenceRoles:
+    """What each component does, in words, and where that was established; `task` is what the whole circuit does."""
+
+    source: str
+    task: str
+    roles: Mapping[str, str]
+
+
+def known_roles(model: str | None) -> ReferenceRoles | None:
+    """The reference roles of a model that we have, by its name; None where there are none."""
+    if model == "Llama-3-8B":
+        key, source = af1_roles(), "Tables 13 and 14 of the HyVE paper, in our words"
+    elif model == "arithmetic":
+        key, source = established_roles(), "roles established by interventions on sets of components"
+    else:
+        return None
+    roles = {name: f"{part['role']}. {part['note']}" for name, part in key["components"].items()}
+    task = key.get("task") or "Computes A - B + C of three whole numbers; the answer is read at the equals sign."
+    return ReferenceRoles(source, task, roles)
 
 
 def graded_specimen(specimen: str, directory: Path | None = None) -> Specimen:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vesalius import api
-from vesalius.api.tool_runs import ToolRun
 from vesalius.errors import BadInput, quoted
 from vesalius_agents.experiments import Experiments, Tries
 from vesalius_agents.mcp.budget import Budget, Spending
 from vesalius_agents.mcp.paths import Names, blind_name
+from vesalius_agents.mcp.runs import ToolRun
 from vesalius_functions.bench.function_cases import FunctionCases
 
 MOST_SPECIMENS = 3
