@@ -25,7 +25,7 @@ from torch import Tensor
 import vesalius as ves
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.methods import smooth_readout
+from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.neurons import HELD_OUT_SEED, HELD_OUT_SPLIT, Keeping
 from vesalius.files import write_json
 from vesalius.grading.discovery import auroc

@@ -28,6 +28,7 @@ from vesalius.documents.sweep import Sweep
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
+from vesalius_mechrl.api_sets import discover_sets
 from vesalius_mechrl.sets.document import HeadSets
 
 #: What makes the result of each command.
@@ -35,6 +36,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "sweep": sweep_report,
     "what-if": what_if,
     "discover": discover,
+    "sets": discover_sets,
     "neurons": neurons,
     "faithfulness": faithfulness,
     "explain": explain,

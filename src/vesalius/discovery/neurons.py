@@ -21,8 +21,8 @@ from torch import Tensor
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
+from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
-from vesalius.discovery.methods import smooth_readout
 from vesalius.discovery.neuron_details import MOST_DETAILS, describe_units
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance

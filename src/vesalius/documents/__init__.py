@@ -6,7 +6,7 @@
 | `Circuit`     | `circuit.json`     | `vesalius discover` |
 | `Discovery`   | `discovery.json`   | `vesalius discover` |
 | `Faithfulness` | `faithfulness.json` | `vesalius faithfulness` |
-| `HeadSets`    | `sets.json`        | `vesalius discover --method sets` |
+| `HeadSets`    | `sets.json`        | `vesalius sets`                   |
 | `NeuronCircuit` | `neurons.json`   | `vesalius neurons`  |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |

@@ -80,6 +80,21 @@ class Prompts:
         return Readout(lambda logits, _: (logits.log_softmax(-1) if whole else logits).sum((1, 2)), at, choose)
 
 
+@dataclass(frozen=True)
+class Workload:
+    """What the cost of work follows from: a model, there or not, the sizes of the prompts it would be run on, and the
+    bytes that the engine may use. `finite` says that its vocabulary is listed, `circuit` which components are assumed
+    to matter there.
+    """
+
+    model: Transformer
+    dtype: torch.dtype
+    sizes: Prompts
+    memory: int
+    finite: bool
+    circuit: tuple[Component, ...]
+
+
 def sweep_peak(
     config: Config,
     dtype: torch.dtype,

@@ -18,7 +18,7 @@ from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
 from vesalius.behaviours.trial import require_drawable
-from vesalius.discovery.methods import require_method
+from vesalius.discovery.methods import method_named
 from vesalius.documents.plan import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.intervene.effects import KINDS
@@ -139,7 +139,7 @@ def _settings(
         raise BadInput(f"top={settings.top} compares no components; compare at least 1")
     require_drawable(settings.n, settings.seed)
     if settings.discover is not None:
-        require_method(settings.discover)
+        method_named(settings.discover)
     if settings.metric is not None and not isinstance(settings.metric, str):
         raise BadInput("a survey is continued by its settings, so its metric is a name, such as probability")
     require_metric(settings.metric)

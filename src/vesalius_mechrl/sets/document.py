@@ -72,7 +72,7 @@ class HeadSets(Viewable, Keyed, Document):
     """
 
     SCHEMA = 1
-    REMEDY = "run `vesalius discover --method sets` again"
+    REMEDY = "run `vesalius sets` again"
     ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("directory", "picture")
 
     components: FrozenList[Score]
@@ -117,7 +117,7 @@ class HeadSets(Viewable, Keyed, Document):
     @property
     def method(self) -> str:
         """Always `sets`."""
-        return self.request.method or "sets"
+        return "sets"
 
     @computed_field
     @property
