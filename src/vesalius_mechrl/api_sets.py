@@ -19,7 +19,8 @@ from vesalius.discovery.methods import DEFAULT_PROMPTS
 from vesalius.documents.request import Request
 from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput, choices, require_whole
-from vesalius.intervene import KINDS
+from vesalius.intervene import ablation_named
+from vesalius.intervene.ablations import Ablation
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
@@ -39,7 +40,7 @@ def discover_sets(
     *,
     budget: int | None = None,
     pool: Iterable[str | Component] | str | None = None,
-    kind: str = DEFAULT_KIND,
+    kind: Ablation | str = DEFAULT_KIND,
     least: float = LEAST_SHARE,
     n: int = DEFAULT_PROMPTS,
     seed: int = 0,
@@ -63,8 +64,7 @@ def discover_sets(
     """
     if search not in NAMES:
         raise BadInput(f"search {search!r} does not exist; choose one of {choices(NAMES)}")
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    kind = ablation_named(kind).name
     require_drawable(n, seed)
     require_whole(budget=0 if budget is None else budget)
     named = None if pool is None else list(map(str, split_names(pool)))

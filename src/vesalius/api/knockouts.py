@@ -21,8 +21,9 @@ from vesalius.components import Component, parse_components, split_names
 from vesalius.discovery.what_if import KINDS, LIKELY, Reading, Replacements
 from vesalius.documents.metric import Metric
 from vesalius.documents.what_if import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
+from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress, shown
@@ -37,7 +38,7 @@ def what_if(
     specimen: Specimen | str | int | Path,
     components: Iterable[str | Component] | str,
     *,
-    kind: str = "zero",
+    kind: Ablation | str = "zero",
     at: str | int | None = None,
     prompt: Any = None,
     source: Any = None,
@@ -58,10 +59,9 @@ def what_if(
     (a text, or a list of tokens): then the score is the probability of what the unchanged model says next. `at` limits
     the replacement to one position: a role of the behaviour's prompts, "end", or a number from 0.
     """
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    ablation = ablation_named(kind, KINDS)
     prompt, source = _tokens(prompt), _tokens(source)
-    _check_prompt(kind, prompt, source)
+    _check_prompt(ablation, prompt, source)
     require_drawable(n, seed)
     require_place(out)
     named = list(map(str, split_names(components)))
@@ -70,7 +70,7 @@ def what_if(
         parse_components(named, specimen.model.config, neurons=True)
         report("running the prompts", 0, 1)
         ready = prepare(specimen, prompt=prompt, source=source, n=n, seed=seed, split=split)
-        document = answer(ready, named, kind=kind, at=at, prompt=prompt, source=source, seed=seed, split=split)
+        document = answer(ready, named, kind=ablation, at=at, prompt=prompt, source=source, seed=seed, split=split)
         report("running the prompts", 1, 1)
     if out:
         document.write(directory_for(out, *_words(specimen, document)) / WHAT_IF_FILE)
@@ -118,7 +118,7 @@ def answer(
     ready: Replacements,
     components: Iterable[str | Component],
     *,
-    kind: str = "zero",
+    kind: Ablation | str = "zero",
     at: str | int | None = None,
     prompt: Any = None,
     source: Any = None,
@@ -132,7 +132,7 @@ def answer(
     clean, edited = ready.clean, ready.edited(parts, kind, _position(at))
     specimen, n = ready.specimen, len(ready.material.batch)
     drawn = {"n": n, "split": split} if prompt is None else {"prompt": _text(prompt), "source": _text(source)}
-    options = {"kind": kind, "at": at, **drawn}
+    options = {"kind": str(kind), "at": at, **drawn}
     return WhatIf(
         request=request_on(
             specimen,
@@ -190,13 +190,13 @@ def _text(prompt: Any) -> str | None:
     return prompt if prompt is None or isinstance(prompt, str) else json.dumps(prompt)
 
 
-def _check_prompt(kind: str, prompt: Any, source: Any) -> None:
+def _check_prompt(kind: Ablation, prompt: Any, source: Any) -> None:
     if prompt is None and source is not None:
         raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
-    if prompt is None and kind == "patch":
+    if prompt is None and kind.given:
         raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
-    if prompt is not None and source is None and kind != "zero":
-        raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
+    if prompt is not None and source is None and kind.runs:
+        raise BadInput(f"kind {kind.name!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
 
 
 def _one_prompt(specimen: Specimen, prompt: Any, source: Any) -> Trial:

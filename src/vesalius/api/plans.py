@@ -45,8 +45,9 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
+from vesalius.intervene.ablations import Ablation, Resample, ablation_named
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.effects import KINDS, ComponentSet
+from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import (
     Prompts,
     Workload,
@@ -79,7 +80,7 @@ def plan(
     *,
     method: Named | None = None,
     keep: float = KEEP,
-    kind: str | None = None,
+    kind: Ablation | str | None = None,
     components: Given = None,
     pairs: bool = False,
     n: int | None = None,
@@ -118,8 +119,6 @@ def plan(
     """
     if command not in COMMANDS:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
-    if kind not in (None, *KINDS):
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
     rules = parse_rules(select, size) if command == "discover" else ()
     scoring = method_named(method or "sweep", **method_options) if command == "discover" else None
     if scoring is not None:
@@ -130,7 +129,7 @@ def plan(
     if command == "explain":
         _require_builtin(scientist, protocol, leave_out)
     usual = dict(zip(COMMANDS, (PROMPTS, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
-    how = kind or "zero" if command == "sweep" else "resample"
+    how = ablation_named(kind or "zero") if command == "sweep" else Resample()
     wanted = usual if n is None else n
     subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
@@ -253,7 +252,7 @@ class _Case(Workload):
     weights: int
     devices: tuple[torch.device, ...]
     behaviours: int
-    seconds_per_row: Callable[[list[ComponentSet], str], float]
+    seconds_per_row: Callable[[list[ComponentSet], Ablation], float]
     #: Whether the length of prompts is a guess.
     tokens_assumed: bool = False
 
@@ -262,7 +261,7 @@ def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
     """A model that is there: some of its rows are run and timed."""
     model, material = specimen.model, trial(specimen, n, seed=seed)
 
-    def timed(sets: list[ComponentSet], kind: str) -> float:
+    def timed(sets: list[ComponentSet], kind: Ablation) -> float:
         return seconds_per_row(
             model, material.batch, material.readout, sets, kind, counterfactual=material.counterfactual
         )
@@ -325,7 +324,7 @@ def _shape_case(
     )
 
 
-def _activations(case: _Case, command: str, method: Method | None, sets: list[ComponentSet], kind: str) -> int:
+def _activations(case: _Case, command: str, method: Method | None, sets: list[ComponentSet], kind: Ablation) -> int:
     """Bytes of activations at the peak: of the sweep, of a method, or of rows of interventions."""
     config = case.model.config
     if command == "neurons":

@@ -27,9 +27,10 @@ from vesalius.discovery.parts import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.views import subject_of
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, has_units, number
+from vesalius.intervene.ablations import Ablation, ablation_named
+from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units, number
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.devices import Devices
 from vesalius.model.files import read_tensors, write_tensors
@@ -48,7 +49,7 @@ ROWS_BETWEEN_SAVES = 512
 def sweep(
     specimen: Specimen | str | int | Path,
     *,
-    kind: str = "zero",
+    kind: Ablation | str = "zero",
     components: Iterable[str | Component] | None = None,
     pairs: bool = False,
     n: int = PROMPTS,
@@ -101,7 +102,7 @@ def sweep_report(specimen: Specimen | str | int | Path, **options: Any) -> Sweep
 def _sweep(
     specimen: Specimen | str | int | Path,
     *,
-    kind: str = "zero",
+    kind: Ablation | str = "zero",
     components: Iterable[str | Component] | None = None,
     pairs: bool = False,
     n: int = PROMPTS,
@@ -119,8 +120,7 @@ def _sweep(
     out: Out = None,
     progress: Progress | bool | None = None,
 ) -> tuple[Effects, Sweep]:
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    ablation = ablation_named(kind)
     named = None if components is None else tuple(map(str, split_names(components)))
     require_drawable(n, seed)
     require_place(out)
@@ -130,12 +130,12 @@ def _sweep(
         spread = parts_on(engine, jobs, specimen, report, material=material)
         sets = component_sets_of(specimen.model, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
-        note_limits(specimen, given.prompts, resampled=kind == "resample")
-        options = {"kind": kind, "pairs": pairs, "n": len(given.batch), "split": split}
+        note_limits(specimen, given.prompts, resampled=ablation.from_counterfactual)
+        options = {"kind": ablation.name, "pairs": pairs, "n": len(given.batch), "split": split}
         request = request_on(specimen, "sweep", components=named, options=options, seed=seed, material=material)
         directory = _directory(out, specimen, request) if out else None
         store = _store(directory, request, specimen, given, sets)
-        effects = _measured(specimen, sets, given, kind, store, report, spread)
+        effects = _measured(specimen, sets, given, ablation, store, report, spread)
     document = _document(effects, request, seed)
     if directory is not None:
         picture = (
@@ -167,7 +167,7 @@ def _measured(
     specimen: Specimen,
     sets: list[ComponentSet],
     material: Trial,
-    kind: str,
+    kind: Ablation,
     store: "Scores",
     progress: Progress,
     spread: Spread | None,
@@ -187,18 +187,14 @@ def _measured(
         largest = max(1, ROWS_BETWEEN_SAVES // n)
         swept_in_parts(spread, material, kind, [sets[i] for i in missing], keep, largest=largest)
     elif missing:
-        replacement = Replacement.of_kind(
-            kind,
-            specimen.model,
-            material.batch,
-            counterfactual=material.counterfactual,
-            neurons=has_units(sets),
+        replacement = kind.table(
+            specimen.model, material.batch, counterfactual=material.counterfactual, neurons=has_units(sets)
         )
         parts = effect_columns(
             recordings,
             replacement,
             [sets[i] for i in missing],
-            positions=material.where if kind == "resample" else None,
+            positions=material.where if kind.from_counterfactual else None,
             cost=cost,
             progress=lambda step, done, total: progress(f"{kind} ablation", done, total),
             block=ROWS_BETWEEN_SAVES,
@@ -207,7 +203,7 @@ def _measured(
             keep(span, scores)
     forwards, seconds = store.spent(cost.rows, time.perf_counter() - start)
     return Effects(
-        tuple(sets), baseline, baseline[:, None] - store.scores, kind, material.readout.unit, forwards / n, seconds
+        tuple(sets), baseline, baseline[:, None] - store.scores, kind.name, material.readout.unit, forwards / n, seconds
     )
 
 

@@ -27,6 +27,7 @@ from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
+from vesalius.intervene.ablations import Resample
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.estimate import Workload, sweep_peak
 from vesalius.model.config import Config
@@ -130,7 +131,7 @@ class Method:
         """Bytes of activations at the peak; by default those of a sweep of all components."""
         every = [(component,) for component in work.model.components]
         config = work.model.config
-        return sweep_peak(config, work.dtype, work.sizes, every, "resample", memory=work.memory)
+        return sweep_peak(config, work.dtype, work.sizes, every, Resample(), memory=work.memory)
 
     def stability(
         self, specimen: Specimen, result: "MethodResult", size: int, *, seed: int = 0, resamples: int = RESAMPLES

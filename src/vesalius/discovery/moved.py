@@ -18,7 +18,8 @@ from torch import Tensor
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.intervene import Cost, Recordings, Values, activations, effects
-from vesalius.intervene.effects import Replacement, effect_columns
+from vesalius.intervene.ablations import Mean, Replacement, Resample, Zero
+from vesalius.intervene.effects import effect_columns
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.transformer import Transformer
 
@@ -78,12 +79,12 @@ def _only_moved(model: Transformer, material: Trial, moved: MovedEffects) -> Mov
     if not candidates:
         return moved
     sets = [(part,) for part in candidates]
-    zero, mean = (effects(model, material.batch, material.readout, kind=kind, sets=sets) for kind in ("zero", "mean"))
+    zero, mean = (effects(model, material.batch, material.readout, kind=kind, sets=sets) for kind in (Zero(), Mean()))
     in_place = effects(
         model,
         material.batch,
         material.readout,
-        kind="resample",
+        kind=Resample(),
         sets=sets,
         counterfactual=material.counterfactual,
         positions=material.where,

@@ -11,6 +11,7 @@ from vesalius.discovery.method import Method, Scores
 from vesalius.discovery.moved import moved_forwards
 from vesalius.discovery.parts import swept_in_parts
 from vesalius.intervene import Recordings, effects
+from vesalius.intervene.ablations import Resample
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
@@ -42,7 +43,7 @@ class Sweep(Method):
             specimen.model,
             material.batch,
             material.readout,
-            kind="resample",
+            kind=Resample(),
             counterfactual=material.counterfactual,
             positions=material.where,
             progress=progress,
@@ -66,6 +67,6 @@ def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> Scor
         matrix[:, span.start : span.stop] = baseline[:, None] - scores
         forwards[0] += rows / n
 
-    swept_in_parts(spread, material, "resample", sets, keep, largest=len(sets))
+    swept_in_parts(spread, material, Resample(), sets, keep, largest=len(sets))
     scores = {members[0]: float(mean) for members, mean in zip(sets, matrix.mean(0), strict=True)}
     return Scores(scores, {}, forwards[0], readout.unit, matrix)

@@ -33,6 +33,7 @@ from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput, require_whole
 from vesalius.intervene import Cost, Plan, Recordings, Replacement, run
+from vesalius.intervene.ablations import Ablation, Resample, ValueBias
 from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.config import Config
@@ -41,7 +42,7 @@ from vesalius.progress import Progress
 from vesalius_mechrl.clean_features import ATTRIBUTION_PASSES, CleanFeatures, measure_clean_features
 from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS
 from vesalius_mechrl.features import HeadView
-from vesalius_mechrl.matrices import PUBLISHED_KIND, Rows
+from vesalius_mechrl.matrices import Rows
 from vesalius_mechrl.policy import draw_candidates
 from vesalius_mechrl.ppo import PER_HEAD, Policy, Settings, load_policy, train
 from vesalius_mechrl.search.budget import QueryBudget
@@ -221,7 +222,7 @@ class HeadEffects:
 
     def __init__(self, specimen: Specimen, material: Trial, *, paper: bool) -> None:
         self.specimen, self.material = specimen, material
-        self.kind = PUBLISHED_KIND if paper else "resample"
+        self.ablation: Ablation = ValueBias() if paper else Resample()
         self.heads = [part for part in specimen.model.components if part.is_head]
         self.n_samples, self._cost = 0, Cost()
         self.on_sample: Callable[[int], None] | None = None
@@ -248,8 +249,8 @@ class HeadEffects:
     def replacement(self) -> Replacement:
         """The values that heads are replaced by."""
         data = self.material
-        self._cost.rows += len(data.batch) if self.kind == "resample" else 0
-        return Replacement.of_kind(self.kind, self.specimen.model, data.batch, counterfactual=data.counterfactual)
+        self._cost.rows += self.ablation.runs * len(data.batch)
+        return self.ablation.table(self.specimen.model, data.batch, counterfactual=data.counterfactual)
 
     def sample(self, head: int, rows: Int[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         """Clean minus ablated score of one head on some prompts; `on_sample` gets the number of samples so far."""
@@ -261,7 +262,7 @@ class HeadEffects:
     def effects(self, heads: list[Component], rows: Int[Tensor, " row"]) -> Float[np.ndarray, "row head"]:
         """Clean minus ablated score of several heads on some prompts."""
         clean, replacement = self.baseline, self.replacement
-        where = self.material.where if self.kind == "resample" else None
+        where = self.material.where if self.ablation.from_counterfactual else None
         plan = Plan.grid(
             self.specimen.model.config,
             [[head] for head in heads],
@@ -279,7 +280,7 @@ class HeadEffects:
         readout, passes = smooth_readout(model, data)
         self._cost.rows += (passes + ATTRIBUTION_PASSES + ATTENTION_PASSES) * len(data.batch)
         rows = Rows(data.batch, readout, data.counterfactual)
-        return measure_clean_features(model, rows, kind=self.kind, heads=self.heads, replacement=self.replacement)
+        return measure_clean_features(model, rows, kind=self.ablation, heads=self.heads, replacement=self.replacement)
 
     def attribution(self) -> Float[np.ndarray, " head"]:
         """Mean attribution of every head."""
@@ -327,11 +328,12 @@ def _policy_strategy(
 
 def _training_tables(source: HeadEffects, seed: int) -> Tables:
     """Effects of every head on as many prompts of the training pool, none of them used in the search."""
+    paper = not source.ablation.from_counterfactual
     other = trial(source.specimen, len(source.material.batch), seed=seed + 1, split="train", apart_from=source.material)
     n = len(other.batch)
-    training = HeadEffects(source.specimen, other, paper=source.kind == PUBLISHED_KIND)
+    training = HeadEffects(source.specimen, other, paper=paper)
     table = training.effects(training.heads, torch.arange(n)).astype(np.float32)
-    features = None if source.kind == PUBLISHED_KIND else FeatureTables.of({TASK: training.features}, None)
+    features = None if paper else FeatureTables.of({TASK: training.features}, None)
     source.add_cost(training.forwards * n)
     unit = other.readout.unit
     return Tables(tuple(map(str, source.heads)), {TASK: table}, None, rows=max(1, n // 2), unit=unit, features=features)
