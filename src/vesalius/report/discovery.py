@@ -41,11 +41,6 @@ def _heads_only(discovery: Discovery) -> bool:
     return all(part.is_head for part in discovery.circuit.components)
 
 
-def is_discovery(directory: Path) -> bool:
-    """Whether a directory is one that `vesalius discover` has written."""
-    return (directory / DISCOVERY_FILE).is_file()
-
-
 def render_discovery(directory: Path) -> Path:
     """Write the page and the pictures of a discovery from its files, and return the page's path."""
     return draw_discovery(Discovery.read(directory / DISCOVERY_FILE), directory)
