@@ -4,8 +4,8 @@ benchmark's run.
 
 from pathlib import Path
 
-from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
+from vesalius.api.loading import load
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.neurons import NEURONS_FILE
 from vesalius.errors import BadInput, Failed
