@@ -21,7 +21,7 @@ from vesalius.circuits import making
 from vesalius.circuits.foreign_spec import key_program
 from vesalius.circuits.inputs import Sampler
 from vesalius.components import Component
-from vesalius.documents import Circuit, League, LeagueRow
+from vesalius.documents import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
@@ -32,6 +32,7 @@ from vesalius.training import gate
 from vesalius.training.group import train_group
 from vesalius_bench.league import grading as league_grading
 from vesalius_bench.league import making as league_making
+from vesalius_bench.league.documents import League, LeagueRow
 from vesalius_bench.league.files import open_key
 from vesalius_bench.league.grading import ScoredCircuit, StatedAgain, circuit_score_metrics
 from vesalius_bench.league.scoring import counting_failures
