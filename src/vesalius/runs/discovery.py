@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vesalius.behaviours.trial import require_drawable
 from vesalius.discovery.method import Method
 from vesalius.discovery.methods import circuit_method, circuit_method_names
 from vesalius.discovery.pruning import LARGE_EDGES, LARGE_PROMPTS
@@ -17,6 +16,7 @@ from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.grading.discovery import median_and_mean
+from vesalius.options import require_drawable
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.hard import hard_metrics
