@@ -28,7 +28,7 @@ COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
     *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest"),
     *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
-    *("compare", "mcp", "open", "paper", "ratings", "study", "survey"),
+    *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey"),
 ]
 BENCHMARKS = ["circuits", "discovery", "functions", "mechrl"]
 CLAIMS = ["register", "verify", "show", "key"]

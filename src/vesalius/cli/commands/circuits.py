@@ -21,6 +21,7 @@ from vesalius.cli.options import (
     MaxCostOption,
     MaxTokensOption,
     MetricOption,
+    OnePrompt,
     PartsEngineOption,
     PartsJobsOption,
     PlanOption,
@@ -37,50 +38,31 @@ from vesalius.cli.options import (
     TopOption,
     UnsafeSandboxOption,
     WrongOption,
+    command,
     names,
     studied_for,
 )
 from vesalius.errors import BadInput
+from vesalius.options import SWEPT, Draw, Edit, Knockout, Load, Parts
 
 commands = typer.Typer()
 
 
-@commands.command()
+@command(commands)
 def sweep(
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    prompt: PromptOption = None,
-    answer: AnswerOption = None,
-    wrong: WrongOption = None,
-    counterfactual: CounterfactualOption = None,
-    metric: MetricOption = None,
-    kind: Annotated[
-        str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual prompt) or value-bias.")
-    ] = "zero",
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Replace every pair of components instead of each alone.")
-    ] = False,
-    components: Annotated[
-        str | None,
-        typer.Option(
-            "--components", "-c", help="Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all."
-        ),
-    ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
-    split: SplitOption = "test",
-    top: TopOption = 12,
+    load: Load,
+    one: OnePrompt,
+    knockout: Knockout,
+    draw: Draw = SWEPT,
     out: Annotated[
         str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
     ] = None,
-    engine: PartsEngineOption = None,
-    jobs: PartsJobsOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
     plan: PlanOption = False,
     json: JsonOption = False,
+    top: TopOption = 12,
+    *,
+    parts: Parts,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
 
@@ -94,63 +76,34 @@ def sweep(
     from vesalius.cli.console import output, resumable
     from vesalius.cli.tables.sweep import print_plan, print_sweep
 
-    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    options = {
-        "behaviour": studied,
-        "metric": metric,
-        "kind": kind,
-        "pairs": pairs,
-        "components": names(components),
-        "n": n,
-        "seed": seed,
-        "tokenizer": tokenizer,
-        "revision": revision,
-        "dtype": dtype,
-        "device": device,
-        "engine": engine,
-        "jobs": jobs,
-    }
+    load = one.studied(load)
     if plan:
+        options = {**load.values(), **knockout.values(), **parts.values(), "n": draw.n, "seed": draw.seed}
         return output(api.plan("sweep", specimen, **options), print_plan, as_json=json)
     with resumable():
-        report = api.sweep_report(specimen, split=split, out=out or True, **options)
+        report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
     return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
 
 
-@commands.command(name="what-if")
+@command(commands, name="what-if")
 def what_if(
     specimen: Annotated[
         str | None,
         typer.Argument(help="As for `vesalius sweep`; left out with --from.", metavar="[SPECIMEN]"),
     ] = None,
-    behaviour: BehaviourOption = None,
-    metric: MetricOption = None,
     components: Annotated[
         str | None,
         typer.Option("--components", "-c", help="Replaced together, comma-separated: L1H2,L3_MLP."),
     ] = None,
-    kind: Annotated[
-        str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual) or patch (--source).")
-    ] = "zero",
-    at: Annotated[
-        str | None, typer.Option("--at", help="Only at this position: a role of the prompts, end, or a number from 0.")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", help="One prompt of your own: a text, or a JSON list of tokens.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="The prompt that values are taken from, of as many tokens.")
-    ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
-    split: SplitOption = "test",
+    *,
+    edit: Edit,
+    load: Load,
+    draw: Draw,
+    out: Annotated[str | None, typer.Option(help="Directory for what_if.json. Default: vesalius-runs/...")] = None,
+    json: JsonOption = False,
     file: Annotated[
         str | None, typer.Option("--from", help="Ask again what a what_if.json asked, instead of naming it here.")
     ] = None,
-    out: Annotated[str | None, typer.Option(help="Directory for what_if.json. Default: vesalius-runs/...")] = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
-    json: JsonOption = False,
 ) -> None:
     """Replace some components together and print how the outputs change.
 
@@ -163,27 +116,13 @@ def what_if(
     from vesalius.cli.console import output
     from vesalius.cli.tables.what_if import print_what_if
 
-    where = {"dtype": dtype, "device": device, "out": out or True}
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
         return output(api.what_if_again(file, out=out or True), print_what_if, as_json=json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
-    result = api.what_if(
-        specimen,
-        names(components) or (),
-        kind=kind,
-        at=at,
-        prompt=prompt,
-        source=source,
-        n=n,
-        seed=seed,
-        split=split,
-        behaviour=behaviour,
-        metric=metric,
-        **where,
-    )
+    result = api.what_if(specimen, components, edit, load, draw, out=out or True)
     return output(result, print_what_if, as_json=json)
 
 
@@ -198,24 +137,26 @@ def discover(
     metric: MetricOption = None,
     method: Annotated[
         str,
-        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, sets, or a plug-in."),
+        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in."),
     ] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     split: SplitOption = "test",
     budget: Annotated[
         int | None,
-        typer.Option(help="bandit, rl: heads to pay for (default 50, or all); sets: sets to pay for (all of 1 or 2)."),
+        typer.Option(help="bandit, rl: heads to pay for (default 50, or all)."),
     ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed (1).")
+    ] = None,
     steps: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
-            help="eap-ig: gradients taken (0: 5). rl: train a policy here for so many steps (0: the packaged one).",
+            help="eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).",
         ),
-    ] = 0,
+    ] = None,
     select: SelectOption = None,
     size: SizeOption = None,
     rivals: Annotated[
@@ -228,22 +169,6 @@ def discover(
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
     ] = False,
-    search: Annotated[
-        str | None,
-        typer.Option(help="With --method sets: group, greedy, beam, prune, rl or pairs. Default: group."),
-    ] = None,
-    pool: Annotated[
-        str | None,
-        typer.Option(help="With --method sets: the heads to choose among, comma-separated. Default: all."),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="With --method sets: zero, mean, resample or value-bias. Default: mean."),
-    ] = None,
-    least: Annotated[
-        float | None,
-        typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
-    ] = None,
     engine: PartsEngineOption = None,
     jobs: PartsJobsOption = None,
     tokenizer: TokenizerOption = None,
@@ -256,16 +181,14 @@ def discover(
     """Score the components and edges of a model by how much a behaviour needs them.
 
     Writes circuit.json in the format of the MIB benchmark and discovery.html with pictures. Where the true circuit is
-    known the scores are graded. With --method sets it looks for heads that matter together and back each other up, and
-    writes sets.json.
+    known the scores are graded.
 
     Example: vesalius discover frac_prevs --method eap-ig
     """
     from vesalius import api
-    from vesalius.cli.console import output, print_json, resumable
-    from vesalius.cli.tables.discovery import print_discovery, print_sets
+    from vesalius.cli.console import output, print_json
+    from vesalius.cli.tables.discovery import print_discovery
     from vesalius.cli.tables.sweep import print_plan
-    from vesalius_mechrl.sets.document import HeadSets
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     options = {
@@ -281,20 +204,16 @@ def discover(
         "budget": budget,
         "force": force,
         "checks": not quick,
-        "paper": paper,
+        "paper": paper or None,
         "seeds": seeds,
         "steps": steps,
         "engine": engine,
         "jobs": jobs,
     }
-    options |= {"search": search, "pool": names(pool), "kind": kind, "least": least}
     options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
     if plan:
         return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
-    with resumable() if method == "sets" else nullcontext():
-        discovery = api.discover(specimen, split=split, out=out or True, **options)
-    if isinstance(discovery, HeadSets):
-        return output(discovery, lambda discovery: print_sets(discovery, top), as_json=json)
+    discovery = api.discover(specimen, split=split, out=out or True, **options)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
     return print_discovery(discovery, top)
