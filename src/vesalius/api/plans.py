@@ -40,7 +40,7 @@ from vesalius.discovery.methods import (
     require_circuit_method,
     require_method,
 )
-from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
+from vesalius.discovery.neurons import KEEP, most_passes
 from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
 from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
@@ -70,7 +70,7 @@ from vesalius.intervene.recordings import activation_memory
 from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
-from vesalius.options import SWEPT, Parts
+from vesalius.options import SWEPT, Parts, Scoring
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 from vesalius_mechrl.api_sets import set_options
@@ -147,7 +147,7 @@ def plan(
         _require_plannable(method, options)
         require_rivals(rivals, rivals_by, scores_edges=method not in (*BY_COMPONENTS, *SEARCHES))
     if command == "neurons":
-        require_scoring(method, keep)
+        Scoring(method, keep)
     if command == "explain":
         _require_builtin(scientist, protocol, leave_out)
         require_circuit_method(circuit_from)
