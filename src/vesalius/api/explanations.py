@@ -18,7 +18,7 @@ from vesalius.backbones import Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.discovery.methods import require_circuit_method
+from vesalius.discovery.methods import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.interchange import ACCURACY
@@ -56,7 +56,8 @@ PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "execution
 def _require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts) -> None:
     """Refuse options that do not go together before the model is loaded."""
     scientist, _ = _scientist(study, ask)
-    require_circuit_method(source.circuit_from)
+    if source.circuit_from is not None:
+        circuit_method(source.circuit_from)
     if scientist != BUILTIN and parts != Parts():
         raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
 

@@ -22,6 +22,7 @@ from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.paths import edges_between
+from vesalius.intervene.ablations import ablation_named
 from vesalius.model.specimen import Specimen
 from vesalius.options import FAITHFUL, Cut, Draw, Out, Pruned
 from vesalius.progress import Progress, silent
@@ -106,7 +107,7 @@ def _with_circuit_beside(document: Faithfulness, subject: _Subject, directory: P
 def _measured(
     specimen: Specimen, subject: _Subject, circuit: Circuit, asked: tuple[Pruned, Cut, Draw], start: float
 ) -> Faithfulness:
-    kind, draw = asked[0].kind, asked[2]
+    kind, draw = ablation_named(asked[0].kind), asked[2]
     model, by_edges = specimen.model, bool(circuit.edges)
     heads_only = not by_edges and _searched_heads_only(circuit)
     candidates = candidates_of(model, by_edges=by_edges, heads_only=heads_only)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.intervene.effects import Replacement
+from vesalius.intervene.ablations import Replacement
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.relevance import Rule, rule_hooks
 from vesalius.intervene.tokens import real_tokens

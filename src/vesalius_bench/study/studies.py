@@ -30,6 +30,7 @@ from vesalius.documents.discovery import Discovery
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.explanations.natural.explain import require_enough
 from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist
+from vesalius.grading.keys import ReferenceRoles, known_roles
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
@@ -38,7 +39,7 @@ from vesalius.progress import Progress, shown
 from vesalius.runs.settings import RunLimits
 from vesalius_bench.ratings.grading_ratings import Rating, read_ratings
 from vesalius_bench.study.documents import Localisation, Study
-from vesalius_bench.study.roles import RatedText, ReferenceRoles, known_roles, rated_by_people, read_roles
+from vesalius_bench.study.roles import RatedText, rated_by_people, read_roles
 from vesalius_bench.study.run import (
     EXPLAINED,
     LOCALISED,
