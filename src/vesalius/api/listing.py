@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import vesalius
 from vesalius.components import all_components
 from vesalius.documents.catalogue import Listing, ModelFamily, SpecimenEntry
 
@@ -48,7 +47,7 @@ _LISTED = ("id", "name", "kind", "components", "layers", "heads", "d_model")
 
 def specimens() -> Listing[SpecimenEntry]:
     """Every specimen that is known by name, one description each: the benchmark circuits, then the natural models."""
-    data = Path(vesalius.__file__).parent / "circuits" / "data"
+    data = Path(__file__).parents[1] / "circuits" / "data"
     cards = sorted(data.glob("*/specimen.json"), key=lambda path: int(path.parent.name))
     listed = [json.loads(path.read_text(encoding="utf-8")) for path in cards]
     natural = [
