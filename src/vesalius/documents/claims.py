@@ -73,6 +73,8 @@ class Evidence(Record):
 class ClaimRecord(Viewable, Record):
     """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
     included. `prediction` is what the claim says beside its kind and component, so that it can be decided again.
+    `counterexamples` are inputs, with what the claim predicts and what the model does, that an agent whose claim was
+    refuted is shown; they are not among those that decided.
     """
 
     kind: str
@@ -81,10 +83,12 @@ class ClaimRecord(Viewable, Record):
     evidence: tuple[Evidence, ...]
     tried: int = 1
     prediction: FrozenMap[str, Any] | None = None
+    counterexamples: tuple[FrozenMap[str, Any], ...] = ()
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None or name != "prediction"}
+        absent = {"prediction": self.prediction is None, "counterexamples": not self.counterexamples}
+        return {name: value for name, value in handler(self).items() if not absent.get(name)}
 
     def _summary(self) -> str:
         shown = "\n".join(map(repr, self.evidence[:2]))

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from vesalius import api
 from vesalius.errors import BadInput
-from vesalius_agents.mcp.call import Call
-from vesalius_agents.mcp.paths import blind_name
+from vesalius_agents.mcp.desk import Call, blind_name
 from vesalius_agents.mcp.results import Outputs, Rows
 from vesalius_agents.mcp.tools.arguments import MOST_LISTED, BehaviourName, Components, Prompt, SpecimenName, cut
 
