@@ -250,8 +250,8 @@ def test_every_room_is_on_a_floor() -> None:
     [
         ("vesalius.model.hooks", "vesalius.intervene.Batch"),
         ("vesalius.intervene.plan", "vesalius.behaviours.trial"),
-        ("vesalius.rasp.graph", "vesalius.model.transformer.Transformer"),
-        ("vesalius.rasp.graph", "vesalius.behaviours.words"),
+        ("vesalius.rasp.placement", "vesalius.model.transformer.Transformer"),
+        ("vesalius.rasp.placement", "vesalius.behaviours.words"),
         ("vesalius.errors", "vesalius.model.config"),
         ("vesalius.discovery.sweep", "vesalius.runs.ledger"),
         ("vesalius.sandbox.fork", "vesalius.model.config"),

@@ -18,13 +18,13 @@ from vesalius.api.shapes import read_shape
 from vesalius.circuits.key.af1 import af1_roles
 from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
-from vesalius.documents import Circuit, Plan, Study
+from vesalius.documents import Circuit, Plan
 from vesalius.documents.circuit import Member
-from vesalius.documents.schemas import schema
+from vesalius.documents.kinds import schema
 from vesalius.runs.ledger import read_ledger
 from vesalius_bench.ratings.grading_ratings import majority
 from vesalius_bench.study import studies, study_plans, study_steps
-from vesalius_bench.study.documents import Localisation, evidence_table
+from vesalius_bench.study.documents import Localisation, Study, evidence_table
 from vesalius_bench.study.roles import known_roles, read_roles
 from vesalius_bench.study.run import StudySettings
 from vesalius_bench.study.study_evidence import measured_evidence

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
     from vesalius.api.watching import watch
-    from vesalius.documents.schemas import schema, schema_names
+    from vesalius.documents.kinds import schema, schema_names
     from vesalius.grading import grade
     from vesalius_bench.claims.registered import check_verdict, register_claim, show_claim, signing_key, verify_claim
     from vesalius_bench.league.files import read_passphrase
@@ -120,8 +120,8 @@ _HOMES = {
     "retest": "vesalius.api.retesting",
     "sample_functions": "vesalius_functions.bench.functions",
     "save_what_if": "vesalius.api.knockouts",
-    "schema": "vesalius.documents.schemas",
-    "schema_names": "vesalius.documents.schemas",
+    "schema": "vesalius.documents.kinds",
+    "schema_names": "vesalius.documents.kinds",
     "score_league": "vesalius_bench.league.scoring",
     "score_mib": "vesalius_bench.mib.submissions",
     "serve_functions": "vesalius_functions.bench.functions",

@@ -12,7 +12,7 @@ from pathlib import Path
 from vesalius.circuits.foreign_spec import key_file, key_program
 from vesalius.circuits.key import answer
 from vesalius.circuits.key.annotations import ANNOTATIONS, annotation_beside, annotation_file, read_annotation
-from vesalius.circuits.key.answers import AnswerKey
+from vesalius.circuits.key.task import AnswerKey
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, load_directory
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.errors import BadInput

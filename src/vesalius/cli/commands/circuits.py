@@ -265,7 +265,7 @@ def discover(
     from vesalius.cli.console import output, print_json, resumable
     from vesalius.cli.tables.discovery import print_discovery, print_sets
     from vesalius.cli.tables.sweep import print_plan
-    from vesalius.documents import HeadSets
+    from vesalius_mechrl.sets.document import HeadSets
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     options = {
