@@ -18,7 +18,7 @@ ROOT = Path(vesalius.__file__).parent
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
     *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
-    *("stopping", "version"),
+    *("options", "stopping", "version"),
 }
 FLOORS = [
     {"documents"},
@@ -41,7 +41,7 @@ FLOORS = [
 ALONE = {"sandbox": set(), "backbones": set(), "functions": {"documents", "sandbox", "backbones"}}
 #: Faces parse, call the composer and show: what they may import of the package, apart from their own room.
 FACES = {"cli", "inspection", "workbench", "mcp"}
-OPEN_TO_FACES = {"api", "documents", "errors", "report", "version"}
+OPEN_TO_FACES = {"api", "documents", "errors", "options", "report", "version"}
 #: A face that starts another.
 STARTS = {"cli": {"workbench", "mcp"}}
 #: Everything above may use `functions`; it stands on its two rooms, beside the rest.

@@ -17,8 +17,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vesalius.api.catalogue import loaded, next_tokens, predict
+from vesalius.api.catalogue import next_tokens, predict
 from vesalius.api.knockouts import what_if
+from vesalius.api.loading import loaded
 from vesalius.api.looking import attention, lens
 from vesalius.api.sweeps import sweep_report
 from vesalius.components import Component
@@ -36,6 +37,7 @@ from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
 from vesalius.explanations.session import Session
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.options import Load
 
 #: Stands for all components of the model.
 EVERY = "all"
@@ -61,7 +63,7 @@ def investigate(
     natural model.
     """
     require_whole(n=0 if n is None else n, top=0 if top is None else top, seed=seed)
-    opened = loaded(specimen, behaviour=behaviour, progress=False)
+    opened = loaded(specimen, Load(behaviour), progress=False)
     names = components.split(",") if isinstance(components, str) else components
     names = opened.model.components if names == [EVERY] else names
     budget = budget or Budget(LOOKS, EXECUTIONS, CLAIMS)

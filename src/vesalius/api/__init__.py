@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
-    from vesalius.api.catalogue import behaviours, bos_text, load, next_tokens, predict, show, specimens
+    from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show, specimens
     from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
+    from vesalius.api.loading import load
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.neuron_circuits import neurons
@@ -96,7 +97,7 @@ _HOMES = {
     "instruments": "vesalius.api.measuring",
     "league_table": "vesalius_bench.league.scoring",
     "lens": "vesalius.api.looking",
-    "load": "vesalius.api.catalogue",
+    "load": "vesalius.api.loading",
     "look": "vesalius.api.looking",
     "make_league": "vesalius_bench.league.making",
     "models": "vesalius.api.families",

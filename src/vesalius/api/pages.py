@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
+from vesalius.api.loading import load
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.kinds import kind_in
 from vesalius.documents.views import Viewable
