@@ -87,7 +87,7 @@ class AgentSession(Session):
         if isinstance(inputs, list) and len(inputs) > MOST_INPUTS:
             raise BadInput(f"inputs: {len(inputs)} in one call; give at most {MOST_INPUTS}")
         with self._look() as blind:
-            return next_tokens(blind, inputs, progress=False) if self.natural else predict(blind, inputs)
+            return next_tokens(blind, inputs) if self.natural else predict(blind, inputs)
 
     def attention(self, prompt: Any, layer: int) -> AttentionLook:
         """The attention of every head of one layer on one prompt."""
