@@ -147,7 +147,7 @@ def grade_natural(explanation: Explanation, specimen: Any = None, *, seed: int =
     """
     subject = loaded(explanation.specimen if specimen is None else specimen, Load(explanation.behaviour))
     records = [(part.id, record) for part in explanation.components for record in part.claims]
-    lost = sum(len(part.refuted) for part in explanation.components if not part.profile)
+    lost = sum(part.decided.total() - len(part.claims) for part in explanation.components if not part.profile)
     supported = [(part, record) for part, record in records if record.verdict == "supported"]
     again = Retester(subject, explanation, seed=seed)
     typed = [(part, record) for part, record in supported if why_not_again(explanation, part, record) is None]

@@ -179,7 +179,8 @@ def claims_grammar(*, natural: bool = False) -> str:
         f"once the program gives the model's outputs.\n  {circuit}\n{describe_claims()}\n\n"
         f'PROGRAM is {example}, or "last", the one given before; it reads `tokens` and `indices`. Operators:\n'
         f"{operators}\n\nHelper functions of the sandbox, beside model, tokenize, decode, vocab, examples, inputs:\n"
-        f"{helpers}\n"
+        f"{helpers}\n`expected` of interchange is a function that you write, expected(base, source): the outputs that "
+        "your hypothesis predicts, one per token of base.\n"
     )
 
 

@@ -191,8 +191,18 @@ class ComponentExplanation(Record):
             raise ValueError(first_error(error)) from None
         return profile
 
+    @property
+    def decided(self) -> Counter[str]:
+        """How many claims were decided each way, those of hypotheses that lost included."""
+        counts: Counter[str] = Counter(claim.verdict for claim in self.claims)
+        for lost in self.refuted:
+            given = lost.get("claims")
+            for verdict in get_args(Verdict) if isinstance(given, dict) else ():
+                counts[verdict] += number if isinstance(number := given.get(verdict), int) else 0
+        return counts
+
     def __repr__(self) -> str:
-        counts = Counter(claim.verdict for claim in self.claims)
+        counts = self.decided
         claims = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
         program = f"\n{shortened(self.program, 120)}" if self.program else ""
         said = f"{self.id} {self.role or self.tag or NO_TAG} ({self.verdict}): {shortened(self.note, 160)}"

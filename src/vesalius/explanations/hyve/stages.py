@@ -54,6 +54,8 @@ from vesalius.explanations.hyve.tools import Bench
 from vesalius.explanations.session import Session
 from vesalius.explanations.verdicts import from_free_code, record_text, verdict_of
 
+#: Results of earlier programs that a natural model's prompts quote, and characters of each program.
+MOST_MEASURED, LONGEST_CODE = 6, 120
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"
 NO_OBSERVATION = "(no readable observation was given)"
 
@@ -272,7 +274,9 @@ class Stages:
 
     def _stage(self, template: str, state: State, **facts: Any) -> str:
         """A stage's instructions about the component under study, and what is known of those before it."""
-        return self.prompts.stage(template, self.component(state), known=self._known(state), **facts)
+        measured = [] if self.prompts.scores_variables or self.prompts.compact else measured_before(state.findings)
+        known = self._known(state)
+        return self.prompts.stage(template, self.component(state), known=known, measured=measured, **facts)
 
     def _known(self, state: State) -> list[Known]:
         """What is known of the components so far, in a few words each where prompts are compact."""
@@ -337,6 +341,24 @@ def _study_component(stages: Stages, state: State) -> State:
         if state.hypothesis:
             state = stages.validate(stages.plan_validation(state))
     return stages.conclude(state)
+
+
+def measured_before(findings: Sequence[Finding]) -> list[str]:
+    """What programs found while other components were studied, so that a natural model is not measured again for
+    each: the latest results, with how each program began.
+    """
+    traces = [finding.trace for finding in findings]
+    executions = [one for trace in traces for one in (*trace.executions, *_tests(trace))]
+    found = [
+        f"{shortened(one.code, LONGEST_CODE)} gave {shortened(one.result, LONGEST_QUOTE)}"
+        for one in executions
+        if one.result
+    ]
+    return found[-MOST_MEASURED:]
+
+
+def _tests(trace: ComponentTrace) -> list[Execution]:
+    return [one for attempt in trace.attempts for one in attempt.executions]
 
 
 def _by_circuit_claim(record: ClaimRecord, *, number: int) -> Attempt:
