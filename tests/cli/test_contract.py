@@ -255,9 +255,9 @@ def test_discover_without_checks(vesalius: Vesalius) -> None:
 
 
 def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
-    options = ["-b", "induction", "--method", "sets", "--n", 8, "--pool", "L0H0,L0H1,L1H0", "--force"]
+    options = ["-b", "induction", "--n", 8, "--pool", "L0H0,L0H1,L1H0", "--force"]
     for search in ("group", "pairs"):
-        got = vesalius("discover", tiny, *options, "--search", search, "--out", search, "--json")
+        got = vesalius("sets", tiny, *options, "--search", search, "--out", search, "--json")
         assert got.code == 0, got.err
         found = json.loads(got.out)
         assert {"method", "components", "metrics", "forwards", "seconds", "sets", "backup_groups"} <= set(found)

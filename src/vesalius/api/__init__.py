@@ -30,13 +30,14 @@ from vesalius.plugins import VERBS, all_names, loaded_plugin
 
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
-    from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show, specimens
+    from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
-    from vesalius.api.families import check, check_document, models
+    from vesalius.api.families import check, check_document
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
+    from vesalius.api.listing import models, specimens
     from vesalius.api.loading import load
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
@@ -75,7 +76,7 @@ _HOMES = {
     "lens": "vesalius.api.looking",
     "load": "vesalius.api.loading",
     "look": "vesalius.api.looking",
-    "models": "vesalius.api.families",
+    "models": "vesalius.api.listing",
     "neurons": "vesalius.api.neuron_circuits",
     "next_tokens": "vesalius.api.catalogue",
     "plan": "vesalius.api.plans",
@@ -90,7 +91,7 @@ _HOMES = {
     "schema": "vesalius.documents.kinds",
     "schema_names": "vesalius.documents.kinds",
     "show": "vesalius.api.catalogue",
-    "specimens": "vesalius.api.catalogue",
+    "specimens": "vesalius.api.listing",
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
