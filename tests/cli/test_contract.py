@@ -271,13 +271,13 @@ def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
     assert found["metrics"]["queries"] == 6
     assert found["forwards"] > 1
     assert Path("pairs/synergy.png").stat().st_size > 1000
-    assert "synergy.png" in vesalius("discover", tiny, *options, "--search", "pairs", "--out", "pairs").out
+    assert "synergy.png" in vesalius("sets", tiny, *options, "--search", "pairs", "--out", "pairs").out
 
 
 @pytest.mark.parametrize("method", ["bandit", "rl"])
 def test_discover_by_search(vesalius: Vesalius, tiny: Path, method: str) -> None:
     options = ["-b", "induction", "--method", method, "--n", 3, "--budget", 6, "--seeds", 2, "--force", "--json"]
-    got = vesalius("discover", tiny, *options)
+    got = vesalius("sets", tiny, *options)
     assert got.code == 0, got.err
     found = json.loads(got.out)
     assert {"method", "components", "metrics", "forwards", "seconds"} <= set(found)
