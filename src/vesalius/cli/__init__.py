@@ -14,6 +14,7 @@ import typer
 
 from vesalius.cli.commands import bench, checking, circuits, documents, neurons, runs, specimens, training
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
+from vesalius.cli.help import StoryFirst
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 from vesalius_agents.mcp import command as mcp
@@ -24,10 +25,12 @@ from vesalius_bench.papers import command as papers
 from vesalius_bench.study import command as studies
 from vesalius_bench.survey import command as surveys
 from vesalius_functions import cli as functions
+from vesalius_mechrl.sets import command as sets
 from vesalius_workbench import cli as workbench
 
 app = typer.Typer(
     name="vesalius",
+    cls=StoryFirst,
     help="Find, explain and check the circuits inside transformer language models.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -36,7 +39,7 @@ app = typer.Typer(
 )
 
 PARTS = (
-    *(specimens, circuits, neurons, checking, surveys, studies, papers, training, runs),
+    *(specimens, circuits, sets, neurons, checking, surveys, studies, papers, training, runs),
     *(workbench, mcp, bench, functions, claims, league, mib, documents),
 )
 for part in PARTS:

@@ -21,16 +21,16 @@ from torch import Tensor
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
+from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
-from vesalius.discovery.methods import smooth_readout
 from vesalius.discovery.neuron_details import MOST_DETAILS, describe_units
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance
-from vesalius.errors import BadInput
-from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_units, run
+from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
+from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import unit_changes
 from vesalius.intervene.plan import unit_place
-from vesalius.intervene.relevance import RULES, Rule
+from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
@@ -65,9 +65,7 @@ class Keeping:
     def __init__(self, model: Transformer, material: Trial, cost: Cost) -> None:
         self.model, self.material, self.cost = model, material, cost
         batch = material.batch.to(model.device)
-        self.replacement = Replacement.of_kind(
-            "resample", model, batch, counterfactual=material.counterfactual, neurons=True
-        )
+        self.replacement = Resample().table(model, batch, counterfactual=material.counterfactual, neurons=True)
         self.recordings = Recordings(model, batch, material.readout)
         self.full = self.recordings.scores().cpu()
         self.places = torch.tensor([unit_place(part, model.config) for part in mlp_units(model.config)])
@@ -93,14 +91,6 @@ class Keeping:
         return list(zip(curve[0, 1:-1].tolist(), *(end[1:-1].tolist() for end in ends), strict=True))
 
 
-def require_scoring(rule: str, keep: float) -> None:
-    """Refuse a rule that does not score neurons, and a share that is none."""
-    if rule not in RULES:
-        raise BadInput(f"method {rule!r} does not score neurons; choose one of {', '.join(RULES)}")
-    if not 0 < keep <= 1:
-        raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
-
-
 def keep_neurons(
     specimen: Specimen,
     *,
@@ -113,7 +103,6 @@ def keep_neurons(
     progress: Progress | None = None,
 ) -> NeuronSet:
     """Find the smallest set of neurons that keeps the share `keep` of a behaviour, and read it on held-out prompts."""
-    require_scoring(rule, keep)
     model, start, cost = specimen.model, time.perf_counter(), Cost()
     material = trial(specimen, n, seed=seed, split=split)
     held_out = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)
