@@ -52,7 +52,7 @@ def tiny_model(tmp_path: Path) -> Path:
     return tmp_path / "tiny"
 
 
-def test_all_six_are_listed_with_their_package(offered: Path) -> None:
+def test_all_are_listed_with_their_package(offered: Path) -> None:
     rows = [row for row in api.plugins(check=True) if row["package"] == "vesalius-example-plugin"]
     assert [(row["kind"], row["name"], row["problem"]) for row in rows] == [
         ("scientist", "by-kind", None),
@@ -61,7 +61,25 @@ def test_all_six_are_listed_with_their_package(offered: Path) -> None:
         ("behaviour", "days", None),
         ("model loader", "example-models", None),
         ("judge", "shared-words", None),
+        ("document kind", "model_shape", None),
+        ("command", "model-shape", None),
+        ("verb", "model_shape", None),
     ]
+
+
+def test_a_plugin_adds_a_verb_a_kind_of_document_and_a_command(offered: Path, tmp_path: Path) -> None:
+    import vesalius as ves
+
+    shape = ves.model_shape("3")
+    assert f"{shape.layers} layers" in str(shape)
+    assert api.schema("model_shape")["title"] == "ModelShape"
+    command = [sys.executable, "-m", "vesalius", "model-shape", "3", "--out", str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, str(shape)), done.stderr
+    shape.model_copy(update={"heads": shape.heads + 1}).save(tmp_path / "b")
+    assert [(row.path, row.kind) for row in ves.results(tmp_path).results if row.kind == "model-shape"]
+    assert ves.diff(tmp_path / "a", tmp_path / "b").metrics["heads"].difference == 1
+    assert ves.report(tmp_path / "a").is_file()
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def sent(document: Document) -> dict[str, Any]:
         about["facts"] = discovery_facts(document)
         about["sections"] = [asdict(section) for section in discovery_sections(document)]
     if not isinstance(document, Explanation):
-        return {"document": document.as_data(), **about}
+        return {"document": document.as_data(), "text": str(document), **about}
     if document.behaviour is not None:
         summary = document.in_short()
         about["summary"] = {"sentences": summary.sentences[1:], "path": summary.main_path, "gaps": summary.gaps}

@@ -25,7 +25,7 @@ from vesalius_bench.ratings.api_annotating import Annotating
 from vesalius_workbench.guard import new_token
 from vesalius_workbench.password import SHORTEST, Password
 from vesalius_workbench.server import create_annotation_app, create_app
-from vesalius_workbench.store import SHOWN, shipped
+from vesalius_workbench.store import shipped, shown_files
 from vesalius_workbench.working import Works
 
 #: Files of a run that has no result yet.
@@ -45,8 +45,8 @@ def find_place(what: str | None) -> tuple[Path, str | None, str]:
     if what is None:
         return Path("vesalius-runs") if Path("vesalius-runs").is_dir() else Path.cwd(), None, "/runs"
     place = Path(what).expanduser()
-    place = place.parent if place.is_file() and place.name in (*SHOWN, *UNFINISHED) else place
-    if place.is_dir() and any((place / name).is_file() for name in SHOWN):
+    place = place.parent if place.is_file() and place.name in (*shown_files(), *UNFINISHED) else place
+    if place.is_dir() and any((place / name).is_file() for name in shown_files()):
         return place.resolve().parent, None, f"/result?path={quote(place.resolve().name)}"
     if place.is_dir() and any((place / name).is_file() for name in UNFINISHED):
         return place.resolve().parent, None, f"/agent?path={quote(place.resolve().name)}"

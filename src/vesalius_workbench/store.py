@@ -8,27 +8,20 @@ from typing import Any
 
 from vesalius import api
 from vesalius.api.runs import ResultIndex
-from vesalius.documents import Discovery, Explanation, NeuronCircuit, Scorecard, Sweep
+from vesalius.documents import Explanation, Scorecard
 from vesalius.documents.base import Document
-from vesalius.documents.faithfulness import Faithfulness
-from vesalius.documents.retest import Retest
-from vesalius.documents.what_if import WhatIf
+from vesalius.documents.kinds import stored_kinds
 from vesalius.errors import BadInput
 from vesalius_workbench.reading import MOST_BYTES, Reader, claims_page, sent
 
-#: Files that the page shows, with the kind that it knows them by.
-SHOWN: dict[str, tuple[str, type[Document]]] = {
-    "explanation.json": ("explanation", Explanation),
-    "discovery.json": ("discovery", Discovery),
-    "neurons.json": ("neurons", NeuronCircuit),
-    "sweep.json": ("sweep", Sweep),
-    "what_if.json": ("what-if", WhatIf),
-    "faithfulness.json": ("faithfulness", Faithfulness),
-    "retest.json": ("retest", Retest),
-    "scorecard.json": ("benchmark", Scorecard),
-}
 #: Explanations of a benchmark's run that are listed, and rows of each list of a comparison.
 MOST_CASES, MOST_ROWS = 2_000, 500
+
+
+def shown_files() -> dict[str, tuple[str, type[Document]]]:
+    """Files that the page shows, with the kind that it knows them by: every kind of result, and scorecards."""
+    kinds = {str(kind.FILE): (kind.kind_name(), kind) for kind in stored_kinds()}
+    return {**kinds, str(Scorecard.FILE): ("benchmark", Scorecard)}
 
 
 def located(directory: Path, name: str, what: str) -> str:
@@ -100,11 +93,13 @@ class Store:
         """The place of a result, its kind, and what it holds."""
         place = self.place(path)
         if place.is_file():
-            named = ("explanation", Explanation) if place.parent.name == "explanations" else SHOWN.get(place.name)
+            named = (
+                ("explanation", Explanation) if place.parent.name == "explanations" else shown_files().get(place.name)
+            )
             if named is None:
                 raise BadInput(f"{path!r:.80}: is not a result that the page shows")
             return place, named[0], self.reader.read(place, named[1])
-        for name, (kind, document) in SHOWN.items():
+        for name, (kind, document) in shown_files().items():
             if (place / name).is_file():
                 return place, kind, self.reader.read(self.place(f"{path}/{name}"), document)
         raise BadInput(f"{path!r:.80}: holds no result that the page shows")

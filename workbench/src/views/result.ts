@@ -25,7 +25,8 @@ export function result(place: Element, query: Query): void {
     if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), asking(answer.document.request, path)];
     if (answer.kind === "faithfulness") return [title, faithfulness(answer)];
     if (answer.kind === "retest") return [title, retest(answer.document)];
-    return [title, benchmark(answer, path)];
+    if (answer.kind === "benchmark") return [title, benchmark(answer, path)];
+    return [title, h("h1", {}, answer.kind), h("pre", {}, answer.text)];
   });
 }
 
