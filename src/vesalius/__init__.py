@@ -61,14 +61,30 @@ if TYPE_CHECKING:
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
+    from vesalius.discovery.attribution import EAP, EAPIG, RelP, RelPQK
+    from vesalius.discovery.pruning import ACDC
+    from vesalius.discovery.sweep import Sweep
+    from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
 
 __all__ = [
+    "ACDC",
+    "EAP",
+    "EAPIG",
+    "RL",
     "BadInput",
+    "Bandit",
     "Behaviour",
     "Component",
     "Edge",
     "Failed",
+    "Mean",
     "Note",
+    "RelP",
+    "RelPQK",
+    "Resample",
+    "Sweep",
+    "ValueBias",
+    "Zero",
     "__version__",
     "annotate",
     "attention",
@@ -115,7 +131,13 @@ _HOMES = {
     "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
+    **dict.fromkeys(("EAP", "EAPIG", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    "ACDC": "vesalius.discovery.pruning",
+    "Sweep": "vesalius.discovery.sweep",
+    **dict.fromkeys(("Mean", "Resample", "ValueBias", "Zero"), "vesalius.intervene.ablations"),
 }
+#: Discovery methods that come by entry point, by their class.
+_METHODS = {"Bandit": "bandit", "RL": "rl"}
 
 
 class _Package(ModuleType):
@@ -133,6 +155,8 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
+    if name in _METHODS:
+        return import_module("vesalius.discovery.methods").method_class(_METHODS[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'vesalius' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)
