@@ -63,7 +63,7 @@ class Experiments:
         memory: int | None = None,
         unsafe: bool = False,
     ) -> None:
-        self.specimen = loaded(specimen, Load(behaviour), progress=False)
+        self.specimen = loaded(specimen, Load(behaviour=behaviour), progress=False)
         self._seed, self._memory, self._unsafe = seed, memory, unsafe
         self._stack = ExitStack()
         self._settings: dict[str, Setting] = {}

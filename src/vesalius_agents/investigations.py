@@ -96,7 +96,7 @@ def investigate(
     natural model.
     """
     require_whole(n=0 if n is None else n, top=0 if top is None else top, seed=seed)
-    opened = loaded(specimen, Load(behaviour), progress=False)
+    opened = loaded(specimen, Load(behaviour=behaviour), progress=False)
     names = components.split(",") if isinstance(components, str) else components
     names = opened.model.components if names == [EVERY] else names
     return Investigation(opened, names, budget or Budget(), n=n, top=top, seed=seed, unsafe_sandbox=unsafe_sandbox)
