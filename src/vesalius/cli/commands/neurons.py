@@ -38,7 +38,6 @@ def neurons(
 
     load = one.studied(load)
     if plan:
-        options = {**load.values(), **scoring.values(), "n": draw.n, "seed": draw.seed, "force": force.force}
-        return output(api.plan("neurons", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("neurons", specimen, load, scoring, draw, force), print_plan, as_json=json)
     circuit = api.neurons(specimen, load, scoring, draw, force, out=out or True)
     return output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)
