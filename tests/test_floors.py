@@ -257,7 +257,7 @@ def test_every_room_is_on_a_floor() -> None:
         ("vesalius.sandbox.fork", "vesalius.model.config"),
         ("vesalius.report.heatmap", "vesalius.api.load"),
         ("vesalius.api", "vesalius.cli.console"),
-        ("vesalius.model.files", "vesalius.utils.io"),
+        ("vesalius.model.states", "vesalius.utils.io"),
     ],
 )
 def test_the_rule_catches(importer: str, imported: str) -> None:

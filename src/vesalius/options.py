@@ -238,7 +238,7 @@ def require_drawable(n: int, seed: int) -> None:
         raise BadInput(f"seed {seed} cannot be used; choose one from 0 to {LARGEST_SEED}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Read(Record):
     """How a model is read. A request takes these from the loaded specimen."""
 

@@ -18,7 +18,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Batch
 from vesalius.intervene.ablations import Ablation, Replacement, ablation_named
 from vesalius.intervene.attribution import attribute
-from vesalius.model.files import read_tensors, write_tensors
+from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius_mechrl.matrices import Matrix, Rows
 

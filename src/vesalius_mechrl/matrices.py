@@ -27,9 +27,8 @@ from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.intervene import Batch, Readout, ablation_named, effects
-from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
-from vesalius.model.states import fingerprint
+from vesalius.model.states import fingerprint, read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 

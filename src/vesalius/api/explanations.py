@@ -22,7 +22,6 @@ from vesalius.discovery.methods import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.interchange import ACCURACY
-from vesalius.explanations.hyve.verdicts import FREE_CODE
 from vesalius.explanations.scientists import (
     BUILTIN,
     Explained,
@@ -31,6 +30,7 @@ from vesalius.explanations.scientists import (
     explain_task,
     scientist_named,
 )
+from vesalius.explanations.verdicts import FREE_CODE
 from vesalius.json_lines import short_name
 from vesalius.model.specimen import Specimen
 from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Out, Parts

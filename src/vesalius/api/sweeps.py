@@ -29,8 +29,8 @@ from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units, number
 from vesalius.intervene.effects import pairs as all_pairs
-from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
+from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Draw, Knockout, Out, Parts
 from vesalius.progress import Progress, silent

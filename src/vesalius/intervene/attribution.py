@@ -17,7 +17,7 @@ from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, activations, unit_hook
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
-from vesalius.model.norms import widened
+from vesalius.model.mlp import widened
 from vesalius.model.transformer import Transformer
 
 

@@ -27,7 +27,7 @@ from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings
 from vesalius.intervene.values import Batch
-from vesalius.model.files import write_tensors
+from vesalius.model.states import write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius.statistics import means_interval

@@ -15,7 +15,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.scientists import BUILTIN
-from vesalius.grading.nulls import NULL_SCIENTISTS, null_explanation
+from vesalius.grading.tags import NULL_SCIENTISTS, null_explanation
 from vesalius.progress import Progress, shown
 from vesalius_bench.league.documents import IDENTITY, SUBMISSION_FILE, League, LeagueError, LeagueSubmission
 from vesalius_bench.league.files import SPECIMENS, SUBMISSIONS, file_name, read_league
