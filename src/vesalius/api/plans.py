@@ -9,6 +9,7 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,8 +92,8 @@ def plan(
     """
     if command not in PLANNED:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(PLANNED)}")
-    given = [one for one in records if one is not None]
-    work = PLANNED[command](VERBS[command].gather([specimen, *given], options))
+    getattr(import_module("vesalius.api"), command)  # so that the verb is declared
+    work = PLANNED[command](VERBS[command].gather([specimen, *records], options))
     load, asked = work.load, work.prompts
     with shown(progress) as report:
         shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=load.dtype)
