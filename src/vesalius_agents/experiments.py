@@ -20,8 +20,8 @@ from vesalius.api.catalogue import loaded
 from vesalius.components import Component
 from vesalius.documents.claims import ClaimRecord, Executable
 from vesalius.errors import BadInput
+from vesalius.explanations.claims import NATURAL_KINDS
 from vesalius.explanations.hyve.grammar import describe_claims, read_carriers
-from vesalius.explanations.hyve.natural.prompting import KINDS as NATURAL_KINDS
 from vesalius.explanations.hyve.notation import OPERATORS, read_program
 from vesalius.explanations.hyve.prompting import helper_lines
 from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of

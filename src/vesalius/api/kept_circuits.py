@@ -26,7 +26,7 @@ from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.natural.paths import edges_between
+from vesalius.explanations.laboratory.runs import edges_between
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown

@@ -4,8 +4,8 @@ from typing import Any
 
 from vesalius.api.catalogue import loaded
 from vesalius.errors import BadInput
+from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.instruments import Instruments
-from vesalius.explanations.natural.pool import Pool
 from vesalius.model.specimen import Specimen, TextVocabulary
 
 
@@ -23,4 +23,4 @@ def instruments(
         raise BadInput(
             f"specimen {specimen.name!r}: instruments measure a natural model on a behaviour; give `behaviour`"
         )
-    return Instruments(Pool.draw(specimen, n, seed=seed, split=split), piece=vocabulary.tokenizer.piece)
+    return Instruments(NaturalLab.draw(specimen, n, seed=seed, split=split), piece=vocabulary.tokenizer.piece)

@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from vesalius.documents.explanation import ClaimRecord, NamedOperation
-from vesalius.explanations.claims import Hypothesis, Lab
-from vesalius.explanations.naming import recorded_operation
+from vesalius.explanations.claims import Hypothesis
+from vesalius.explanations.laboratory import Lab
+from vesalius.explanations.scientist.operations import recorded_operation
 from vesalius.explanations.scientist.variables import plain_name
 from vesalius.rasp import Aggregate, Map, SelectorWidth, SequenceMap, indices, tokens
 from vesalius.rasp.draft import UNDEFINED

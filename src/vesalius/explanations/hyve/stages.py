@@ -19,7 +19,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
 from vesalius.documents.views import shortened
-from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, Lab
+from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis
 from vesalius.explanations.claims.interchange import AGREEMENT
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.prompting import (
@@ -45,6 +45,7 @@ from vesalius.explanations.hyve.shapes import (
 )
 from vesalius.explanations.hyve.tools import Bench, ComponentJudge, Memory, Workspace, record_text
 from vesalius.explanations.hyve.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, from_free_code, verdict_of
+from vesalius.explanations.laboratory import Lab
 from vesalius.rasp.roles import role_of_carrier
 
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"

@@ -19,11 +19,12 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Computes, Lab, check
+from vesalius.explanations.claims import Claim, Computes, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
 from vesalius.explanations.hyve.failures import category_of
 from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_circuit
 from vesalius.explanations.hyve.tries import Tries, counted_as
+from vesalius.explanations.laboratory import Lab
 from vesalius.files import plain_json
 from vesalius.sandbox import Outcome
 

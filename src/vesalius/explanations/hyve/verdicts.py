@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
+from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS
 
 #: Claims that say what a component does, not merely that it matters.
-FUNCTIONAL = frozenset({"computes", "copies", "aggregates", "combines", "depends_only_on", "reads_from"})
-FUNCTIONAL_NATURAL = frozenset(
-    {"reads_role", "moves_role", "primary", "backs_up", "inhibits", "writes_answer", "lens_only", "feeds"}
-)
+FUNCTIONAL = frozenset(name for name, kind in CIRCUIT_KINDS.items() if kind.functional)
+FUNCTIONAL_NATURAL = frozenset(name for name, kind in NATURAL_KINDS.items() if kind.functional)
 FREE_CODE = "free_code"
 FREE_CODE_RULE = "decided by the language model from its own code"
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import Attempt
-from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
+from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.hyve.operations import operation_of
 from vesalius.explanations.hyve.shapes import Role
 from vesalius.explanations.hyve.stages import Finding, State
+from vesalius.explanations.laboratory import Lab
 from vesalius.rasp import Program
 from vesalius.rasp.document import to_document
 from vesalius.rasp.text import render, render_variables
