@@ -114,7 +114,7 @@ class PolicyVerdict(Record):
     result: Literal["wins", "draw", "loses"]
 
 
-class MechrlStudy(Viewable, Keyed, Document):
+class MechrlStudy(Viewable, Keyed, Document, kind="mechrl"):
     """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
 
     `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text
@@ -123,6 +123,8 @@ class MechrlStudy(Viewable, Keyed, Document):
     the files are.
     """
 
+    FILE = "mechrl-MODE.json"
+    RANK = None
     SCHEMA = 1
     REMEDY = "run `vesalius bench mechrl` again"
 

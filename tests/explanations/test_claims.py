@@ -104,7 +104,7 @@ def test_another_pattern_gives_the_scores_of_a_run_that_is_hooked_there(lab):
         whole[:, head.head] = pattern
         return whole
 
-    batch = lab.ablation_batch
+    batch = lab.batch
     hooks = [(f"blocks.{head.layer}.attn.hook_pattern", replace)]
     with torch.no_grad():
         logits = lab.model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=hooks)

@@ -18,8 +18,9 @@ from vesalius.discovery.checks import run_checks
 from vesalius.discovery.methods import discover
 from vesalius.documents import Checks, Discovery, Performance, Request
 from vesalius.documents.checks import Curve
+from vesalius.documents.kinds import kind_in
 from vesalius.errors import BadInput
-from vesalius.report.discovery import is_discovery, render_discovery
+from vesalius.report.discovery import render_discovery
 from vesalius.report.faithfulness import draw_curve
 from vesalius.report.headmap import draw_headmap
 from vesalius.report.html import figure
@@ -123,8 +124,8 @@ def test_page_and_pictures(tmp_path: Path) -> None:
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in (tmp_path / name).read_text(encoding="utf-8"), "a file of its own has no page's colours"
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
-    assert is_discovery(tmp_path)
-    assert not is_discovery(tmp_path / "elsewhere")
+    assert kind_in(tmp_path) is Discovery
+    assert kind_in(tmp_path / "elsewhere") is None
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from tests.runs import stand_in
 from tests.runs.models import PRICES, perform, results, serial, settings
 from tests.runs.stand_in import CALLS
 from vesalius.api import explain
-from vesalius.backbones.failures import KINDS
-from vesalius.backbones.retry import SystemClock
+from vesalius.backbones.failures import KINDS, SystemClock
 from vesalius.cli.tables.scorecards import print_circuits
 from vesalius.documents.metric import metric_rows
 from vesalius.documents.scorecard import Scorecard

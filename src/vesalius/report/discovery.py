@@ -48,11 +48,6 @@ def _meaning(discovery: Discovery) -> str:
     return f"A component's score is what the method {discovery.method} gave it."
 
 
-def is_discovery(directory: Path) -> bool:
-    """Whether a directory is one that `vesalius discover` has written."""
-    return (directory / DISCOVERY_FILE).is_file()
-
-
 def render_discovery(directory: Path) -> Path:
     """Write the page and the pictures of a discovery from its files, and return the page's path."""
     return draw_discovery(Discovery.read(directory / DISCOVERY_FILE), directory)

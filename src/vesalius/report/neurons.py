@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vesalius.components import Component
-from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit, NeuronDetail
+from vesalius.documents.neurons import NeuronCircuit, NeuronDetail
 from vesalius.documents.views import subject_of, title_of
 from vesalius.report.faithfulness import Chart, draw_curve
 from vesalius.report.html import duration, render, write
@@ -31,11 +31,6 @@ class Firing:
 
     id: str
     tokens: tuple[tuple[str, float, int], ...]
-
-
-def render_neurons(directory: Path) -> Path:
-    """Draw the page of a directory again and return its path."""
-    return draw_neurons(NeuronCircuit.read(directory / NEURONS_FILE), directory)
 
 
 def draw_neurons(circuit: NeuronCircuit, directory: Path) -> Path:

@@ -1,7 +1,7 @@
 """The pictures that results show of themselves, as matplotlib figures.
 
 A circuit and a specimen are maps of layers and heads; a discovery has its faithfulness curve beside the map; effects
-are bars and metrics points with their intervals; an explanation is its diagram, a survey a grid of accuracies.
+are bars and metrics points with their intervals; an explanation is its diagram.
 """
 
 import textwrap
@@ -19,7 +19,6 @@ from vesalius.documents.metric import Metric
 from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, OPEN_END, Arrow, Box, Diagram
 from vesalius.report.figures import Picture, new_figure
 from vesalius.report.heatmap import add_heatmap, heatmap_size
-from vesalius_bench.survey.documents import Survey, short_name
 
 #: Bars and metrics that still fit a picture.
 MOST_BARS, MOST_METRICS = 20, 24
@@ -132,28 +131,6 @@ def draw_metrics(metrics: Mapping[str, Metric], *, title: str) -> Picture:
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    return figure
-
-
-def draw_survey(survey: Survey) -> Picture:
-    """Who performs what: accuracy by model and behaviour, with the status of each cell."""
-    models, behaviours = survey.models, survey.behaviours
-    figure = new_figure(2.4 + 1.25 * len(behaviours), 1.3 + 0.55 * len(models))
-    axes = figure.add_subplot()
-    cells = [[survey.cell(model, behaviour) for behaviour in behaviours] for model in models]
-    table = np.array([[cell.performance.accuracy if cell.performance else np.nan for cell in row] for row in cells])
-    image = axes.imshow(table, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for i, row in enumerate(cells):
-        for j, cell in enumerate(row):
-            shade, measured = table[i, j], cell.performance
-            words = cell.status if measured is None else f"{measured.accuracy:.2f}\n{cell.status}"
-            colour = "white" if shade > 0.6 else "black"
-            axes.text(j, i, words, ha="center", va="center", fontsize=7, color=colour)
-    axes.set_xticks(range(len(behaviours)), [short_name(name) for name in behaviours], fontsize=8, rotation=20)
-    axes.set_yticks(range(len(models)), [short_name(name) for name in models], fontsize=8)
-    axes.set_title(f"survey: {survey.counts()}", fontsize=9)
-    axes.tick_params(length=0)
-    figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
     return figure
 
 

@@ -5,6 +5,7 @@ Each function knows one class and hands its numbers to the drawings and pages of
 
 import io
 from functools import singledispatch
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import NO_TAG, Explanation
+from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.views import columns_of, register, subject_of
@@ -28,6 +30,7 @@ from vesalius.model.files import CONFIG_FILE, save_model
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.report.discovery import draw_discovery
 from vesalius.report.html import render, write
+from vesalius.report.neurons import draw_neurons
 from vesalius.report.page import draw_explained, render_page
 from vesalius.report.plots import (
     draw_checks,
@@ -36,16 +39,10 @@ from vesalius.report.plots import (
     draw_map,
     draw_map_and_curve,
     draw_metrics,
-    draw_survey,
     draw_words,
 )
 from vesalius.report.profiles import short_role
 from vesalius.report.widgets import widget
-from vesalius_bench.study.documents import Study
-from vesalius_bench.study.page import render_study
-from vesalius_bench.survey.documents import Survey
-from vesalius_bench.survey.page import render_survey
-from vesalius_mechrl.sets.document import HeadSets
 
 PAGE = "report.html"
 
@@ -99,18 +96,6 @@ def _(result: Sweep) -> Figure:
 
 
 @plot.register
-def _(result: HeadSets) -> Figure:
-    subject = subject_of(result.specimen, result.behaviour)
-    rows = [{**row, "component": row["heads"]} for row in result._rows()]
-    return draw_effects(rows, title=f"{subject}: sets of heads, {result.kind} ablation", unit=result.unit)
-
-
-@plot.register
-def _(result: Survey) -> Figure:
-    return draw_survey(result)
-
-
-@plot.register
 def _(result: Explanation) -> Figure:
     if not result.components:
         return draw_words(result.task_description, title=result.title)
@@ -161,13 +146,8 @@ def _(result: Discovery, directory: Path) -> Path:
 
 
 @page.register
-def _(result: Survey, directory: Path) -> Path:
-    return render_survey(result, directory)
-
-
-@page.register
-def _(result: Study, directory: Path) -> Path:
-    return render_study(result, directory)
+def _(result: NeuronCircuit, directory: Path) -> Path:
+    return draw_neurons(result, directory)
 
 
 @page.register
@@ -178,7 +158,7 @@ def _(result: Explanation, directory: Path) -> Path:
 @singledispatch
 def save(result: Any, directory: Path) -> Path:
     """Write a result into a directory as JSON and return its path."""
-    path = directory / f"{type(result).__name__.lower()}.json"
+    path = directory / (getattr(result, "FILE", None) or f"{type(result).__name__.lower()}.json")
     write_json(path, result.as_data())
     return path
 
@@ -200,13 +180,24 @@ def _(result: Specimen, directory: Path) -> Path:
 
 
 class _Renderer:
-    plot = staticmethod(plot)
-    page = staticmethod(page)
     save = staticmethod(save)
     widget = staticmethod(widget)
 
+    def plot(self, shown: Any) -> Figure:
+        return plot(_with_drawings(shown))
+
+    def page(self, shown: Any, directory: Path) -> Path:
+        return page(_with_drawings(shown), directory)
+
 
 register(_Renderer())
+
+
+def _with_drawings(result: Any) -> Any:
+    """The same result, once the module that draws its kind is imported and has registered its functions."""
+    if (module := getattr(result, "DRAWN_BY", None)) is not None:
+        import_module(module)
+    return result
 
 
 def _picture(result: Any) -> Markup | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vesalius.report.html import duration, render, write
 from vesalius.report.tables import Sheet, sheet
+from vesalius.report.views import page
 from vesalius_bench.study.documents import (
     StudiedRole,
     Study,
@@ -45,6 +46,7 @@ class Part:
     said: list[Said]
 
 
+@page.register
 def render_study(study: Study, directory: Path) -> Path:
     """Write the page of a study into a directory and return its path."""
     found = study.localisation

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component
 from vesalius.documents.sweep import SweepRow
+from vesalius.report.figures import Picture, new_figure
 from vesalius.report.headmap import HeadMap, draw_headmap
 from vesalius.report.html import duration, figure, render, write
 from vesalius.report.profiles import Bars, bars_of
 from vesalius.report.tables import Sheet, sheet
+from vesalius.report.views import page, plot
 from vesalius_bench.survey.documents import CellSweep, Survey, SurveyCell, short_name
 
 PAGE = "report.html"
@@ -53,6 +57,7 @@ class Section:
     notes: tuple[str, ...]
 
 
+@page.register
 def render_survey(survey: Survey, directory: Path) -> Path:
     """Write the page of a survey into a directory and return its path."""
     swept = [cell for cell in survey.cells if cell.sweep is not None]
@@ -72,6 +77,29 @@ def render_survey(survey: Survey, directory: Path) -> Path:
         command=survey.request.command_line(),
     )
     return write(directory / PAGE, html)
+
+
+@plot.register
+def draw_survey(survey: Survey) -> Picture:
+    """Who performs what: accuracy by model and behaviour, with the status of each cell."""
+    models, behaviours = survey.models, survey.behaviours
+    figure = new_figure(2.4 + 1.25 * len(behaviours), 1.3 + 0.55 * len(models))
+    axes = figure.add_subplot()
+    cells = [[survey.cell(model, behaviour) for behaviour in behaviours] for model in models]
+    table = np.array([[cell.performance.accuracy if cell.performance else np.nan for cell in row] for row in cells])
+    image = axes.imshow(table, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
+            shade, measured = table[i, j], cell.performance
+            words = cell.status if measured is None else f"{measured.accuracy:.2f}\n{cell.status}"
+            colour = "white" if shade > 0.6 else "black"
+            axes.text(j, i, words, ha="center", va="center", fontsize=7, color=colour)
+    axes.set_xticks(range(len(behaviours)), [short_name(name) for name in behaviours], fontsize=8, rotation=20)
+    axes.set_yticks(range(len(models)), [short_name(name) for name in models], fontsize=8)
+    axes.set_title(f"survey: {survey.counts()}", fontsize=9)
+    axes.tick_params(length=0)
+    figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
+    return figure
 
 
 def _title(survey: Survey) -> str:

@@ -3,8 +3,8 @@
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
-from vesalius.documents import Survey, SurveyCell, SurveyPlan
-from vesalius_bench.survey.documents import short_name
+from vesalius.documents import SurveyPlan
+from vesalius_bench.survey.documents import Survey, SurveyCell, short_name
 
 #: Cells that a screen lists one by one.
 MOST_LINES = 24

@@ -20,7 +20,7 @@ from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.behaviours.trial import note_limits, require_drawable
+from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
@@ -37,6 +37,7 @@ from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.selection import Selection, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.model.specimen import Specimen
+from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
 
 PROMPTS, SELECTION, TOP = 16, 8, 12
