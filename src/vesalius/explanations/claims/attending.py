@@ -56,7 +56,7 @@ def meaning(role: str) -> str:
 
 
 class Attends(Claim, frozen=True):
-    """Most of the head's attention lies on one role: previous, duplicate, induction, BOS or one of the prompts'."""
+    """Most of the head's attention lies on one role, more than other heads' and more than on shuffled keys."""
 
     tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False

@@ -24,7 +24,7 @@ from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
 from vesalius.explanations.hyve.failures import category_of
 from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_circuit
 from vesalius.explanations.hyve.tries import Tries, counted_as
-from vesalius.explanations.laboratory import Lab
+from vesalius.explanations.laboratory import CircuitLab, Lab
 from vesalius.files import plain_json
 from vesalius.sandbox import Outcome
 
@@ -317,9 +317,8 @@ class Bench:
     def _check_circuit(self, given: dict[str, Any], judge: ComponentJudge) -> tuple[Claim, ClaimRecord, str]:
         """Check what every component is said to carry; the rest only once the program gives the model's outputs."""
         assert self.judge_of is not None
-        lab = judge.lab()
-        config, vocabulary = lab.model.config, lab.specimen.vocabulary
-        claims = read_circuit(given, self.memory.circuit, vocabulary, causal=config.causal)  # type: ignore[arg-type]
+        lab = CircuitLab.require(judge.lab(), CIRCUIT)
+        claims = read_circuit(given, self.memory.circuit, lab.vocabulary, causal=lab.model.config.causal)
         own = next((claim for claim in claims if claim.part == judge.component), None)
         if own is None:
             raise BadInput(f"carriers: it is not said what {judge.component}, the component of this stage, carries")
