@@ -1,10 +1,11 @@
-"""The tables of MechRL in the published form."""
+"""The tables of MechRL in the published form, and sets of heads."""
 
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
 from vesalius_bench.survey.documents import Figure
 from vesalius_mechrl.documents import MechrlStudy
+from vesalius_mechrl.sets.document import BackupGroup, HeadSets, MeasuredSet
 
 
 def print_mechrl(document: MechrlStudy) -> None:
@@ -84,3 +85,36 @@ def _print(title: str, table: Table, source: str | None = None) -> None:
     if source:
         print_line(f"heads: {source}")
     stdout.print(table)
+
+
+def print_sets(head_sets: HeadSets, top: int) -> None:
+    """The best sets, the groups of heads that back each other up, and what the search cost."""
+    metrics = head_sets.metrics
+    print_line(
+        f"clean {metrics['clean']:.3f} {head_sets.unit}; effect = clean minus edited, value = effect less "
+        f"{head_sets.price:.3g} per head"
+    )
+    table = Table("set", "effect", "95 % interval", "value", box=None)
+    for row in head_sets.sets[: min(top, 5)]:
+        heads = " ".join(row.heads[:8]) + (f" ... ({len(row.heads)})" if len(row.heads) > 8 else "")
+        table.add_row(heads, *_effect(row), f"{row.value:+.3f}")
+    stdout.print(table)
+    groups = Table("backup group", "together", "95 % interval", "alone", "sum alone", "synergy", box=None)
+    for group in head_sets.backup_groups[:top]:
+        alone = " ".join(f"{member.effect:+.3f}" for member in group.alone)
+        groups.add_row(
+            " ".join(group.heads), *_effect(group), alone, f"{group.sum_alone:+.3f}", f"{group.synergy:+.3f}"
+        )
+    stdout.print(groups if head_sets.backup_groups else "no backup group held on the held-out prompts")
+    print_line(
+        f"{head_sets.search} search: {metrics['queries']} of {head_sets.budget} queries"
+        f"{'' if head_sets.complete else ' (budget spent)'}, {metrics['queries_to_confirm']} to confirm; "
+        f"all pairs: {metrics['all_pairs']}; {head_sets.forwards:.1f} forward-equivalents, {head_sets.seconds:.1f} s"
+    )
+    for name, place in (("picture", head_sets.picture), ("directory", head_sets.directory)):
+        if place is not None:
+            print_line(f"{name}: {place}")
+
+
+def _effect(row: MeasuredSet | BackupGroup) -> tuple[str, str]:
+    return f"{row.effect:+.3f}", f"[{row.low:+.3f}, {row.high:+.3f}]"

@@ -21,7 +21,7 @@ from vesalius.cli.tables.explanation import COLUMNS, LINES, NATURAL_LINES, summa
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.grading import grade
-from vesalius.model.files import save_model
+from vesalius.model.states import save_model
 from vesalius.model.transformer import Transformer
 
 

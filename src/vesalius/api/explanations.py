@@ -20,7 +20,7 @@ from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.discovery.methods import require_circuit_method
+from vesalius.discovery.methods import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, require_whole
 from vesalius.explanations.claims.interchange import ACCURACY
@@ -111,7 +111,8 @@ def explain(
     """
     require_whole(n=0 if n is None else n, top=0 if top is None else top, seed=seed, max_tokens=max_tokens)
     scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
-    require_circuit_method(circuit_from)
+    if circuit_from is not None:
+        circuit_method(circuit_from)
     if scientist != BUILTIN and (engine is not None or jobs is not None):
         raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
     require_place(out)

@@ -32,8 +32,8 @@ from vesalius.files import read_json
 DISCOVERY_FILE = "discovery.json"
 #: A model with more edges than this has only its strongest edges listed; circuit.json has all.
 MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
-#: The options of searches and of EAP-IG (`steps`), and what they are when left out.
-METHOD_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
+#: What a file lists of a search's options, and of EAP-IG's `steps` (0: the usual number), where they are left out.
+SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
 
 
 class Discovery(Viewable, Document, kind="discovery"):
@@ -43,8 +43,8 @@ class Discovery(Viewable, Document, kind="discovery"):
     are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
     `directory` where the files are. `selection` says how the circuit was cut (None: what scores other than 0 is in it),
     `rivals` which other circuits keep the behaviour.
-    `quirks` says what a reproduction of a published
-    method does that others do not, `notes` what the method cannot see.
+    `quirks` says what a reproduction of a published method does that others do not, `notes` what the method cannot see,
+    `meaning` what a score is.
     """
 
     FILE = DISCOVERY_FILE
@@ -60,6 +60,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         "n_edges",
         "quirks",
         "notes",
+        "meaning",
         "checks_forwards",
         "selection",
         "rivals",
@@ -79,6 +80,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     rivals: Rivals | None = None
     quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
+    meaning: str = ""
     directory: str | None = Field(default=None, exclude=True)
 
     @model_validator(mode="after")
@@ -121,7 +123,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     @property
     def search(self) -> dict[str, Any]:
         """The options of a search, and the `steps` of EAP-IG; of another method, the defaults."""
-        return {name: self.request.options.get(name, default) for name, default in METHOD_DEFAULTS.items()}
+        return {name: self.request.options.get(name, default) for name, default in SEARCH_DEFAULTS.items()}
 
     @computed_field
     @property
@@ -249,7 +251,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         """Schema 1 had no request, and called the checks `trust`."""
         trust, performance = data.get("trust"), data.get("performance")
         options = {"n": data.get("n")}
-        options |= {name: value for name, value in data.get("search", {}).items() if value != METHOD_DEFAULTS.get(name)}
+        options |= {name: value for name, value in data.get("search", {}).items() if value != SEARCH_DEFAULTS.get(name)}
         if trust is None:
             options["quick"] = True
         if performance and not performance.get("performs"):

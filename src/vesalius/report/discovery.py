@@ -23,29 +23,22 @@ from vesalius.report.heatmap import draw_heatmap
 from vesalius.report.html import duration, figure, macro, package_text, render, write
 from vesalius.report.profiles import Bars, bars_of
 from vesalius.report.tables import Sheet, sheet
-from vesalius_mechrl.search.model_search import SEARCHES
 
 NUMBERS, PAGE, CIRCUIT = DISCOVERY_FILE, "discovery.html", CIRCUIT_FILE
 #: What the page draws and lists.
 CONNECTIONS, LISTED = 18, 15
 #: Scores below these parts of the strongest are not named, or not drawn.
 WORTH_NAMING, WORTH_DRAWING = 0.05, 0.02
-MEANINGS = {
-    "sweep": "A component's score is the clean minus the edited score when it alone is replaced.",
-    "acdc": "A component's score is the largest threshold at which one of its outgoing edges survives pruning.",
-    **dict.fromkeys(
-        SEARCHES,
-        "A head's score is the clean minus the edited score when it alone is replaced; a head that the search never "
-        "paid for scores 0, and MLPs were not searched.",
-    ),
-}
-BY_EDGES = "A component's score is the largest magnitude among its outgoing edges."
 
 
 def _meaning(discovery: Discovery) -> str:
-    if discovery.method in MEANINGS or discovery.circuit.edges:
-        return MEANINGS.get(discovery.method, BY_EDGES)
-    return f"A component's score is what the method {discovery.method} gave it."
+    if not discovery.meaning and discovery.circuit.edges:
+        return "A component's score is the largest magnitude among its outgoing edges."
+    return discovery.meaning or f"A component's score is what the method {discovery.method} gave it."
+
+
+def _heads_only(discovery: Discovery) -> bool:
+    return all(part.is_head for part in discovery.circuit.components)
 
 
 def render_discovery(directory: Path) -> Path:
@@ -75,7 +68,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
         score_meaning=_meaning(discovery),
         strongest=_strongest(discovery, score_column),
         diagram=diagram,
-        scored="heads" if discovery.method in SEARCHES else "components",
+        scored="heads" if _heads_only(discovery) else "components",
         box_scores=scores,
         n_edges=discovery.n_edges,
         listed_edges=len(discovery.edges),
@@ -151,7 +144,7 @@ def discovery_facts(discovery: Discovery) -> list[tuple[str, str]]:
     facts.append(("Discovery", f"{discovery.forwards:.1f} forward passes of them, {duration(discovery.seconds)}"))
     if discovery.checks:
         facts.append(("Checks", f"{discovery.checks_forwards:.1f} more, {duration(discovery.checks.seconds)}"))
-    names = {"auroc": "Head AUROC" if discovery.method in SEARCHES else "Node AUROC", "edge_auroc": "Edge AUROC"}
+    names = {"auroc": "Head AUROC" if _heads_only(discovery) else "Node AUROC", "edge_auroc": "Edge AUROC"}
     facts += [(words, figure(discovery.metrics[name])) for name, words in names.items() if name in discovery.metrics]
     return facts
 

@@ -26,8 +26,8 @@ from vesalius.errors import BadInput
 from vesalius.files import write_json
 from vesalius.grading.circuits import Grade
 from vesalius.intervene.effects import Effects
-from vesalius.model.files import CONFIG_FILE, save_model
 from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.states import CONFIG_FILE, save_model
 from vesalius.report.discovery import draw_discovery
 from vesalius.report.html import render, write
 from vesalius.report.neurons import draw_neurons

@@ -1,4 +1,4 @@
-"""A discovered circuit with its checks, and sets of heads."""
+"""A discovered circuit with its checks."""
 
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from vesalius.documents import Checks, Discovery
 from vesalius.documents.checks import Curve
 from vesalius.documents.rivals import Rivals, circuit_name
 from vesalius.documents.selection import Selection
-from vesalius_mechrl.sets.document import BackupGroup, HeadSets, MeasuredSet
 
 
 def print_discovery(discovery: Discovery, top: int) -> None:
@@ -131,36 +130,3 @@ def _areas(curve: Curve, prefix: str, controls: tuple[str, str]) -> list[tuple[s
         (f"{prefix}cmd", f"{curve.cmd:.3f}", f"{curve.cmd_low:.3f} to {curve.cmd_high:.3f}", controls[0]),
         (f"{prefix}cpr", f"{curve.cpr:.3f}", f"{curve.cpr_low:.3f} to {curve.cpr_high:.3f}", controls[1]),
     ]
-
-
-def print_sets(head_sets: HeadSets, top: int) -> None:
-    """The best sets, the groups of heads that back each other up, and what the search cost."""
-    metrics = head_sets.metrics
-    print_line(
-        f"clean {metrics['clean']:.3f} {head_sets.unit}; effect = clean minus edited, value = effect less "
-        f"{head_sets.price:.3g} per head"
-    )
-    table = Table("set", "effect", "95 % interval", "value", box=None)
-    for row in head_sets.sets[: min(top, 5)]:
-        heads = " ".join(row.heads[:8]) + (f" ... ({len(row.heads)})" if len(row.heads) > 8 else "")
-        table.add_row(heads, *_effect(row), f"{row.value:+.3f}")
-    stdout.print(table)
-    groups = Table("backup group", "together", "95 % interval", "alone", "sum alone", "synergy", box=None)
-    for group in head_sets.backup_groups[:top]:
-        alone = " ".join(f"{member.effect:+.3f}" for member in group.alone)
-        groups.add_row(
-            " ".join(group.heads), *_effect(group), alone, f"{group.sum_alone:+.3f}", f"{group.synergy:+.3f}"
-        )
-    stdout.print(groups if head_sets.backup_groups else "no backup group held on the held-out prompts")
-    print_line(
-        f"{head_sets.search} search: {metrics['queries']} of {head_sets.budget} queries"
-        f"{'' if head_sets.complete else ' (budget spent)'}, {metrics['queries_to_confirm']} to confirm; "
-        f"all pairs: {metrics['all_pairs']}; {head_sets.forwards:.1f} forward-equivalents, {head_sets.seconds:.1f} s"
-    )
-    for name, place in (("picture", head_sets.picture), ("directory", head_sets.directory)):
-        if place is not None:
-            print_line(f"{name}: {place}")
-
-
-def _effect(row: MeasuredSet | BackupGroup) -> tuple[str, str]:
-    return f"{row.effect:+.3f}", f"[{row.low:+.3f}, {row.high:+.3f}]"
