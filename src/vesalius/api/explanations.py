@@ -24,7 +24,6 @@ from vesalius.discovery.methods import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, require_whole
 from vesalius.explanations.claims.interchange import ACCURACY
-from vesalius.explanations.hyve.verdicts import FREE_CODE
 from vesalius.explanations.scientists import (
     BUILTIN,
     Explained,
@@ -33,6 +32,7 @@ from vesalius.explanations.scientists import (
     explain_task,
     scientist_named,
 )
+from vesalius.explanations.verdicts import FREE_CODE
 from vesalius.json_lines import short_name
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen

@@ -1,6 +1,7 @@
 """An explanation: a summary of one screen, or every claim."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def summary(explanation: Explanation) -> list[str]:
     description = _wrapped(explanation.task_description, DESCRIPTION_LINES)
     program = _program(explanation.program)
     counts = [f"components: {verdict_counts(part.verdict for part in explanation.components)}"]
-    counts += [f"claims: {verdict_counts(claim.verdict for part in explanation.components for claim in part.claims)}"]
+    counts += [f"claims: {verdict_counts(sum((part.decided for part in explanation.components), Counter()))}"]
     agreement = explanation.program_agreement
     if agreement is not None and agreement.value is not None:
         counts.append(f"the program gives the model's outputs on {agreement.value:.3f} of {agreement.n} fresh inputs")
