@@ -187,7 +187,7 @@ class Session:
         self.explanation: Explanation | None = None
         self.lock = threading.RLock()
         self._setting_for = setting_for
-        self._shown: dict[int, tuple[Lab, Lab]] = {}
+        self._shown: dict[int, tuple[CircuitLab, CircuitLab]] = {}
         self._stack, self._started = ExitStack(), time.monotonic()
 
     @classmethod
