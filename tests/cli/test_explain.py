@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from vesalius.cli.tables.explanation import COLUMNS, LINES, NATURAL_LINES, summary
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
@@ -17,7 +18,6 @@ from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import WALKTHROUGH
 from tests.explanations.induction_model import induction_model
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
-from vesalius.cli.tables.explanation import COLUMNS, LINES, NATURAL_LINES, summary
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.grading import grade

@@ -4,9 +4,9 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from vesalius.cli.tables.discovery import print_discovery
 
 import vesalius as ves
-from vesalius.cli.tables.discovery import print_discovery
 from vesalius.discovery.rivals import _nearer
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.metric import Metric

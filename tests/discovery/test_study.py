@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from vesalius_mechrl.cli_tables import print_mechrl
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
@@ -17,7 +18,6 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius_mechrl.api import write_study
 from vesalius_mechrl.canonical import CATEGORIES, canonical_heads, heads_by_attention
-from vesalius_mechrl.cli_tables import print_mechrl
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.matrices import behaviour_matrix
 from vesalius_mechrl.ppo import Settings, Trainer

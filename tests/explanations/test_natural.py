@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from vesalius.report.profiles import draw_profile
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
@@ -24,7 +25,6 @@ from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import note
 from vesalius.explanations.natural.study import REPORTED
 from vesalius.model.devices import spread
-from vesalius.report.profiles import draw_profile
 
 SIZE = word_tokenizer().size
 

@@ -9,10 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from vesalius.cli.tables.discovery import print_discovery
+from vesalius.report.faithfulness import draw_curve
 
 import vesalius as ves
 from vesalius import api
-from vesalius.cli.tables.discovery import print_discovery
 from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.methods import discover
@@ -20,7 +21,6 @@ from vesalius.documents import Checks, Discovery, Performance, Request
 from vesalius.documents.checks import Curve
 from vesalius.errors import BadInput
 from vesalius.report.discovery import is_discovery, render_discovery
-from vesalius.report.faithfulness import draw_curve
 from vesalius.report.headmap import draw_headmap
 from vesalius.report.html import figure
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vesalius.report.profiles import draw_profile, short_role
+from vesalius.report.tables import read_records, read_table, spell
 
 from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
@@ -19,8 +21,6 @@ from vesalius.errors import BadInput, Failed
 from vesalius.report.html import LIMIT_BYTES, duration, figure, linked
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import commands, plot, render_page
-from vesalius.report.profiles import draw_profile, short_role
-from vesalius.report.tables import read_records, read_table, spell
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted' <img src=x onerror=alert(1)>"
 VOID = {"meta", "link", "img", "br", "hr", "input"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vesalius.cli.tables.scorecards import print_circuits
 
 from tests.runs import stand_in
 from tests.runs.models import PRICES, perform, results, serial, settings
@@ -14,7 +15,6 @@ from tests.runs.stand_in import CALLS
 from vesalius.api import explain
 from vesalius.backbones.failures import KINDS
 from vesalius.backbones.retry import SystemClock
-from vesalius.cli.tables.scorecards import print_circuits
 from vesalius.documents.metric import metric_rows
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed

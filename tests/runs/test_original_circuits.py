@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from vesalius.cli.tables.scorecards import print_circuits
 
 import vesalius as ves
 from tests.circuits.test_originals import settings_of
 from vesalius import api
 from vesalius.backbones import Backbone
 from vesalius.circuits.originals import BOS, PAD, load_directory, load_original, original_folders, tracr_order
-from vesalius.cli.tables.scorecards import print_circuits
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task

@@ -19,7 +19,6 @@ from vesalius.documents.request import Request
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
-from vesalius.report.neurons import draw_neurons
 
 
 def neurons(
@@ -65,7 +64,7 @@ def neurons(
     Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
     document = document.model_copy(update={"directory": str(directory)})
     document.save(directory)
-    draw_neurons(document, directory)
+    document.page(directory)
     return document
 
 

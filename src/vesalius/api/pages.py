@@ -6,20 +6,18 @@ from pathlib import Path
 
 from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
+from vesalius.documents.discovery import DISCOVERY_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.documents.neurons import NEURONS_FILE
+from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
-from vesalius.report.discovery import is_discovery, render_discovery
-from vesalius.report.neurons import render_neurons
+from vesalius.report.discovery import render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
 from vesalius.runs.directory import is_run
 from vesalius_bench.study.documents import STUDY_FILE, Study
-from vesalius_bench.study.page import render_study
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey
-from vesalius_bench.survey.page import render_survey
 from vesalius_mechrl.sets.document import SETS_FILE
 
 MADE = "name one that `vesalius explain`, `discover`, `neurons`, `survey`, `study` or `bench` made"
@@ -31,16 +29,16 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
     if not directory.is_dir():
         raise BadInput(f"{run}: no such directory; {MADE}")
     if (directory / SURVEY_FILE).is_file():
-        return render_survey(Survey.read(directory / SURVEY_FILE), directory)
+        return Survey.read(directory / SURVEY_FILE).page(directory)
     if (directory / STUDY_FILE).is_file():
-        return render_study(Study.read(directory / STUDY_FILE), directory)
+        return Study.read(directory / STUDY_FILE).page(directory)
     if is_run(directory):
         with shown(progress) as tell:
             return render_run(directory, progress=tell)
-    if is_discovery(directory):
+    if (directory / DISCOVERY_FILE).is_file():
         return render_discovery(directory)
     if (directory / NEURONS_FILE).is_file():
-        return render_neurons(directory)
+        return NeuronCircuit.read(directory / NEURONS_FILE).page(directory)
     if (directory / SETS_FILE).is_file():
         raise BadInput(
             f"{run}: sets of heads have no page; {SETS_FILE} holds the numbers and synergy.png draws all pairs"

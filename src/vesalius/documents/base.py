@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from vesalius.documents.views import LONGEST_REPR, Viewable, html_table, shortened
+from vesalius.documents.view import LONGEST_REPR, Viewable, html_table, shortened
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
 

@@ -26,7 +26,7 @@ from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
-from vesalius.documents.views import subject_of
+from vesalius.documents.view import subject_of
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, Failed
 from vesalius.files import plain_text

@@ -86,7 +86,6 @@ def circuits(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.scorecards import print_circuits
 
     with resumable():
         card = api.bench_circuits(
@@ -112,7 +111,7 @@ def circuits(
             engine=engine,
             out=out,
         )
-    output(card, print_circuits, as_json=json)
+    output(card, as_json=json)
 
 
 @commands.command()
@@ -142,7 +141,6 @@ def discovery(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.scorecards import print_discovery
 
     with resumable():
         card = api.bench_discovery(
@@ -157,7 +155,7 @@ def discovery(
             jobs=jobs,
             out=out,
         )
-    output(card, print_discovery, as_json=json)
+    output(card, as_json=json)
 
 
 @commands.command()
@@ -215,7 +213,6 @@ def mechrl(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius_mechrl.cli_tables import print_mechrl
 
     with resumable():
         document = api.bench_mechrl(
@@ -235,7 +232,7 @@ def mechrl(
             device=device,
             out=out,
         )
-    output(document, print_mechrl, as_json=json)
+    output(document, as_json=json)
 
 
 @commands.command()
@@ -308,7 +305,6 @@ def functions(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.scorecards import print_functions
 
     with resumable():
         card = api.bench_functions(
@@ -335,4 +331,4 @@ def functions(
             engine=engine,
             out=out,
         )
-    output(card, print_functions, as_json=json)
+    output(card, as_json=json)

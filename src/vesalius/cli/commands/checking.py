@@ -61,7 +61,6 @@ def faithfulness(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.checking import print_faithfulness
 
     result = api.faithfulness(
         specimen,
@@ -84,7 +83,7 @@ def faithfulness(
         device=device,
         out=out or True,
     )
-    return output(result, print_faithfulness, as_json=json)
+    return output(result, as_json=json)
 
 
 @commands.command()
@@ -106,7 +105,6 @@ def retest(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.checking import print_retest
 
     result = api.retest(explanation, component, claim, seed=seed, dtype=dtype, device=device, out=out or True)
-    return output(result, print_retest, as_json=json)
+    return output(result, as_json=json)

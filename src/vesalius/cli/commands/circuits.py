@@ -92,7 +92,6 @@ def sweep(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.sweep import print_plan, print_sweep
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     options = {
@@ -111,10 +110,10 @@ def sweep(
         "jobs": jobs,
     }
     if plan:
-        return output(api.plan("sweep", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("sweep", specimen, **options), as_json=json)
     with resumable():
         report = api.sweep_report(specimen, split=split, out=out or True, **options)
-    return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
+    return output(report, as_json=json, top=top)
 
 
 @commands.command(name="what-if")
@@ -161,13 +160,12 @@ def what_if(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.what_if import print_what_if
 
     where = {"dtype": dtype, "device": device, "out": out or True}
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
-        return output(api.what_if_again(file, out=out or True), print_what_if, as_json=json)
+        return output(api.what_if_again(file, out=out or True), as_json=json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
     result = api.what_if(
@@ -184,7 +182,7 @@ def what_if(
         metric=metric,
         **where,
     )
-    return output(result, print_what_if, as_json=json)
+    return output(result, as_json=json)
 
 
 @commands.command()
@@ -262,9 +260,7 @@ def discover(
     Example: vesalius discover frac_prevs --method eap-ig
     """
     from vesalius import api
-    from vesalius.cli.console import output, print_json, resumable
-    from vesalius.cli.tables.discovery import print_discovery, print_sets
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_json, print_view, resumable
     from vesalius.documents import HeadSets
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
@@ -290,14 +286,14 @@ def discover(
     options |= {"search": search, "pool": names(pool), "kind": kind, "least": least}
     options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
     if plan:
-        return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("discover", specimen, **options), as_json=json)
     with resumable() if method == "sets" else nullcontext():
         discovery = api.discover(specimen, split=split, out=out or True, **options)
     if isinstance(discovery, HeadSets):
-        return output(discovery, lambda discovery: print_sets(discovery, top), as_json=json)
+        return output(discovery, as_json=json, top=top)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
-    return print_discovery(discovery, top)
+    return print_view(discovery.view(), top=top)
 
 
 @commands.command()
@@ -382,9 +378,8 @@ def explain(
     Example: vesalius explain frac_prevs
     """
     from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.explanation import print_explanation
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_sections, resumable
+    from vesalius.documents.explanation import claims_of
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     options = {
@@ -410,7 +405,7 @@ def explain(
     if plan:
         if backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
-        return output(api.plan("explain", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("explain", specimen, **options), as_json=json)
     with resumable() if backbone else nullcontext():
         explanation = api.explain(
             specimen,
@@ -427,7 +422,9 @@ def explain(
             unsafe_sandbox=unsafe_sandbox,
             out=out or True,
         )
-    return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
+    output(explanation, as_json=json)
+    if claims and not json:
+        print_sections(claims_of(explanation))
 
 
 @commands.command()

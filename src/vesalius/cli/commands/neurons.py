@@ -60,8 +60,6 @@ def neurons(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.neurons import print_neurons
-    from vesalius.cli.tables.sweep import print_plan
 
     options = {
         "behaviour": studied_for(behaviour, prompt, answer, wrong, counterfactual),
@@ -77,6 +75,6 @@ def neurons(
         "force": force,
     }
     if plan:
-        return output(api.plan("neurons", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("neurons", specimen, **options), as_json=json)
     circuit = api.neurons(specimen, **options, out=out or True)
-    return output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)
+    return output(circuit, as_json=json, top=top)

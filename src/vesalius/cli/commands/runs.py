@@ -120,13 +120,12 @@ def diff(
     Example: vesalius diff vesalius-runs/explain-frac_prevs-seed0 vesalius-runs/explain-frac_prevs-seed1
     """
     from vesalius import api
-    from vesalius.cli.console import print_json
-    from vesalius.cli.tables.difference import print_difference
+    from vesalius.cli.console import print_json, print_view
 
     difference = api.diff(a, b, out=out)
     if json:
         return print_json(difference.as_data())
-    return print_difference(difference)
+    return print_view(difference.view())
 
 
 @commands.command()
@@ -156,14 +155,19 @@ def ratings(
     Example: vesalius ratings alice.csv bob.csv --run vesalius-runs/bench-circuits-hyve-seed0
     """
     from vesalius import api
-    from vesalius.cli.console import print_json
-    from vesalius_bench.ratings.cli_tables_ratings import print_ratings
+    from vesalius.cli.console import print_json, print_line, print_view
+    from vesalius_bench.papers.run_tables import print_sheet
+    from vesalius_bench.papers.runs import SOURCE
 
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     report = api.ratings(files, runs=run or (), ids=chosen, csv=csv, out=out)
     if json:
         return print_json(report.as_data())
-    return print_ratings(report, api.rating_sheets(report))
+    print_view(report.view())
+    for sheet in api.rating_sheets(report):
+        if sheet.rows:
+            print_sheet(sheet)
+    return print_line(f"\n* {SOURCE}")
 
 
 @commands.command()
@@ -179,12 +183,11 @@ def runs(
     Example: vesalius runs vesalius-runs
     """
     from vesalius import api
-    from vesalius.cli.console import print_json
-    from vesalius.cli.tables.results import print_results
+    from vesalius.cli.console import print_json, print_view
 
     results = api.results(directory)
     if kind is not None:
         results = results.of_kind(kind)
     if json:
         return print_json(results.as_data())
-    return print_results(results)
+    return print_view(results.view())

@@ -19,7 +19,7 @@ from vesalius.backbones import Backbone
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace
-from vesalius.documents.views import shortened
+from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Claim, Computes, Hypothesis
 from vesalius.explanations.hyve.asking import Desk

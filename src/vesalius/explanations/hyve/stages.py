@@ -18,7 +18,7 @@ from vesalius.backbones import Message, system, user
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
-from vesalius.documents.views import shortened
+from vesalius.documents.view import shortened
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, Lab
 from vesalius.explanations.claims.interchange import AGREEMENT
 from vesalius.explanations.hyve.asking import Desk

@@ -23,7 +23,7 @@ from vesalius.behaviours.trial import note_limits, require_drawable
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
 from vesalius.documents.performance import Performance
-from vesalius.documents.views import title_of
+from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.laboratory import CLAIM_SEED, Ran
