@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.documents.metric import Metric
-from vesalius_functions.agents.evaluator_data import SPLITS
+from vesalius_functions.agents.evaluator import SPLITS
 from vesalius_functions.knowledge.vectors import LONGEST_TEXT, space
 
 SPACE = "wordllama"

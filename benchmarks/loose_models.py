@@ -21,9 +21,9 @@ from vesalius import api
 from vesalius.circuits.making import TrainedModel, write_trained
 from vesalius.rasp import load_spec
 from vesalius.training.fit import best_candidate
-from vesalius.training.recipes import default_recipe
 from vesalius.training.setting import setting_of
 from vesalius.training.siit import Weights
+from vesalius.training.stepper import default_recipe
 from vesalius.training.trainer import TrainingResult, train
 
 STRICT = (0.1, 0.0)

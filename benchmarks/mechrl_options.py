@@ -5,7 +5,7 @@
     vesalius bench mechrl smollm2-135m $options --reward nats --out nats
     python -m benchmarks.mechrl_options logits nats
 
-Keeps the figures of both runs in one file, and prints the table of docs/background/mechrl.md, which a test compares
+Keeps the figures of both runs in one file, and prints the table of benchmarks/results/tables.md, which a test compares
 with the file. Regrets are shares of the best reward of an episode, so that logits and nats can be read side by side.
 """
 

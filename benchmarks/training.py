@@ -15,10 +15,9 @@ import torch
 
 from vesalius.rasp import Comparison, Map, Program, Select, SelectorWidth, compile_program, frac_prevs, shift_by, tokens
 from vesalius.training import Recipe, Setting, setting_of
-from vesalius.training.siit import Curriculum
+from vesalius.training.siit import Curriculum, tabulate
 from vesalius.training.stack import Copy, Stack
 from vesalius.training.stepper import Stepper
-from vesalius.training.tables import tabulate
 
 LETTERS = ("a", "b", "c", "d", "e", "f", "g", "h")
 

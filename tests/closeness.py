@@ -6,16 +6,61 @@ bit; what is discrete (names, verdicts, counts, choices) agrees exactly.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from vesalius.model import Transformer
+
 #: Scores, effects and intervals are means of float32 values of about one; see `tests.models.ROUNDING`.
 FIGURES = 1e-4
 _NUMBER = re.compile(r"\d+(?:\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class Exact:
+    """What float64 computes, and how far float32 may be from it in any entry."""
+
+    value: Tensor
+    bound: float
+
+    def holds(self, computed: Tensor) -> bool:
+        """Whether a float32 tensor is this one up to rounding."""
+        return computed.shape == self.value.shape and self.distance(computed) <= self.bound
+
+    def distance(self, computed: Tensor) -> float:
+        """The largest difference of an entry."""
+        return float((computed.double() - self.value).abs().max())
+
+
+@torch.no_grad()
+def exactly(model: Transformer, run: Callable[[Transformer], Sequence[Tensor]], *, draws: int = 4) -> list[Exact]:
+    """What `run` gives for the same weights in float64, each tensor with a bound on what float32 may make of it.
+
+    Rounded sums are the exact sums of weights that differ a little: for sums of n products by at most sqrt(n) units of
+    float32 with high probability (Higham and Mary 2019, "A new approach to probabilistic rounding error analysis",
+    theorem 2.4, two deviations of half a unit). So the weights are moved by one unit, each up or down at random, and
+    the largest change that this makes is multiplied by the root of the longest sum. How the error grows with the
+    depth, the scale of the logits and the weights is thereby measured for this model, on no particular machine.
+    """
+    twin = deepcopy(model).double()
+    exact = [tensor.clone() for tensor in run(twin)]
+    generator = torch.Generator().manual_seed(0)
+    moved = [0.0] * len(exact)
+    for _ in range(draws):
+        for parameter, weight in zip(twin.parameters(), model.parameters(), strict=True):
+            signs = 2 * torch.randint(0, 2, weight.shape, generator=generator, dtype=torch.int8) - 1
+            parameter.copy_(weight.double() * (1 + torch.finfo(torch.float32).eps * signs))
+        changes = [float((one - other).abs().max()) for one, other in zip(run(twin), exact, strict=True)]
+        moved = [max(pair) for pair in zip(moved, changes, strict=True)]
+    config = model.config
+    longest = max(config.d_model, config.d_mlp, config.n_heads * config.d_head)
+    return [Exact(value, longest**0.5 * most) for value, most in zip(exact, moved, strict=True)]
 
 
 def adam_bound(learning_rate: float, updates: int, *, betas: tuple[float, float] = (0.9, 0.999)) -> float:

@@ -18,7 +18,7 @@ ROOT = Path(vesalius.__file__).parent
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
     *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
-    *("stopping", "version"),
+    *("options", "stopping", "version"),
 }
 FLOORS = [
     {"documents"},
@@ -41,7 +41,7 @@ FLOORS = [
 ALONE = {"sandbox": set(), "backbones": set(), "functions": {"documents", "sandbox", "backbones"}}
 #: Faces parse, call the composer and show: what they may import of the package, apart from their own room.
 FACES = {"cli", "inspection", "workbench", "mcp"}
-OPEN_TO_FACES = {"api", "documents", "errors", "report", "version"}
+OPEN_TO_FACES = {"api", "documents", "errors", "options", "report", "version"}
 #: A face that starts another.
 STARTS = {"cli": {"workbench", "mcp"}}
 #: Everything above may use `functions`; it stands on its two rooms, beside the rest.
@@ -250,8 +250,8 @@ def test_every_room_is_on_a_floor() -> None:
     [
         ("vesalius.model.hooks", "vesalius.intervene.Batch"),
         ("vesalius.intervene.plan", "vesalius.behaviours.trial"),
-        ("vesalius.rasp.graph", "vesalius.model.transformer.Transformer"),
-        ("vesalius.rasp.graph", "vesalius.behaviours.words"),
+        ("vesalius.rasp.placement", "vesalius.model.transformer.Transformer"),
+        ("vesalius.rasp.placement", "vesalius.behaviours.words"),
         ("vesalius.errors", "vesalius.model.config"),
         ("vesalius.discovery.sweep", "vesalius.runs.ledger"),
         ("vesalius.sandbox.fork", "vesalius.model.config"),

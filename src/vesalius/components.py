@@ -281,7 +281,11 @@ def _feeds(sender: Component, receiver: Component) -> bool:
     return sender.layer < receiver.layer
 
 
-def split_names(names: "Iterable[str | Component] | str | Component") -> "list[str | Component]":
+#: Components as callers name them: several, one alone, or names in one text with commas.
+Names = Iterable[str | Component] | str | Component
+
+
+def split_names(names: Names) -> list[str | Component]:
     """Components as a list: several, one alone, or names in one text with commas."""
     if isinstance(names, Component):
         return [names]

@@ -7,7 +7,8 @@ A package offers plug-ins by entry points, one group per kind:
 
 The name is then accepted wherever a built-in name of that kind is. A plug-in is imported when it is used. One that
 cannot be imported is refused in one line that names its package, and no other is touched. A built-in name cannot be
-taken, nor a name that two packages claim.
+taken, nor a name that two packages claim. The packages that come with this one (`vesalius_bench` and others) are found
+in the same way; their names count as built-in.
 """
 
 import importlib
@@ -37,7 +38,16 @@ DISCOVERY_METHODS = Group("vesalius.discovery_methods", "method")
 BEHAVIOURS = Group("vesalius.behaviours", "behaviour")
 MODEL_LOADERS = Group("vesalius.model_loaders", "model loader")
 JUDGES = Group("vesalius.judges", "judge")
-GROUPS = (SCIENTISTS, INTERPRETERS, DISCOVERY_METHODS, BEHAVIOURS, MODEL_LOADERS, JUDGES)
+DOCUMENTS = Group("vesalius.documents", "document kind")
+COMMANDS = Group("vesalius.commands", "command")
+VERBS = Group("vesalius.verbs", "verb")
+BENCHMARKS = Group("vesalius.benchmarks", "benchmark")
+GROUPS = (
+    *(SCIENTISTS, INTERPRETERS, DISCOVERY_METHODS, BEHAVIOURS, MODEL_LOADERS, JUDGES),
+    *(DOCUMENTS, COMMANDS, VERBS, BENCHMARKS),
+)
+#: The distribution whose plug-ins are built in.
+OWN = "vesalius"
 #: What a plug-in may be called: names stand in lists, options, file names and before colons.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 
@@ -51,6 +61,11 @@ class Plugin:
     package: str
     version: str
     entry: EntryPoint
+
+    @property
+    def built_in(self) -> bool:
+        """True if it comes with this package."""
+        return self.package == OWN
 
     def load(self) -> Any:
         """Import it; refused, with the name of the package, where that fails."""
@@ -75,11 +90,14 @@ def installed(group: Group) -> tuple[Plugin, ...]:
 
 def why_hidden(plugin: Plugin, known: Iterable[str]) -> str | None:
     """Why a plug-in cannot be used under its name; None where it can."""
-    if plugin.name in set(known):
+    if plugin.built_in:
+        return None
+    same = [one for one in installed(plugin.group) if one.name == plugin.name]
+    if plugin.name in set(known) or any(one.built_in for one in same):
         return f"{plugin.name} is a built-in name"
     if not _NAME.fullmatch(plugin.name):
         return "a name has letters, digits, '.', '_', '+' and '-' only"
-    others = sorted({one.package for one in installed(plugin.group) if one.name == plugin.name} - {plugin.package})
+    others = sorted({one.package for one in same} - {plugin.package})
     return f"{', '.join(others)} offers the same name" if others else None
 
 
@@ -99,6 +117,7 @@ def find_plugin(group: Group, name: str, known: Iterable[str]) -> Plugin | None:
     """The plug-in of that name, None where there is none; refused where two packages claim the name."""
     known = list(known)
     found = [plugin for plugin in installed(group) if plugin.name == name and name not in known]
+    found = [plugin for plugin in found if plugin.built_in] or found
     packages = sorted({plugin.package for plugin in found})
     if len(packages) > 1:
         raise BadInput(f"{group.role} {name!r}: packages {choices(packages)} both offer it; uninstall one of them")

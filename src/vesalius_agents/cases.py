@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.catalogue import loaded
+from vesalius.api.loading import loaded
 from vesalius.components import Component, Edge, parse_components
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
@@ -20,6 +20,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.retesting import Retester, why_not_again
 from vesalius.grading.discovery import median_and_mean
 from vesalius.grading.natural import false_claims
+from vesalius.options import Load
 from vesalius.runs.discovery import DiscoverySettings
 from vesalius.runs.methods import DiscoveryCase, discover_case, grade_found
 from vesalius.runs.selection import CircuitCase, chosen_circuits
@@ -128,7 +129,7 @@ def grade_natural(explanation: Explanation, specimen: Any = None, *, seed: int =
     """Grade an explanation of a natural model: its claims on fresh prompts, those of another `seed`, and against
     established roles where there are some.
     """
-    subject = loaded(specimen if specimen is not None else explanation.specimen, behaviour=explanation.behaviour)
+    subject = loaded(explanation.specimen if specimen is None else specimen, Load(explanation.behaviour))
     records = [(part.id, record) for part in explanation.components for record in part.claims]
     lost = sum(len(part.refuted) for part in explanation.components if not part.profile)
     supported = [(part, record) for part, record in records if record.verdict == "supported"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from vesalius.api.catalogue import loaded
+from vesalius.api.loading import loaded
 from vesalius.components import Component
 from vesalius.documents.claims import ClaimRecord, Executable
 from vesalius.errors import BadInput
@@ -31,6 +31,7 @@ from vesalius.explanations.hyve.tools import ComponentJudge, which_code
 from vesalius.explanations.hyve.tries import Tries, counted_as
 from vesalius.model.metering import metered
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.options import Load
 from vesalius.rasp.document import to_document
 from vesalius.sandbox import Executions, Outcome
 
@@ -62,7 +63,7 @@ class Experiments:
         memory: int | None = None,
         unsafe: bool = False,
     ) -> None:
-        self.specimen = loaded(specimen, behaviour=behaviour, progress=False)
+        self.specimen = loaded(specimen, Load(behaviour), progress=False)
         self._seed, self._memory, self._unsafe = seed, memory, unsafe
         self._stack = ExitStack()
         self._settings: dict[str, Setting] = {}

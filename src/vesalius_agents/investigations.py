@@ -22,8 +22,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ValidationError
 
-from vesalius.api.catalogue import loaded, next_tokens, predict
+from vesalius.api.catalogue import next_tokens, predict
 from vesalius.api.knockouts import what_if
+from vesalius.api.loading import loaded
 from vesalius.api.looking import attention, lens
 from vesalius.api.sweeps import sweep_report
 from vesalius.backbones import ToolCall
@@ -42,6 +43,7 @@ from vesalius.explanations.hyve.tools import CHECK, EXECUTE, WHICH, Bench, Compo
 from vesalius.explanations.hyve.verdicts import verdict_of
 from vesalius.explanations.hyve.writing import explanation_of
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.options import Load
 from vesalius.rasp.text import render
 from vesalius.sandbox import Executions
 from vesalius_agents.experiments import submitted_program
@@ -94,7 +96,7 @@ def investigate(
     natural model.
     """
     require_whole(n=0 if n is None else n, top=0 if top is None else top, seed=seed)
-    opened = loaded(specimen, behaviour=behaviour, progress=False)
+    opened = loaded(specimen, Load(behaviour), progress=False)
     names = components.split(",") if isinstance(components, str) else components
     names = opened.model.components if names == [EVERY] else names
     return Investigation(opened, names, budget or Budget(), n=n, top=top, seed=seed, unsafe_sandbox=unsafe_sandbox)

@@ -18,7 +18,7 @@ from vesalius.errors import BadInput, Failed, choices
 from vesalius.json_lines import TIMEOUT, arguments_of, command_of
 from vesalius.plugins import INTERPRETERS, named_function
 from vesalius_functions.agents import DialogueLimits, interpret_with
-from vesalius_functions.agents.exemplars import exemplars_for
+from vesalius_functions.agents.dialogue import exemplars_for
 from vesalius_functions.answer import Answer, Interpreter
 from vesalius_functions.box import Box, Function, layers_of
 from vesalius_functions.command import interpret_by_command

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pydantic import JsonValue
 
-from vesalius.api.catalogue import loaded
+from vesalius.api.loading import loaded
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import Out, directory_for
 from vesalius.behaviours.controls import FACTBOOK, WIKITEXT, control_name, corpus_named
@@ -16,6 +16,7 @@ from vesalius.behaviours.natural import require_performance
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note
 from vesalius.model.specimen import Specimen
+from vesalius.options import Load
 from vesalius.progress import Progress, shown
 from vesalius.report.figures import save_figure
 from vesalius_mechrl.canonical import canonical_heads
@@ -87,7 +88,7 @@ def bench_mechrl(
         note(f"paper mode: the control text is {text}; published: wikitext-2 (`--control wikitext:PATH`)")
     scope = Scope(paper, seeds, steps, episodes, context=context)
     with shown(progress) as report:
-        specimen = loaded(specimen, device=device, progress=report)
+        specimen = loaded(specimen, Load(device=device), progress=report)
         require_text(specimen)
         figures = _studied(specimen, plan, control, scope, directory, effects, jobs=jobs, progress=report)
     options: dict[str, JsonValue] = {

@@ -13,7 +13,6 @@ from vesalius.api.places import Out, directory_for, removed_if_empty, require_pl
 from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import require_drawable
 from vesalius.components import Component, split_names
 from vesalius.discovery.methods import DEFAULT_PROMPTS
 from vesalius.documents.request import Request
@@ -22,6 +21,7 @@ from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene import KINDS
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
 from vesalius_mechrl.page_synergy import draw_synergy
 from vesalius_mechrl.sets.discover import DEFAULT_SEARCH, NAMES, SetDiscovery

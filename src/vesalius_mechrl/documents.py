@@ -115,7 +115,7 @@ class PolicyVerdict(Record):
     result: Literal["wins", "draw", "loses"]
 
 
-class MechrlStudy(Viewable, Keyed, Document):
+class MechrlStudy(Viewable, Keyed, Document, kind="mechrl"):
     """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
 
     `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text
@@ -124,6 +124,8 @@ class MechrlStudy(Viewable, Keyed, Document):
     the files are.
     """
 
+    FILE = "mechrl-MODE.json"
+    RANK = None
     SCHEMA = 1
     REMEDY = "run `vesalius bench mechrl` again"
 
@@ -217,7 +219,6 @@ class MechrlStudy(Viewable, Keyed, Document):
                         for row in self.table2
                     ],
                     title="Table 2: rank of the canonical heads",
-                    caption=f"heads: {canonical['table2']}" if canonical.get("table2") else "",
                 ),
                 Sheet(
                     ("category", "heads", "method", "overlap (each seed)"),
@@ -231,7 +232,6 @@ class MechrlStudy(Viewable, Keyed, Document):
                         for row in self.table3
                     ],
                     title="Table 3: categories among the ten most picked heads",
-                    caption=f"heads: {canonical['table3']}" if canonical.get("table3") else "",
                 ),
                 Sheet(
                     ("task", "method", "condition", "best reward found"),
@@ -252,6 +252,7 @@ class MechrlStudy(Viewable, Keyed, Document):
                     ],
                     title="Most picked heads (in how many episodes)",
                 ),
+                Text([f"{name.capitalize()}, heads: {source}" for name, source in canonical.items() if source]),
                 Text([f"reward in {self.unit}; control text: {self.control}", *self.conclusions()]),
             ],
             files=[("numbers", str(self.numbers)), *(("picture", str(one)) for one in self.pictures)],

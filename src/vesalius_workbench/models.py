@@ -17,6 +17,7 @@ from vesalius.api.looking import MOST_TOKENS
 from vesalius.api.watching import stoppable
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
+from vesalius.options import Draw, Edit
 from vesalius_workbench.store import located
 from vesalius_workbench.working import Work, current
 
@@ -90,8 +91,9 @@ class Models:
         specimen = self.specimen(name, behaviour)
         if asked["n"] > MOST_PROMPTS:
             raise BadInput(f"n={asked['n']}: at most {MOST_PROMPTS} prompts here; `vesalius what-if` takes more")
-        drawn: dict[str, Any] = {key: asked.get(key) for key in ("prompt", "source", "n", "seed", "split")}
-        for given in (drawn["prompt"], drawn["source"]):
+        edit = Edit(asked["kind"], asked.get("at"), asked.get("prompt"), asked.get("source"))
+        draw = Draw(asked["n"], asked["seed"], asked["split"])
+        for given in (edit.prompt, edit.source):
             if given is not None and (length := specimen.vocabulary.lengths([given])[0]) > MOST_TOKENS:
                 raise BadInput(
                     f"prompt: has {length} tokens; at most {MOST_TOKENS} here; `vesalius what-if` takes more"
@@ -99,10 +101,9 @@ class Models:
         loaded = [id(one) for one in self._specimens.values()]
         for key in [key for key, run in self._runs.items() if id(run.specimen) not in loaded]:
             del self._runs[key]  # it would keep a model in memory that was let go
-        key = (name, behaviour, *map(repr, drawn.values()))  # not str: a prompt may be the word None
-        ready = kept(self._runs, key, lambda: prepare(specimen, **drawn), MOST_RUNS)
-        chosen: dict[str, Any] = {key: asked.get(key) for key in ("kind", "at", "prompt", "source", "seed", "split")}
-        return answer(ready, asked["components"], **chosen)
+        key = (name, behaviour, repr(edit.prompt), repr(edit.source), draw)  # not str: a prompt may be the word None
+        ready = kept(self._runs, key, lambda: prepare(specimen, edit, draw), MOST_RUNS)
+        return answer(ready, asked["components"], edit, draw)
 
 
 def kept(cache: OrderedDict[Any, Kept], key: Any, make: Callable[[], Kept], most: int) -> Kept:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vesalius.api.retesting import why_not_again
-from vesalius.documents import Discovery, Explanation
+from vesalius.documents import Explanation
 from vesalius.documents.base import Document
-from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput
 
@@ -22,8 +21,6 @@ MOST_BYTES = 128 * 2**20
 MOST_KEPT = 8
 #: Claims of one page of them; an explanation with no more than a few pages is sent whole.
 CLAIMS, MOST_WHOLE = 200, 600
-#: Files that are read together with that of a document.
-BESIDE: dict[type[Document], tuple[str, ...]] = {Discovery: (CIRCUIT_FILE,)}
 Kind = TypeVar("Kind", bound=Document)
 
 
@@ -36,7 +33,7 @@ class Reader:
 
     def read(self, place: Path, kind: type[Kind]) -> Kind:
         """The document of a file, as it is now."""
-        files = [place, *(place.with_name(name) for name in BESIDE.get(kind, ()) if place.with_name(name).is_file())]
+        files = [place, *(place.with_name(name) for name in kind.BESIDE if place.with_name(name).is_file())]
         stats = [_stat(file) for file in files]
         size = sum(stat.st_size for stat in stats)
         if size > MOST_BYTES:

@@ -10,8 +10,10 @@ from pydantic import ValidationError
 
 import vesalius as ves
 from tests.api.scientist import NAME as SILENT
-from vesalius.documents import Discovery, HeadSets, Request, Survey, SurveyCell
+from vesalius.documents import Discovery, Request
 from vesalius.model.specimen import Specimen
+from vesalius_bench.survey.documents import Survey, SurveyCell
+from vesalius_mechrl.sets.document import HeadSets
 
 
 @pytest.fixture(scope="module")

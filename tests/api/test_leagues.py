@@ -19,9 +19,9 @@ import vesalius as ves
 from vesalius import api
 from vesalius.circuits import making
 from vesalius.circuits.foreign_spec import key_program
-from vesalius.circuits.inputs import Sampler
+from vesalius.circuits.specimens import Sampler
 from vesalius.components import Component
-from vesalius.documents import Circuit, League, LeagueRow
+from vesalius.documents import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
@@ -29,9 +29,10 @@ from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.rasp import Program, roles_of
 from vesalius.rasp.document import from_document, to_document
 from vesalius.training import gate
-from vesalius.training.group import train_group
+from vesalius.training.fit import train_group
 from vesalius_bench.league import grading as league_grading
 from vesalius_bench.league import making as league_making
+from vesalius_bench.league.documents import League, LeagueRow
 from vesalius_bench.league.files import open_key
 from vesalius_bench.league.grading import ScoredCircuit, StatedAgain, circuit_score_metrics
 from vesalius_bench.league.scoring import counting_failures

@@ -12,9 +12,9 @@ import vesalius as ves
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.cli.test_own_behaviour import rows
 from tests.model.tiny_gpt2 import write_tiny_gpt2
-from vesalius.documents import ClaimVerdict, Registration
 from vesalius.errors import BadInput, Failed
 from vesalius_bench.claims import registered as registered_claims
+from vesalius_bench.claims.documents import ClaimVerdict, Registration
 from vesalius_bench.sealing import digest, with_seal
 
 CLAIM = {"kind": "necessary", "component": "L0_MLP", "replacement": "resample"}

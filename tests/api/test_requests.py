@@ -20,8 +20,9 @@ from vesalius.api.subjects import Subject
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.methods import MethodResult
 from vesalius.discovery.methods import discover as scored
-from vesalius.documents import Circuit, Discovery, Explanation, HeadSets, Request, Sweep
+from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
 from vesalius.model.specimen import Specimen
+from vesalius_mechrl.sets.document import HeadSets
 
 #: Keywords that do not decide a result: where work is done and how often, where files go, who pays, what is shown.
 #: `unsafe_sandbox` decides where generated code may run, not what it gives; `replay` serves what was recorded, and

@@ -25,8 +25,7 @@ from vesalius.backbones import (
     tool_result,
     user,
 )
-from vesalius.backbones.messages import TokenOptions
-from vesalius.backbones.structured_output import strict_schema
+from vesalius.backbones.messages import TokenOptions, strict_schema
 from vesalius.errors import BadInput, Failed
 
 

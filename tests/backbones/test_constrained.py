@@ -8,8 +8,7 @@ from pydantic import BaseModel, Field
 
 import vesalius.backbones.factory as factory
 from vesalius.backbones import Backbone, Scripted, Tool, open_backbone, system, tool_result, user
-from vesalius.backbones.connection import Abilities
-from vesalius.backbones.structured_output import LONGEST_BOUND, SHORTEST_TEXT, bounded_schema
+from vesalius.backbones.messages import LONGEST_BOUND, SHORTEST_TEXT, Abilities, bounded_schema
 from vesalius.backbones.tools import reply_schema
 
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tests.backbones.conftest import FakeClock
 from vesalius.backbones import BackboneError, RetryPolicy
-from vesalius.backbones.failures import KINDS
+from vesalius.backbones.failures import KINDS, Retrier
 from vesalius.backbones.messages import Event
-from vesalius.backbones.retry import Retrier
 
 TRANSIENT = {"rate_limited", "timed_out", "unreachable", "garbled"}
 

@@ -21,8 +21,8 @@ from vesalius.backbones import (
     TokenUsage,
     open_backbone,
 )
-from vesalius.backbones.calls import token_bound
 from vesalius.backbones.messages import ModelRequest, Settings, user
+from vesalius.backbones.records import token_bound
 from vesalius.errors import BadInput
 
 

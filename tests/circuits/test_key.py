@@ -11,7 +11,7 @@ import torch
 
 import vesalius.circuits.key as key
 import vesalius.rasp as rasp
-from vesalius.circuits.inputs import draw_inputs
+from vesalius.circuits.specimens import draw_inputs
 from vesalius.components import Component
 from vesalius.errors import BadInput
 

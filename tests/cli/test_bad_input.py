@@ -148,9 +148,9 @@ def test_a_refusal_leaves_no_directory_behind(vesalius: Vesalius, tmp_path: Path
     assert not list((tmp_path / "vesalius-runs").iterdir())
 
 
-def test_sets_have_no_page(vesalius: Vesalius, tmp_path: Path) -> None:
+def test_damaged_sets_have_no_page(vesalius: Vesalius, tmp_path: Path) -> None:
     (tmp_path / "sets.json").write_text("{}")
-    refused(vesalius, ["report", "."], "sets of heads have no page")
+    refused(vesalius, ["report", "."], "sets.json: ")
 
 
 def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.backbones.fake_server import ReceivedRequest, Response, chat, error, serving
 from tests.cli.conftest import Outcome, Vesalius
 from tests.closeness import assert_same_document
-from vesalius.backbones.retry import SystemClock
+from vesalius.backbones.failures import SystemClock
 from vesalius.explanations.hyve.natural import scope
 from vesalius.explanations.hyve.tools import MAX_LOOKS
 from vesalius.sandbox import Limits

@@ -11,7 +11,7 @@ from tests.runs.paper_results import metric, write_run
 from vesalius_bench.papers import paper_runs
 from vesalius_bench.papers.figures import printed
 from vesalius_bench.papers.papers import PAPERS
-from vesalius_functions.knowledge.packages import installed
+from vesalius_functions.knowledge.geography import installed
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.cli.conftest import Vesalius
-from vesalius.documents.schemas import schema, schema_names
+from vesalius.documents.kinds import schema, schema_names
 
 
 @pytest.mark.parametrize("name", schema_names())
@@ -23,7 +23,9 @@ def test_without_a_name_the_documents_are_listed(vesalius: Vesalius) -> None:
 def test_an_unknown_document_is_refused_in_one_line(vesalius: Vesalius) -> None:
     got = vesalius("schema", "banana")
     assert (got.code, got.out) == (2, "")
-    assert got.err.startswith("vesalius: document 'banana' does not exist; choose one of request, sweep, what_if,")
+    assert got.err.startswith(
+        "vesalius: document 'banana' does not exist; choose one of annotation, circuit, difference,"
+    )
 
 
 def test_a_schema_is_printed_without_torch() -> None:

@@ -18,21 +18,22 @@ from vesalius.api.shapes import read_shape
 from vesalius.circuits.key.af1 import af1_roles
 from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
-from vesalius.documents import Circuit, Plan, Study
+from vesalius.documents import Circuit, Plan
 from vesalius.documents.circuit import Member
-from vesalius.documents.schemas import schema
+from vesalius.documents.kinds import schema
+from vesalius.grading.keys import known_roles
 from vesalius.runs.ledger import read_ledger
 from vesalius_bench.ratings.grading_ratings import majority
 from vesalius_bench.study import studies, study_plans, study_steps
-from vesalius_bench.study.documents import Localisation, evidence_table
-from vesalius_bench.study.roles import known_roles, read_roles
+from vesalius_bench.study.documents import Localisation, Study, evidence_table
+from vesalius_bench.study.roles import read_roles
 from vesalius_bench.study.run import StudySettings
 from vesalius_bench.study.study_evidence import measured_evidence
 from vesalius_bench.study.study_steps import localise
 
 STEPS = ["performed", "localised", "measured", "explained"]
 NAMED = ("L0H3", "L1H0", "L2_MLP")
-ROOT = Path(ves.__file__).parent
+ROOT = Path(ves.__file__).parents[1]
 LLAMA = {
     "model_type": "llama",
     "num_hidden_layers": 32,
@@ -234,7 +235,11 @@ def test_every_published_component_has_a_reference_role_that_only_grading_sees()
     assert references is not None
     assert references.roles.keys() == key.keys()
     secrets = [part["note"] for part in key.values()]
-    others = [path for path in ROOT.rglob("*") if path.suffix in (".py", ".json", ".md", ".toml") and path.is_file()]
+    others = [
+        path
+        for path in ROOT.glob("vesalius*/**/*")
+        if path.suffix in (".py", ".json", ".md", ".toml") and path.is_file()
+    ]
     for path in others:
         if path.name != "af1.json":
             text = path.read_text(encoding="utf-8")

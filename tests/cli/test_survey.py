@@ -13,9 +13,10 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
 from tests.closeness import FIGURES, assert_same_document
 from tests.explanations.induction_model import as_specimen, induction_model
-from vesalius.documents import Survey, Sweep
-from vesalius.documents.schemas import schema
+from vesalius.documents import Sweep
+from vesalius.documents.kinds import schema
 from vesalius.runs.ledger import read_ledger
+from vesalius_bench.survey.documents import Survey
 
 QUICK = ("--n", 4, "--out", "s")
 #: Runs in another process: the command, which kills itself once so many cells are in the ledger.

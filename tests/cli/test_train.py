@@ -30,7 +30,7 @@ ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 KILLED = """
 import os, signal
 from vesalius.cli import main
-from vesalius.training.checkpoint import Checkpoint
+from vesalius.training.stepper import Checkpoint
 
 saves, save = [], Checkpoint.save
 
@@ -319,7 +319,7 @@ def test_a_generated_task_is_trained_on_the_cpu(vesalius: Vesalius, number: int)
 def test_several_programs_are_trained_together(
     vesalius: Vesalius, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = sys.modules["vesalius.training.group"]
+    group = sys.modules["vesalius.training.fit"]
     default = group.default_recipe
     # A third of the steps: a look-up is learnt in a tenth.
     monkeypatch.setattr(group, "default_recipe", lambda *args, **options: replace(default(*args, **options), steps=500))

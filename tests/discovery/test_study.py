@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from vesalius_mechrl.cli_tables import print_mechrl
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
+from vesalius.cli.console import print_view
 from vesalius.discovery import known_heads
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
@@ -163,7 +163,7 @@ def test_all_tables_of_a_small_study(
     assert bool(saved.quirks) == paper
     assert len(repr(saved)) < 500
     assert all(Path(picture).stat().st_size > 1000 for picture in saved.pictures)
-    print_mechrl(saved)
+    print_view(saved.view())
     printed = capsys.readouterr().out
     assert "Table 4" in printed
     assert f"control text: {corpus().name}" in printed

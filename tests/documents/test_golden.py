@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from vesalius.documents import Circuit, Discovery, Document, Explanation, HeadSets, Request, Scorecard, Sweep, Trace
+from vesalius.documents import Circuit, Discovery, Document, Explanation, Request, Scorecard, Sweep, Trace
 from vesalius.documents.trace import Attempt
 from vesalius.errors import BadInput
+from vesalius_mechrl.sets.document import HeadSets
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES: dict[str, type[Document]] = {

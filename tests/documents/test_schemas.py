@@ -8,12 +8,12 @@ import pytest
 
 from tests.documents.test_golden import FILES, GOLDEN
 from vesalius.documents import Circuit, Discovery, Request, Scorecard
+from vesalius.documents.kinds import kind_named, schema, schema_names
 from vesalius.documents.reference import reference
-from vesalius.documents.schemas import DOCUMENTS, schema, schema_names
 from vesalius.errors import BadInput
 
 jsonschema = pytest.importorskip("jsonschema")
-NAMES = {kind: name for name, (kind, _) in DOCUMENTS.items()}
+NAMES = {kind_named(name): name for name in schema_names()}
 
 
 def as_file(name: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def as_file(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", schema_names())
 def test_a_schema_is_one(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema(name))
-    assert schema(name)["title"] == DOCUMENTS[name][0].__name__
+    assert schema(name)["title"] == kind_named(name).__name__
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -66,7 +66,9 @@ def test_the_contract_of_a_scorecard_is_in_its_schema() -> None:
 
 
 def test_an_unknown_document_is_refused() -> None:
-    with pytest.raises(BadInput, match="document 'banana' does not exist; choose one of request, sweep, what_if"):
+    with pytest.raises(
+        BadInput, match="document 'banana' does not exist; choose one of annotation, circuit, difference"
+    ):
         schema("banana")
 
 

@@ -14,24 +14,12 @@ import pytest
 
 import vesalius as ves
 from vesalius.components import all_components
-from vesalius.documents import (
-    Circuit,
-    Discovery,
-    Explanation,
-    Metric,
-    Request,
-    Scorecard,
-    Survey,
-    SurveyCell,
-    Sweep,
-    SweepRow,
-    Trace,
-)
+from vesalius.documents import Circuit, Discovery, Explanation, Metric, Request, Scorecard, Sweep, SweepRow, Trace
 from vesalius.documents.catalogue import BehaviourReport
 from vesalius.documents.scorecard import CircuitRow
 from vesalius.documents.view import Rows, Several, Viewable
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius_bench.survey.documents import CellSweep, Figure
+from vesalius_bench.survey.documents import CellSweep, Figure, Survey, SurveyCell
 
 GOLDEN = Path(__file__).parent / "golden"
 SMOLLM = EdgeGraph(30, 9)

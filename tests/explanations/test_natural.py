@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from vesalius.report.profiles import draw_profile
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
@@ -16,7 +15,14 @@ from vesalius.behaviours import words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
-from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
+from vesalius.documents.explanation import (
+    ClaimRecord,
+    ComponentExplanation,
+    Evidence,
+    Explanation,
+    Verdict,
+    draw_profile,
+)
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.ablation import GAIN
 from vesalius.explanations.claims.laboratory import FIRST_LOOK

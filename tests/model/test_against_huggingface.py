@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.model.references import assert_same, logits_and_attention
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
 from vesalius.model.huggingface import load_huggingface
@@ -15,7 +16,6 @@ from vesalius.model.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
 
-TOLERANCE = 1e-4
 GPT2 = {"n_embd": 24, "n_layer": 3, "n_head": 4, "vocab_size": 61, "n_positions": 48}
 LLAMA = {
     "hidden_size": 24,
@@ -78,12 +78,9 @@ def test_logits_and_attention(name: str, tmp_path: Path) -> None:
     model = load_huggingface(tmp_path)
     with torch.no_grad():
         expected = reference(tokens(), output_attentions=True)
-        logits, cache = model.run_with_cache(tokens())
     assert expected.logits.abs().max() > 1, "weights too small to tell a wrong model from a right one"
-    assert (logits - expected.logits).abs().max() <= TOLERANCE
-    assert (model(tokens()) - expected.logits).abs().max() <= TOLERANCE
-    for layer, pattern in enumerate(expected.attentions):
-        assert (cache[f"blocks.{layer}.attn.hook_pattern"] - pattern).abs().max() <= TOLERANCE
+    theirs = [expected.logits, expected.logits, *expected.attentions]
+    assert_same(model, lambda twin: logits_and_attention(twin, tokens()), theirs)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-grouped", "llama-tied", "qwen2"])
@@ -96,8 +93,7 @@ def test_left_padding_as_hugging_face_masks_it(name: str, tmp_path: Path) -> Non
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)
     with torch.no_grad():
         expected = reference(tokens(), attention_mask=mask.long(), position_ids=positions).logits
-    logits = load_huggingface(tmp_path)(tokens(), mask=mask)
-    assert ((logits - expected) * mask[..., None]).abs().max() <= TOLERANCE
+    assert_same(load_huggingface(tmp_path), lambda twin: [twin(tokens(), mask=mask)[mask]], [expected[mask]])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-grouped"])
@@ -106,7 +102,7 @@ def test_shards(name: str, tmp_path: Path) -> None:
     reference.save_pretrained(tmp_path, max_shard_size="10KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
     with torch.no_grad():
-        assert (load_huggingface(tmp_path)(tokens()) - reference(tokens()).logits).abs().max() <= TOLERANCE
+        assert_same(load_huggingface(tmp_path), lambda twin: [twin(tokens())], [reference(tokens()).logits])
     next(iter(sorted(tmp_path.glob("*.safetensors")))).unlink()
     with pytest.raises(BadInput, match="no such file"):
         load_huggingface(tmp_path)
@@ -118,7 +114,7 @@ def test_half_precision_weights_are_read_as_float32(tmp_path: Path) -> None:
     model = load_huggingface(tmp_path)
     assert model.W_E.dtype == torch.float32
     with torch.no_grad():
-        assert (model(tokens()) - reference(tokens()).logits).abs().max() <= TOLERANCE
+        assert_same(model, lambda twin: [twin(tokens())], [reference(tokens()).logits])
 
 
 # --- the real model
@@ -182,12 +178,12 @@ def gguf_or_skip() -> Path:
 def test_the_converted_smollm_computes_what_hugging_faces_llama_does(smollm: tuple[Transformer, Tokenizer]) -> None:
     model, tokenizer = smollm
     reference = reference_smollm(gguf_or_skip())
-    for prompt in ("The capital of France is Paris, and the capital of Italy is", "def add(a, b):\n    return a +"):
-        ids = torch.tensor([tokenizer.encode(prompt)])
-        with torch.no_grad():
-            assert (model(ids) - reference(ids).logits).abs().max() <= TOLERANCE
+    prompts = "The capital of France is Paris, and the capital of Italy is", "def add(a, b):\n    return a +"
+    ids = [torch.tensor([tokenizer.encode(prompt)]) for prompt in prompts]
     with torch.no_grad():
-        assert tokenizer.decode([int(reference(ids).logits[0, -1].argmax())]) == " b"
+        logits = [reference(row).logits for row in ids]
+    assert_same(model, lambda twin: [twin(row) for row in ids], logits, draws=1)
+    assert tokenizer.decode([int(logits[1][0, -1].argmax())]) == " b"
 
 
 TRICKY = [

@@ -14,7 +14,7 @@ from tests.rasp.random_programs import random_program
 from vesalius.errors import BadInput
 from vesalius.rasp import Map, SequenceMap, compile_program, generate, indices, random_inputs, tokens
 from vesalius.rasp.document import from_document, to_document
-from vesalius.rasp.helpers import frac_prevs
+from vesalius.rasp.grammar import frac_prevs
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "schema1.json").read_text())
 

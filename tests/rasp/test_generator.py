@@ -23,8 +23,7 @@ from vesalius.rasp import (
     shift_by,
     tokens,
 )
-from vesalius.rasp.effects import interchange_effects
-from vesalius.rasp.generator import behaviour_signature, is_trivial
+from vesalius.rasp.generator import behaviour_signature, interchange_effects, is_trivial
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.rasp.random_programs import random_program, random_sequence
 from tests.rasp.twin import Reading, interchange
 from vesalius.errors import BadInput
 from vesalius.rasp import SelectorWidth, Variable
-from vesalius.rasp.graph import head_name
+from vesalius.rasp.placement import head_name
 
 SEEDS = st.integers(0, 2**32)
 

@@ -10,17 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vesalius.report.profiles import draw_profile, short_role
-from vesalius.report.tables import read_records, read_table, spell
 
 from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
-from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation, commands, draw_profile
+from vesalius.documents.free_records import read_records, read_table, spell
 from vesalius.documents.request import Request
+from vesalius.documents.view import duration, figure
 from vesalius.errors import BadInput, Failed
-from vesalius.report.html import LIMIT_BYTES, duration, figure, linked
+from vesalius.report.bars import bars_of
+from vesalius.report.html import LIMIT_BYTES, linked, short_role
 from vesalius.report.index import IndexRow, render_index
-from vesalius.report.page import commands, plot, render_page
+from vesalius.report.layout import plot
+from vesalius.report.page import render_page
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted' <img src=x onerror=alert(1)>"
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -393,7 +395,8 @@ def test_a_natural_model_shows_roles_bars_and_how_to_make_it_again(tmp_path: Pat
 
 def test_bars_stand_on_one_scale_that_holds_zero_and_one() -> None:
     effects = {"solo": [0.5, 0.25, 1.5], "lens": [-0.5, -0.5, -0.001], "joint": [None, 0.0, 0.0], "unknown": [1, 1, 1]}
-    (bars,) = draw_profile({"effects": effects})
+    (profile,) = draw_profile({"effects": effects})
+    bars = bars_of(profile)
     assert [bar.label for bar in bars.rows] == ["replaced alone", "logit lens: what it writes by itself"]
     alone, lens = bars.rows
     assert (alone.zero, alone.value, alone.low, alone.high) == (25.0, 50.0, 37.5, 100.0)

@@ -23,7 +23,7 @@ from tests.runs.paper_results import (
 from vesalius.errors import BadInput
 from vesalius_bench.papers.figures import number, printed
 from vesalius_bench.papers.papers import PAPERS
-from vesalius_functions.knowledge.packages import installed
+from vesalius_functions.knowledge.geography import installed
 
 ENTRIES = [(paper, entry.id) for paper, tables in PAPERS.items() for entry in tables.entries]
 #: Every figure that the papers print in a table, read out of their text: paper, table, row, column, value.

@@ -96,7 +96,7 @@ def target(tmp_path: Path, toolbox: Path, monkeypatch: pytest.MonkeyPatch) -> It
         "outside": str(outside),
         "key_directory": str(PACKAGE / "circuits" / "key"),
         "key_file": str(PACKAGE / "circuits" / "key" / "annotations.py"),
-        "generator_file": str(PACKAGE / "functions" / "suite.py"),
+        "generator_file": str(PACKAGE.with_name("vesalius_functions") / "suite.py"),
         "data_directory": str(PACKAGE / "circuits" / "data"),
         "victim": victim.pid,
         "port": servers[0].getsockname()[1],

@@ -13,7 +13,7 @@ import pytest
 from vesalius.errors import Failed
 from vesalius.sandbox import Isolation, Sandbox, filesystem, seccomp, warm_server
 from vesalius.sandbox import sandbox as sandbox_module
-from vesalius.sandbox.landlock import SUFFICIENT_VERSION
+from vesalius.sandbox.kernel import SUFFICIENT_VERSION
 from vesalius.sandbox.seccomp import ALLOWED, CONDITIONAL, program
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vesalius.sandbox import Sandbox
-from vesalius.sandbox.records import SPARE_LINES, RecordReader, parse
+from vesalius.sandbox.calls import SPARE_LINES, RecordReader, parse
 
 DEFINED = "import os, json, time\n"
 
@@ -25,7 +25,7 @@ def test_invalid_records_are_left_out() -> None:
 def test_lines_are_bounded_before_they_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve megabytes of records: no more of them is parsed than could be honest."""
     parsed: list[bytes] = []
-    monkeypatch.setattr("vesalius.sandbox.records.parse", lambda line: parsed.append(line))
+    monkeypatch.setattr("vesalius.sandbox.calls.parse", lambda line: parsed.append(line))
     found = reader(max_bytes=64 << 20)
     for _ in range(12):
         found.feed(b"{}\n" * (1 << 20))

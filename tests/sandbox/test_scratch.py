@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.conftest import LAYERS, SMALL, opened
-from vesalius.sandbox.scratch import MAX_FILES, clear, nameless_bytes, overfull
+from vesalius.sandbox.filesystem import MAX_FILES, clear, nameless_bytes, overfull
 
 
 def nested(path: Path, depth: int) -> None:

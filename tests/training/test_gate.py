@@ -8,14 +8,12 @@ from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
-from vesalius.rasp.sampling import repetitive_inputs
+from vesalius.rasp.generator import repetitive_inputs
 from vesalius.training import Gate, Setting, TrainingResult, headroom, measure, model_tokens, train
-from vesalius.training.evaluation import evaluate
 from vesalius.training.pairs import differ, draw_pairs, targets
-from vesalius.training.siit import Curriculum
+from vesalius.training.siit import Curriculum, evaluate, tabulate
 from vesalius.training.stack import Copy, Stack
 from vesalius.training.stepper import Recipe
-from vesalius.training.tables import tabulate
 
 PERFECT = {
     "n": 10,

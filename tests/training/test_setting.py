@@ -7,7 +7,7 @@ from vesalius.model import Component
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, compile_program, indices, tokens
 from vesalius.training import Setting, Size, default_size, model_tokens, setting_of
 from vesalius.training.pairs import Slot, draw_pairs, targets
-from vesalius.training.tables import tabulate
+from vesalius.training.siit import tabulate
 
 
 def test_default_size_follows_the_published_rule() -> None:

@@ -9,9 +9,8 @@ from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import all_components
 from vesalius.model.states import build
 from vesalius.training import Weights
-from vesalius.training.siit import MEAN, SOURCE, ZERO, Curriculum, copy_losses, draw_rows, position_losses
+from vesalius.training.siit import MEAN, SOURCE, ZERO, Curriculum, copy_losses, draw_rows, position_losses, tabulate
 from vesalius.training.stack import Copy, Stack
-from vesalius.training.tables import tabulate
 
 
 def rows_of(stack: Stack, batch: int = 12, seed: int = 4):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_both_style_sheets_give_shared_names_one_colour() -> None:
     """`light-dark(A, B)` of the static pages against the two blocks of the workbench."""
     shared = set(re.findall(r"var\((--[a-z]+)\)", package_text("parts.css")))
     pages = dict(re.findall(r"(--[a-z]+): light-dark\(([^)]+)\)", package_text("style.css")))
-    own = (Path(api.__file__).parents[1] / "workbench" / "static" / "style.css").read_text(encoding="utf-8")
+    own = (resources.files("vesalius_workbench") / "static" / "style.css").read_text(encoding="utf-8")
     values: dict[str, list[str]] = {}
     for name, value in re.findall(r"(--[a-z]+): (#[0-9a-f]+);", own):
         values.setdefault(name, []).append(value)

@@ -11,7 +11,7 @@ from vesalius.report.html import package_text
 from vesalius.report.widgets import SCRIPT as WIDGET
 
 ROOT = Path(__file__).parents[2]
-SOURCES, STATIC = ROOT / "workbench" / "src", ROOT / "src" / "vesalius" / "workbench" / "static"
+SOURCES, STATIC = ROOT / "workbench" / "src", ROOT / "src" / "vesalius_workbench" / "static"
 TOOLS = ROOT / "workbench" / "node_modules" / ".bin"
 needs_tools = pytest.mark.skipif(
     not TOOLS.is_dir() or shutil.which("node") is None, reason="no node_modules here; `make workbench` installs them"

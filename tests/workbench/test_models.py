@@ -64,20 +64,21 @@ def test_what_lies_elsewhere_is_not_loaded(
 
 
 def ask(models: Models, specimen: str = "3", **fields: Any) -> Any:
-    return models.what_if({"specimen": specimen, "components": ["L0H0"], "n": 4, "seed": 0, "split": "test", **fields})
+    drawn = {"kind": "zero", "n": 4, "seed": 0, "split": "test"}
+    return models.what_if({"specimen": specimen, "components": ["L0H0"], **drawn, **fields})
 
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clean run of a question stands for its answer."""
-    monkeypatch.setattr(module, "prepare", lambda specimen, **drawn: SimpleNamespace(specimen=specimen, drawn=drawn))
-    monkeypatch.setattr(module, "answer", lambda ready, components, **chosen: ready)
+    monkeypatch.setattr(module, "prepare", lambda specimen, edit, draw: SimpleNamespace(specimen=specimen, edit=edit))
+    monkeypatch.setattr(module, "answer", lambda ready, *asked: ready)
 
 
 def test_every_prompt_has_a_clean_run_of_its_own(opened: Models, loads: list[Any], runs: None) -> None:
     prompts: list[Any] = [None, "None", ["a"], "['a']", [1], ["1"]]
     answers = [ask(opened, prompt=prompt) for prompt in prompts]
-    assert [answer.drawn["prompt"] for answer in answers] == prompts
+    assert [answer.edit.prompt for answer in answers] == prompts
     assert ask(opened, prompt=["1"]) is answers[-1]
 
 

@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
-    from vesalius.api.catalogue import behaviours, bos_text, load, next_tokens, predict, show, specimens
+    from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show, specimens
     from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
+    from vesalius.api.loading import load
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.neuron_circuits import neurons
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
     from vesalius.api.watching import watch
-    from vesalius.documents.schemas import schema, schema_names
+    from vesalius.documents.kinds import schema, schema_names
     from vesalius.grading import grade
     from vesalius_bench.claims.registered import check_verdict, register_claim, show_claim, signing_key, verify_claim
     from vesalius_bench.league.files import read_passphrase
@@ -96,7 +97,7 @@ _HOMES = {
     "instruments": "vesalius.api.measuring",
     "league_table": "vesalius_bench.league.scoring",
     "lens": "vesalius.api.looking",
-    "load": "vesalius.api.catalogue",
+    "load": "vesalius.api.loading",
     "look": "vesalius.api.looking",
     "make_league": "vesalius_bench.league.making",
     "models": "vesalius.api.families",
@@ -120,8 +121,8 @@ _HOMES = {
     "retest": "vesalius.api.retesting",
     "sample_functions": "vesalius_functions.bench.functions",
     "save_what_if": "vesalius.api.knockouts",
-    "schema": "vesalius.documents.schemas",
-    "schema_names": "vesalius.documents.schemas",
+    "schema": "vesalius.documents.kinds",
+    "schema_names": "vesalius.documents.kinds",
     "score_league": "vesalius_bench.league.scoring",
     "score_mib": "vesalius_bench.mib.submissions",
     "serve_functions": "vesalius_functions.bench.functions",

@@ -13,7 +13,7 @@ from vesalius.api.places import Out, directory_for, removed_if_empty, require_pl
 from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import Trial, require_drawable, trial
+from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
@@ -40,6 +40,7 @@ from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
+from vesalius.options import Parts, require_drawable
 from vesalius.progress import Progress, shown
 from vesalius.report.discovery import render_discovery
 from vesalius.runs.parts import parts_on
@@ -142,7 +143,7 @@ def discover(
         chosen = _option_values(options, n, force=force, checks=checks, split=split)
         chosen |= _circuit_options(rules, size, rivals, rivals_by)
         request = request_on(specimen, "discover", method=method, options=chosen, seed=seed, material=material)
-        spread = parts_on(engine, jobs, specimen, report, material=material)
+        spread = parts_on(Parts(engine, jobs), specimen, report, material=material)
         if spread is not None and not checks and method not in CUT_IN_PARTS:
             raise BadInput(f"method {method!r} decides one step by the last, so it has no parts; leave out the engine")
         unseen = None

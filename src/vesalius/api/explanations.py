@@ -36,6 +36,7 @@ from vesalius.explanations.scientists import (
 from vesalius.json_lines import short_name
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import Parts
 from vesalius.progress import Progress, shown
 from vesalius.report.page import render_page
 from vesalius.runs.directory import EXECUTIONS, calls_path
@@ -136,7 +137,7 @@ def explain(
             timeout=timeout,
             loaded=specimen,
             progress=report,
-            spread=parts_on(engine, jobs, specimen, report),
+            spread=parts_on(Parts(engine, jobs), specimen, report),
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
         stack.enter_context(removed_if_empty(directory))

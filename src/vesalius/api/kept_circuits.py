@@ -13,7 +13,7 @@ from vesalius.api.places import Out, directory_for, require_place
 from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import Trial, require_drawable, trial
+from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, HELD_OUT_SEED, HELD_OUT_SPLIT
 from vesalius.discovery.kept import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
@@ -29,6 +29,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural.paths import edges_between
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
 
 __all__ = ["MAX_EDGES", "edges_in", "explained_circuit", "faithfulness"]

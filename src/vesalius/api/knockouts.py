@@ -5,51 +5,40 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vesalius.api.catalogue import loaded
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
-from vesalius.api.subjects import request_on
-from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import Trial, require_drawable, trial, unchanged_outputs
-from vesalius.components import Component, parse_components, split_names
-from vesalius.discovery.what_if import KINDS, LIKELY, Reading, Replacements
+from vesalius.api.door import place_for, request_on, verb
+from vesalius.api.places import directory_for, removed_if_empty
+from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
+from vesalius.components import Names, parse_components, split_names
+from vesalius.discovery.what_if import LIKELY, Reading, Replacements
 from vesalius.documents.metric import Metric
 from vesalius.documents.what_if import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen, TextVocabulary
-from vesalius.progress import Progress, shown
+from vesalius.options import Draw, Edit, Out
+from vesalius.progress import Progress, silent
 from vesalius.statistics import interval_or_none
 
-PROMPTS = 16
 #: Saved answers to one question, and characters of their name.
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
 
 
+@verb
 def what_if(
-    specimen: Specimen | str | int | Path,
-    components: Iterable[str | Component] | str,
+    specimen: Specimen,
+    components: Names,
     *,
-    kind: str = "zero",
-    at: str | int | None = None,
-    prompt: Any = None,
-    source: Any = None,
-    n: int = PROMPTS,
-    seed: int = 0,
-    split: str = "test",
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
+    edit: Edit,
+    draw: Draw,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> WhatIf:
     """Replace components together and compare what the model says before and after.
 
@@ -58,23 +47,19 @@ def what_if(
     (a text, or a list of tokens): then the score is the probability of what the unchanged model says next. `at` limits
     the replacement to one position: a role of the behaviour's prompts, "end", or a number from 0.
     """
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    prompt, source = _tokens(prompt), _tokens(source)
-    _check_prompt(kind, prompt, source)
-    require_drawable(n, seed)
-    require_place(out)
-    named = list(map(str, split_names(components)))
-    with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
-        parse_components(named, specimen.model.config, neurons=True)
-        report("running the prompts", 0, 1)
-        ready = prepare(specimen, prompt=prompt, source=source, n=n, seed=seed, split=split)
-        document = answer(ready, named, kind=kind, at=at, prompt=prompt, source=source, seed=seed, split=split)
-        report("running the prompts", 1, 1)
-    if out:
-        document.write(directory_for(out, *_words(specimen, document)) / WHAT_IF_FILE)
+    parse_components(list(map(str, split_names(components))), specimen.model.config, neurons=True)
+    progress("running the prompts", 0, 1)
+    document = answer(prepare(specimen, edit, draw), components, edit, draw)
+    progress("running the prompts", 1, 1)
+    named = "+".join(document.request.components or ())[:60]
+    if directory := place_for(out, specimen, document.request, edit, *_drawn(edit, draw), words=(named,)):
+        document.write(directory / WHAT_IF_FILE)
     return document
+
+
+def _drawn(edit: Edit, draw: Draw) -> tuple[Draw, ...]:
+    """The prompts, where they are drawn."""
+    return (draw,) if edit.prompt is None else ()
 
 
 def save_what_if(document: WhatIf, directory: str | Path) -> Path:
@@ -99,48 +84,24 @@ def save_what_if(document: WhatIf, directory: str | Path) -> Path:
     raise BadInput(f"{place / name}: {MOST_OF_ONE_NAME} answers have this name; move some of them away")
 
 
-def prepare(
-    specimen: Specimen,
-    *,
-    prompt: Any = None,
-    source: Any = None,
-    n: int = PROMPTS,
-    seed: int = 0,
-    split: str = "test",
-) -> Replacements:
+def prepare(specimen: Specimen, edit: Edit, draw: Draw) -> Replacements:
     """The clean run of the prompts, for several questions on the same ones."""
-    if prompt is None:
-        return Replacements(specimen, trial(specimen, n, seed=seed, split=split), likely=LIKELY)
-    return Replacements(specimen, _one_prompt(specimen, prompt, source), likely=LIKELY)
+    if edit.prompt is None:
+        return Replacements(specimen, trial(specimen, draw.n, seed=draw.seed, split=draw.split), likely=LIKELY)
+    return Replacements(specimen, _one_prompt(specimen, _tokens(edit.prompt), _tokens(edit.source)), likely=LIKELY)
 
 
-def answer(
-    ready: Replacements,
-    components: Iterable[str | Component],
-    *,
-    kind: str = "zero",
-    at: str | int | None = None,
-    prompt: Any = None,
-    source: Any = None,
-    seed: int = 0,
-    split: str = "test",
-) -> WhatIf:
-    """One question on prompts that are ready; `seed`, `split`, `prompt` and `source` are those they were made with."""
+def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw) -> WhatIf:
+    """One question on prompts that `prepare` made ready."""
     start, rows = time.perf_counter(), ready.cost.rows
     names = list(map(str, split_names(components)))
     parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config, neurons=True)))
-    clean, edited = ready.clean, ready.edited(parts, kind, _position(at))
-    specimen, n = ready.specimen, len(ready.material.batch)
-    drawn = {"n": n, "split": split} if prompt is None else {"prompt": _text(prompt), "source": _text(source)}
-    options = {"kind": kind, "at": at, **drawn}
+    clean, edited = ready.clean, ready.edited(parts, edit.kind, _position(edit.at))
+    specimen, n, seed = ready.specimen, len(ready.material.batch), draw.seed
+    asked = replace(edit, prompt=_text(edit.prompt), source=_text(edit.source))
+    drawn = _drawn(edit, replace(draw, n=n))
     return WhatIf(
-        request=request_on(
-            specimen,
-            "what-if",
-            components=tuple(map(str, parts)),
-            options=options,
-            seed=seed if prompt is None else None,
-        ),
+        request=request_on(specimen, "what-if", asked, *drawn, components=tuple(map(str, parts))),
         unit=ready.material.readout.unit,
         clean=_mean(clean.score, seed),
         edited=_mean(edited.score, seed),
@@ -190,15 +151,6 @@ def _text(prompt: Any) -> str | None:
     return prompt if prompt is None or isinstance(prompt, str) else json.dumps(prompt)
 
 
-def _check_prompt(kind: str, prompt: Any, source: Any) -> None:
-    if prompt is None and source is not None:
-        raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
-    if prompt is None and kind == "patch":
-        raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
-    if prompt is not None and source is None and kind != "zero":
-        raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
-
-
 def _one_prompt(specimen: Specimen, prompt: Any, source: Any) -> Trial:
     """A prompt of the user's own, with the prompt that values are taken from."""
     given = [prompt] if source is None else [prompt, source]
@@ -231,10 +183,3 @@ def _file_name(words: Iterable[Any]) -> str:
     """Words as the name of a directory: letters, digits and a few signs, never a path."""
     named = "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", str(word)).strip("-") for word in words if word)
     return named[:LONGEST_NAME].strip("-") or "what-if"
-
-
-def _words(specimen: Specimen, document: WhatIf) -> list[str | None]:
-    request = document.request
-    behaviour = request.behaviour and label_of(request.behaviour)
-    named = "+".join(request.components or ())
-    return ["what-if", specimen.name, behaviour, str(request.options["kind"]), named[:60]]

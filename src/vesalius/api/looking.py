@@ -1,14 +1,14 @@
 """Look at one prompt: its tokens and answer, where heads look, what components write."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from vesalius.api.catalogue import likeliest_tokens, loaded
+from vesalius.api.catalogue import likeliest_tokens
+from vesalius.api.door import verb
 from vesalius.components import Component, parse_components, split_names
 from vesalius.documents.look import AttentionLook, HeadAttention, LensLook, Look
 from vesalius.documents.what_if import Likely
@@ -24,9 +24,9 @@ MOST_COMPONENTS = 64
 DIGITS = 4
 
 
-def look(specimen: Specimen | str | int | Path, prompt: Any, *, top: int = 10, behaviour: Any = None) -> Look:
+@verb
+def look(specimen: Specimen, prompt: Any, *, top: int = 10) -> Look:
     """The tokens of a prompt, the output at each of them and, of a natural model, the likeliest next tokens."""
-    specimen = loaded(specimen, behaviour=behaviour)
     tokens = _tokens(specimen, prompt)
     if top < 1:
         raise BadInput(f"top={top} tokens are none; ask for at least 1")
@@ -43,11 +43,9 @@ def look(specimen: Specimen | str | int | Path, prompt: Any, *, top: int = 10, b
     )
 
 
-def attention(
-    specimen: Specimen | str | int | Path, prompt: Any, *, layer: int, behaviour: Any = None
-) -> AttentionLook:
+@verb
+def attention(specimen: Specimen, prompt: Any, *, layer: int) -> AttentionLook:
     """The attention of every head of one layer on one prompt: `heads[i].pattern[query][key]`."""
-    specimen = loaded(specimen, behaviour=behaviour)
     n_layers = specimen.model.config.n_layers
     if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < n_layers:
         raise BadInput(f"layer {layer!r} is not in this model; it has layers 0 to {n_layers - 1}")
@@ -70,16 +68,9 @@ def attention(
     )
 
 
-def lens(
-    specimen: Specimen | str | int | Path,
-    prompt: Any,
-    components: Iterable[str | Component] | str,
-    *,
-    top: int = 5,
-    behaviour: Any = None,
-) -> LensLook:
+@verb
+def lens(specimen: Specimen, prompt: Any, components: Iterable[str | Component] | str, *, top: int = 5) -> LensLook:
     """The tokens whose logits each component's output raises most, at every position of one prompt."""
-    specimen = loaded(specimen, behaviour=behaviour)
     vocabulary, model = specimen.vocabulary, specimen.model
     if not isinstance(vocabulary, TextVocabulary):
         raise BadInput(f"specimen {specimen.name!r} is not a natural model; the logit lens is for text models")

@@ -10,7 +10,6 @@ from vesalius.api.places import Out, directory_for, removed_if_empty, require_pl
 from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import require_drawable
 from vesalius.discovery.neurons import KEEP, PROMPTS, NeuronSet, keep_neurons
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.metric import Metric
@@ -18,6 +17,7 @@ from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import Request
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
 
 

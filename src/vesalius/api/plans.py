@@ -19,7 +19,7 @@ from vesalius.api.discoveries import require_selection
 from vesalius.api.options import Names
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.subjects import Subject
-from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
+from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
@@ -70,6 +70,7 @@ from vesalius.intervene.recordings import activation_memory
 from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
+from vesalius.options import SWEPT, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 from vesalius_mechrl.api_sets import set_options
@@ -150,7 +151,7 @@ def plan(
     if command == "explain":
         _require_builtin(scientist, protocol, leave_out)
         require_circuit_method(circuit_from)
-    usual = dict(zip(COMMANDS, (PROMPTS, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
+    usual = dict(zip(COMMANDS, (SWEPT.n, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
     how = kind or "zero" if command == "sweep" else "resample"
     wanted = usual if n is None else n
     subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
@@ -158,7 +159,7 @@ def plan(
         shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
         if shape is None:
             specimen = subject.load(specimen, report)
-            parts_on(engine, jobs, specimen, report)
+            parts_on(Parts(engine, jobs), specimen, report)
             if command == "explain":
                 check_builtin_options(specimen, n=n, top=top, force=force, leave_out=leave_out)
             fields = circuit_fields(specimen, components, circuit, circuit_from)

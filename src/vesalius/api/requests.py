@@ -5,46 +5,21 @@ function, of a tokenizer object, of rows given as a list and of prompts given as
 and `rerun` takes the objects themselves.
 """
 
-from collections.abc import Callable
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.discoveries import discover
-from vesalius.api.explanations import explain
-from vesalius.api.kept_circuits import faithfulness
-from vesalius.api.knockouts import what_if
-from vesalius.api.neuron_circuits import neurons
 from vesalius.api.places import Out, material_mark
-from vesalius.api.retesting import retest
-from vesalius.api.sweeps import sweep_report
-from vesalius.documents.discovery import Discovery
-from vesalius.documents.explanation import Explanation
-from vesalius.documents.faithfulness import Faithfulness
-from vesalius.documents.neurons import NeuronCircuit
+from vesalius.documents.base import Document
+from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
-from vesalius.documents.retest import Retest
-from vesalius.documents.sweep import Sweep
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
-from vesalius_mechrl.sets.document import HeadSets
-
-#: What makes the result of each command.
-CALLS: dict[str, Callable[..., Any]] = {
-    "sweep": sweep_report,
-    "what-if": what_if,
-    "discover": discover,
-    "neurons": neurons,
-    "faithfulness": faithfulness,
-    "explain": explain,
-    "retest": retest,
-}
 
 
-def rerun(
-    request: Request | Any, specimen: Any = None, **given: Any
-) -> Sweep | WhatIf | Discovery | Faithfulness | HeadSets | NeuronCircuit | Explanation | Retest:
+def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Document:
     """Repeat a request, or that of a result: `ves.rerun(explanation)`.
 
     `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such
@@ -54,7 +29,8 @@ def rerun(
     asked = request if isinstance(request, Request) else getattr(request, "request", None)
     if not isinstance(asked, Request):
         raise BadInput(f"{type(request).__name__} holds no request; give a Request or a result of this version")
-    if asked.command not in CALLS:
+    verbs = {kind.COMMAND: kind.VERB for kind in stored_kinds() if kind.COMMAND and kind.VERB}
+    if asked.command not in verbs:
         raise BadInput(f"a request of {asked.command!r} is repeated by its command: {asked.command_line()}")
     options = asked.keywords()
     if (mark := options.pop(MATERIAL, None)) is not None:
@@ -63,7 +39,8 @@ def rerun(
             raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
     if options.get("tokenizer") == IN_PYTHON and specimen is None and given.get("tokenizer") is None:
         raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
-    subject, call = asked.specimen if specimen is None else specimen, CALLS[asked.command]
+    subject = asked.specimen if specimen is None else specimen
+    call = getattr(import_module("vesalius.api"), str(verbs[asked.command]))
     if subject is None:
         raise BadInput("the request does not name what it is about; give it as the second argument")
     try:

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import loaded
+from vesalius.api.loading import loaded
 from vesalius.api.places import Out, directory_for, require_place
-from vesalius.behaviours.trial import require_drawable
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.retest import RETEST_FILE, Retest
@@ -16,6 +15,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.retesting import decide_again, record_of, why_not_again
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import Load, require_drawable
 from vesalius.progress import Progress, shown
 
 __all__ = ["retest", "why_not_again"]
@@ -53,7 +53,7 @@ def retest(
     name = specimen if specimen is not None else (asked and asked.specimen) or given.specimen
     with shown(progress) as report:
         if not isinstance(name, Specimen):
-            name = loaded(name, behaviour=given.behaviour, device=device, progress=report, **options)
+            name = loaded(name, Load(given.behaviour, device=device, **options), progress=report)
         report(f"testing {component} again", 0, 1)
         after = decide_again(name, given, component, before, seed=seed)
         report(f"testing {component} again", 1, 1)

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import loaded
+from vesalius.api.loading import loaded
 from vesalius.api.places import subject_options
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial
 from vesalius.documents.request import Command, Request
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import Load
 from vesalius.progress import Progress
 
 
@@ -33,7 +34,7 @@ class Subject:
 
     def load(self, specimen: Specimen | str | int | Path, progress: Progress) -> Specimen:
         """The specimen, loaded where it is not."""
-        return loaded(specimen, progress=progress, **self.keywords())
+        return loaded(specimen, Load(**self.keywords()), progress=progress)
 
 
 def request_on(

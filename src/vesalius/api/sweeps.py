@@ -11,61 +11,46 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.api.places import Out, directory_for, require_place
-from vesalius.api.subjects import Subject, request_on
-from vesalius.behaviours.behaviour import label_of
+from vesalius.api.door import place_for, request_on, verb
 from vesalius.behaviours.elsewhere import Spread
-from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import Trial, note_limits, require_drawable, trial
+from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, split_names
 from vesalius.discovery.parts import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.view import subject_of
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, has_units, number
+from vesalius.intervene.effects import ComponentSet, Effects, Replacement, effect_columns, has_units, number
 from vesalius.intervene.effects import pairs as all_pairs
-from vesalius.model.devices import Devices
 from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
-from vesalius.progress import Progress, shown
+from vesalius.options import SWEPT, Draw, Knockout, Out, Parts
+from vesalius.progress import Progress, silent
 from vesalius.report.heatmap import draw_heatmap
 from vesalius.runs.parts import parts_on
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__
 
-PROMPTS = 16
 ROWS_BETWEEN_SAVES = 512
 
 
+@verb
 def sweep(
-    specimen: Specimen | str | int | Path,
+    specimen: Specimen,
     *,
-    kind: str = "zero",
-    components: Iterable[str | Component] | None = None,
-    pairs: bool = False,
-    n: int = PROMPTS,
-    seed: int = 0,
-    split: str = "test",
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
+    knockout: Knockout,
+    draw: Draw = SWEPT,
+    parts: Parts,
     material: Trial | None = None,
-    engine: str | None = None,
-    jobs: int | None = None,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Effects:
     """Effect of replacing each component (or each pair) on `n` prompts: clean minus edited score, positive where it
     helps.
@@ -78,66 +63,44 @@ def sweep(
     `engine` ("local" processes or "ray") and `jobs` run parts of a natural model's sweep elsewhere; a part that is
     finished is kept like any other.
     """
-    options = {"kind": kind, "components": components, "pairs": pairs, "n": n, "seed": seed, "split": split}
-    where = {
-        "behaviour": behaviour,
-        "metric": metric,
-        "tokenizer": tokenizer,
-        "revision": revision,
-        "dtype": dtype,
-        "device": device,
-        "engine": engine,
-        "jobs": jobs,
-        "out": out,
-        "progress": progress,
-    }
-    return _sweep(specimen, material=material, **options, **where)[0]
+    return _sweep(specimen, knockout, draw, parts, material, out, progress)[0]
 
 
-def sweep_report(specimen: Specimen | str | int | Path, **options: Any) -> Sweep:
-    """The same as a document, with intervals: what `sweep.json` holds. Takes the options of `sweep`."""
-    return _sweep(specimen, **options)[1]
+@verb
+def sweep_report(
+    specimen: Specimen,
+    *,
+    knockout: Knockout,
+    draw: Draw = SWEPT,
+    parts: Parts,
+    material: Trial | None = None,
+    out: Out = None,
+    progress: Progress = silent,
+) -> Sweep:
+    """The same as a document, with intervals: what `sweep.json` holds."""
+    return _sweep(specimen, knockout, draw, parts, material, out, progress)[1]
 
 
 def _sweep(
-    specimen: Specimen | str | int | Path,
-    *,
-    kind: str = "zero",
-    components: Iterable[str | Component] | None = None,
-    pairs: bool = False,
-    n: int = PROMPTS,
-    seed: int = 0,
-    split: str = "test",
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
-    material: Trial | None = None,
-    engine: str | None = None,
-    jobs: int | None = None,
-    out: Out = None,
-    progress: Progress | bool | None = None,
+    specimen: Specimen,
+    knockout: Knockout,
+    draw: Draw,
+    parts: Parts,
+    material: Trial | None,
+    out: Out,
+    progress: Progress,
 ) -> tuple[Effects, Sweep]:
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    named = None if components is None else tuple(map(str, split_names(components)))
-    require_drawable(n, seed)
-    require_place(out)
-    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
-    with shown(progress) as report:
-        specimen = subject.load(specimen, report)
-        spread = parts_on(engine, jobs, specimen, report, material=material)
-        sets = component_sets_of(specimen.model, named, pairs=pairs)
-        given = material or trial(specimen, n, seed=seed, split=split)
-        note_limits(specimen, given.prompts, resampled=kind == "resample")
-        options = {"kind": kind, "pairs": pairs, "n": len(given.batch), "split": split}
-        request = request_on(specimen, "sweep", components=named, options=options, seed=seed, material=material)
-        directory = _directory(out, specimen, request) if out else None
-        store = _store(directory, request, specimen, given, sets)
-        effects = _measured(specimen, sets, given, kind, store, report, spread)
-    document = _document(effects, request, seed)
+    kind, pairs = knockout.kind, knockout.pairs
+    spread = parts_on(parts, specimen, progress, material=material)
+    sets = component_sets_of(specimen.model, knockout.components, pairs=pairs)
+    given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
+    note_limits(specimen, given.prompts, resampled=kind == "resample")
+    asked = (knockout, replace(draw, n=len(given.batch)))
+    request = request_on(specimen, "sweep", *asked, material=material)
+    directory = place_for(out, specimen, request, *asked)
+    store = _store(directory, request, specimen, given, sets)
+    effects = _measured(specimen, sets, given, kind, store, progress, spread)
+    document = _document(effects, request, draw.seed)
     if directory is not None:
         picture = None if pairs or has_units(sets) else str(_draw(specimen, document, directory / "heatmap.png"))
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
@@ -272,22 +235,6 @@ def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
         exact = weight.cpu().double()
         digest.update(f"{name} {tuple(weight.shape)} {exact.sum().item()} {exact.abs().sum().item()}".encode())
     return digest.digest()
-
-
-def _directory(out: Out, specimen: Specimen, request: Request) -> Path:
-    options = request.options
-    return directory_for(
-        out,
-        "sweep",
-        specimen.name,
-        request.behaviour and label_of(request.behaviour),
-        str(options.get("metric") or "") or None,
-        str(options["kind"]),
-        "pairs" if options["pairs"] else None,
-        None if MATERIAL not in options else f"material{options[MATERIAL]}",
-        f"n{options['n']}",
-        f"seed{request.seed}",
-    )
 
 
 def _document(effects: Effects, request: Request, seed: int) -> Sweep:

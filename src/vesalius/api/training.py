@@ -18,8 +18,7 @@ from vesalius.model.specimen import json_value
 from vesalius.progress import Progress, shown
 from vesalius.rasp import Program, load_spec
 from vesalius.rasp import generate as generated_tasks
-from vesalius.training.fit import FitResult, Retry, fit
-from vesalius.training.group import SettingResult
+from vesalius.training.fit import FitResult, Retry, SettingResult, fit
 from vesalius.training.setting import setting_of
 from vesalius.training.trainer import StepReport
 

@@ -10,12 +10,15 @@ from vesalius.backbones.failures import (
     BackboneError,
     BadKey,
     CapReached,
+    Clock,
     Garbled,
     NotRecorded,
     OutOfCredit,
     RateLimited,
     Refused,
     Rejected,
+    RetryPolicy,
+    SpendingCap,
     TimedOut,
     Unreachable,
 )
@@ -35,9 +38,7 @@ from vesalius.backbones.messages import (
 from vesalius.backbones.prices import Price, Prices
 from vesalius.backbones.records import Records, Totals
 from vesalius.backbones.redact import Redactor
-from vesalius.backbones.retry import Clock, RetryPolicy
 from vesalius.backbones.scripted import Faults, Scripted, ScriptedReply
-from vesalius.backbones.spending_cap import SpendingCap
 
 __all__ = [
     "MAX_TOKENS",

@@ -25,19 +25,21 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from vesalius.backbones import tools as tool_text
-from vesalius.backbones.calls import PaidCall
-from vesalius.backbones.connection import Abilities, Connection
 from vesalius.backbones.failures import (
     BackboneError,
     CapReached,
     Garbled,
     NotRecorded,
     Rejected,
+    Retrier,
+    SpendingCap,
     from_data,
     to_data,
 )
 from vesalius.backbones.messages import (
+    Abilities,
     Answer,
+    Connection,
     Event,
     Message,
     ModelRequest,
@@ -48,20 +50,16 @@ from vesalius.backbones.messages import (
     Tool,
     ToolCall,
     assistant,
-    user,
-)
-from vesalius.backbones.prices import Price
-from vesalius.backbones.records import Outcome, Records, digest
-from vesalius.backbones.redact import Redactor
-from vesalius.backbones.retry import Retrier
-from vesalius.backbones.spending_cap import SpendingCap
-from vesalius.backbones.structured_output import (
     bounded_schema,
     parse_object,
     reask,
     schema_instructions,
+    user,
     with_instructions,
 )
+from vesalius.backbones.prices import Price
+from vesalius.backbones.records import Outcome, PaidCall, Records, digest
+from vesalius.backbones.redact import Redactor
 from vesalius.errors import BadInput
 from vesalius.files import plain_json, plain_text
 

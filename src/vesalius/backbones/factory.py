@@ -5,16 +5,14 @@ import random
 from pathlib import Path
 
 from vesalius.backbones.backbone import Backbone
-from vesalius.backbones.connection import Abilities, Connection
+from vesalius.backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
 from vesalius.backbones.local import LocalConnection
-from vesalius.backbones.messages import Settings
+from vesalius.backbones.messages import Abilities, Connection, Settings
 from vesalius.backbones.prices import Prices
 from vesalius.backbones.providers import PROVIDERS, Access
 from vesalius.backbones.records import Records
 from vesalius.backbones.redact import Redactor
-from vesalius.backbones.retry import Clock, Retrier, RetryPolicy, SystemClock
 from vesalius.backbones.scripted import Scripted, read_script
-from vesalius.backbones.spending_cap import SpendingCap
 from vesalius.errors import BadInput, choices
 
 LOCAL, SCRIPTED = "local", "scripted"

@@ -21,9 +21,8 @@ from inspect_ai.model import (
 
 from vesalius.backbones import Backbone, ModelRequest, Redactor, RetryPolicy, Unreachable
 from vesalius.backbones import TokenUsage as Tokens
-from vesalius.backbones.connection import Abilities
-from vesalius.backbones.messages import Answer, Finish, Message, Settings
-from vesalius.backbones.retry import Retrier, SystemClock
+from vesalius.backbones.failures import Retrier, SystemClock
+from vesalius.backbones.messages import Abilities, Answer, Finish, Message, Settings
 
 _FINISHES: dict[str, Finish] = {"max_tokens": "length", "model_length": "length", "content_filter": "refused"}
 _ROLES: dict[str, Callable[..., ChatMessage]] = {

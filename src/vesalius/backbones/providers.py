@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vesalius.backbones.connection import Abilities, Connection
-from vesalius.backbones.messages import ModelRequest, Settings
-from vesalius.backbones.structured_output import strict_schema
+from vesalius.backbones.messages import Abilities, Connection, ModelRequest, Settings, strict_schema
 from vesalius.errors import BadInput
 
 BASE_URL = "VESALIUS_BASE_URL"

@@ -24,15 +24,13 @@ from vesalius.behaviours.own import RowBehaviour, ids_note
 from vesalius.behaviours.performance import draw_prompts
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.errors import BadInput, note, require_whole
+from vesalius.errors import BadInput, note
 from vesalius.intervene import Batch, Readout, Recordings, agreement
 from vesalius.model.specimen import FiniteVocabulary, IdVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
+from vesalius.options import require_drawable
 
 NUMERIC_TOLERANCE = 0.05
-MOST_PROMPTS = 100_000
-#: Seeds of controls and held-out prompts are larger than the one requested, and all must fit 64 bits.
-LARGEST_SEED = 2**62
 #: How often inputs are drawn, and how many at least each time, before a vocabulary counts as exhausted.
 MAX_DRAWS, LEAST_PER_DRAW = 16, 1024
 Row = tuple[int, ...]
@@ -210,15 +208,6 @@ def distinct_inputs(specimen: Specimen, n: int, *, seed: int, seen: Collection[R
 def unique(inputs: Sequence[Any]) -> list[Any]:
     """Token lists without repeats, in order of first occurrence."""
     return list({tuple(tokens): tokens for tokens in inputs}.values())
-
-
-def require_drawable(n: int, seed: int) -> None:
-    """Refuse numbers of prompts and seeds that are none, or out of range."""
-    require_whole(n=n, seed=seed)
-    if not 1 <= n <= MOST_PROMPTS:
-        raise BadInput(f"an experiment on {n} prompts is not possible; request 1 to {MOST_PROMPTS:,}")
-    if not 0 <= seed <= LARGEST_SEED:
-        raise BadInput(f"seed {seed} cannot be used; choose one from 0 to {LARGEST_SEED}")
 
 
 def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:

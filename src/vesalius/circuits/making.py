@@ -26,8 +26,8 @@ from vesalius.model.files import load_model
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program, load_spec, random_inputs
 from vesalius.rasp.document import to_document
+from vesalius.training.fit import SettingResult, train_group
 from vesalius.training.gate import Gate, measure
-from vesalius.training.group import SettingResult, train_group
 from vesalius.training.setting import Setting, setting_of
 from vesalius.training.trainer import Event
 

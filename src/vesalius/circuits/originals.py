@@ -17,8 +17,7 @@ from functools import cmp_to_key
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.inputs import Inputs, draw_inputs
-from vesalius.circuits.specimens import as_examples, benchmark_cards, load_specimen
+from vesalius.circuits.specimens import Inputs, as_examples, benchmark_cards, draw_inputs, load_specimen
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json

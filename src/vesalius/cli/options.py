@@ -1,12 +1,89 @@
-"""Options that several commands share, and how their values are read."""
+"""Commands from records: every field of a record is a flag, with the same help text and default as the verb's keyword.
 
+    @command(commands, panel=STORY)
+    def sweep(specimen: SpecimenArgument, *, load: Load, draw: Draw = SWEPT, json: JsonOption = False) -> None: ...
+
+The help of a command lists ten options; the others, and those that are `rare`, stand under "More".
+"""
+
+import inspect
 import json
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from vesalius.errors import BadInput
+from vesalius.options import Flat, Load, Option, Record, flag
+
+#: Options that the help of a command lists before "More".
+LISTED = 10
+MORE = "More"
+
+
+def command(
+    app: typer.Typer, *, name: str | None = None, panel: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a command whose parameters may be records; `panel` is its group on the first page of help."""
+
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        flat = Flat.of(function)
+        fields = [option for _, option in flat.options()]
+        own = {name: [_parameter(option) for owner, option in flat.options() if owner == name] for name in flat.records}
+        ordered = (own.get(name) or [_keyword(flat.plain[name])] for name in inspect.signature(function).parameters)
+        parameters = list(_listed(one for several in ordered for one in several))
+        off = {option.key: option.name for option in fields if option.flag.off}
+
+        @wraps(function)
+        def call(**given: Any) -> None:
+            values = {off.get(key, key): not value if key in off else value for key, value in given.items()}
+            function(**flat.gather((), values))
+
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        app.command(name=name, rich_help_panel=panel)(call)
+        return call
+
+    return declare
+
+
+def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    """A field as a parameter of typer."""
+    told = option.flag
+    name, default = (option.name, option.default) if told.off is None else (told.off, not option.default)
+    names = told.names or (f"--{name.replace('_', '-')}",)
+    given: dict[str, Any] = {"min": told.least, "max": told.most, "metavar": told.metavar}
+    made = typer.Option(
+        *names,
+        help=told.help,
+        rich_help_panel=MORE if told.rare else None,
+        **{key: value for key, value in given.items() if value is not None},
+    )
+    default = list(default) or None if option.repeated else default
+    kind = Annotated[option.text_type, made]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _listed(parameters: Iterable[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """The parameters in order; options after the first ten of those that are not rare stand under "More"."""
+    left = LISTED
+    for parameter in parameters:
+        kind, told = get_args(parameter.annotation)[:2]
+        if isinstance(told, OptionInfo) and told.rich_help_panel is None:
+            if left <= 0:
+                told = copy(told)
+                told.rich_help_panel = MORE
+            left -= 1
+        yield parameter.replace(annotation=Annotated[kind, told])
+
 
 SpecimenArgument = Annotated[
     str,
@@ -187,6 +264,26 @@ CompactOption = Annotated[
     bool, typer.Option("--compact", help="Short typed prompts without free code, for models with a small context.")
 ]
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
+
+
+@dataclass(frozen=True)
+class OnePrompt(Record):
+    """One prompt instead of a behaviour."""
+
+    prompt: Annotated[str | None, flag("One prompt instead of --behaviour; needs --answer.", rare=True)] = None
+    answer: Annotated[
+        Sequence[str],
+        flag("What follows the prompt, with its leading space; may be given several times.", rare=True),
+    ] = ()
+    wrong: Annotated[Sequence[str], flag("A wrong answer to compare with; may be given several times.", rare=True)] = ()
+    counterfactual: Annotated[
+        str | None, flag("Another prompt of as many tokens, whose activations are patched in.", rare=True)
+    ] = None
+
+    def studied(self, load: Load) -> Load:
+        """How the specimen is read, with the row of one prompt as its behaviour where one is given."""
+        behaviour = studied_for(load.behaviour, self.prompt, self.answer, self.wrong, self.counterfactual)
+        return replace(load, behaviour=behaviour)
 
 
 def studied_for(

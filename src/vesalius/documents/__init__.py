@@ -6,22 +6,15 @@
 | `Circuit`     | `circuit.json`     | `vesalius discover` |
 | `Discovery`   | `discovery.json`   | `vesalius discover` |
 | `Faithfulness` | `faithfulness.json` | `vesalius faithfulness` |
-| `HeadSets`    | `sets.json`        | `vesalius discover --method sets` |
 | `NeuronCircuit` | `neurons.json`   | `vesalius neurons`  |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |
-| `Registration` | `claim.json`      | `vesalius claims register` |
-| `ClaimVerdict` | `verdict.json`    | `vesalius claims verify` |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
-| `Survey`      | `survey.json`      | `vesalius survey`   |
-| `Study`       | `study.json`       | `vesalius study`    |
-| `League`      | `league.json`      | `vesalius league make` |
-| `LeagueSubmission` | `submission.json` | `vesalius league submit` |
-| `LeagueRow`   | `rows/NAME.json`   | `vesalius league score` |
-| `MechrlStudy` | `mechrl-MODE.json` | `vesalius bench mechrl` |
+| `Difference`  | `difference.json`  | `vesalius diff`     |
 
-Each holds the `Request` that made it. What commands print without a file of its own is here as well: `Plan`,
+The packages beside this one and plug-ins bring further kinds (`kinds`). Each holds the `Request` that made it. What
+commands print without a file of its own is here as well: `Plan`,
 `SurveyPlan`, the listings of `catalogue`, `RunUsage`, `TrainedSpecimen`, `TrainedSpecimens` and `GeneratedTasks`.
 Nothing here imports torch.
 """
@@ -30,6 +23,7 @@ from vesalius.documents.base import Document, Record
 from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit, Member, Score
+from vesalius.documents.difference import Difference
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import (
     ClaimRecord,
@@ -41,6 +35,7 @@ from vesalius.documents.explanation import (
     Verdict,
 )
 from vesalius.documents.faithfulness import Faithfulness
+from vesalius.documents.listing import ResultList
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.performance import Performance
@@ -51,19 +46,14 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
 from vesalius.documents.training import GeneratedTasks, TrainedSpecimen, TrainedSpecimens
-from vesalius_bench.claims.documents import ClaimVerdict, Registration
-from vesalius_bench.league.documents import League, LeagueRow, LeagueSubmission, LeagueTable
-from vesalius_bench.study.documents import Study
-from vesalius_bench.survey.documents import Survey, SurveyCell
-from vesalius_mechrl.documents import MechrlStudy
-from vesalius_mechrl.sets.document import HeadSets
+from vesalius.documents.what_if import WhatIf
 
 __all__ = [
     "Checks",
     "Circuit",
     "ClaimRecord",
-    "ClaimVerdict",
     "ComponentExplanation",
+    "Difference",
     "Discovery",
     "Document",
     "Evidence",
@@ -71,27 +61,18 @@ __all__ = [
     "Explanation",
     "Faithfulness",
     "GeneratedTasks",
-    "HeadSets",
-    "League",
-    "LeagueRow",
-    "LeagueSubmission",
-    "LeagueTable",
-    "MechrlStudy",
     "Member",
     "Metric",
     "NeuronCircuit",
     "Performance",
     "Plan",
     "Record",
-    "Registration",
     "Request",
+    "ResultList",
     "Retest",
     "Score",
     "Scorecard",
     "SpecimenDescription",
-    "Study",
-    "Survey",
-    "SurveyCell",
     "SurveyPlan",
     "Sweep",
     "SweepRow",
@@ -100,4 +81,5 @@ __all__ = [
     "TrainedSpecimen",
     "TrainedSpecimens",
     "Verdict",
+    "WhatIf",
 ]

@@ -1,5 +1,10 @@
 """What all documents share: they are frozen, they carry a schema version, and earlier schemas still load.
 
+A class that says its kind in its class statement is registered by that (`class Sweep(..., kind="sweep")`). What else
+there is to say about a kind it says itself: the file of a run directory that holds it, how a list of results tells of
+it, which command makes it again, and, if it has a method `compared`, how two of them differ. Listing, comparing,
+drawing and repeating ask the registry (`kinds`), so that a new kind is one class.
+
 A `Record` is a part of a document, a `Document` a whole file; what they hold is frozen as well (`frozen`). Reading an
 older file calls `upgrade`, which turns its data into those of the current schema, so that the rest of the package knows
 one schema only. Fields that are computed
@@ -7,23 +12,40 @@ from others (`method` of a discovery, from its request) are written for readers 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from vesalius.documents.view import LONGEST_REPR, Viewable, html_table, shortened
+from vesalius.documents.view import LONGEST_REPR, Viewable, html_table, shortened, subject_of
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
 
 #: The two names that files give the schema version.
 VERSION_FIELDS = ("schema_version", "schema")
+#: Every kind of document whose class is imported; `kinds` finds those of packages that are not.
+REGISTERED: dict[str, "type[Record]"] = {}
 
 
 class Record(BaseModel):
     """A frozen part of a document; a field that it does not know is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    #: The name of its JSON Schema; None for what is only a part of other documents.
+    KIND: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, *, kind: str | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.KIND = kind
+        if kind is None:
+            return
+        other = REGISTERED.get(kind, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise BadInput(
+                f"kind {kind!r} is {other.__module__}.{other.__qualname__}; give {cls.__name__} another name"
+            )
+        REGISTERED[kind] = cls
 
     def as_data(self) -> dict[str, Any]:
         """Plain JSON data, as a file holds them."""
@@ -53,12 +75,48 @@ class Keyed(Record):
         return self.as_data().keys()
 
 
+@dataclass(frozen=True)
+class Line:
+    """What a list of results says of one: its title, one to three figures in words, what it cost, how long it took."""
+
+    title: str = ""
+    figures: str = ""
+    cost: float | None = None
+    seconds: float | None = None
+
+
 class Document(Record):
     """A whole file. Subclasses state their `SCHEMA` and have a field `schema_version`."""
 
     SCHEMA: ClassVar[int]
     #: What to do about a file that cannot be read.
     REMEDY: ClassVar[str] = ""
+    #: Its file in a run directory, and the files that are read with it.
+    FILE: ClassVar[str | None] = None
+    BESIDE: ClassVar[tuple[str, ...]] = ()
+    #: Of several results in one directory the first by rank says what the directory holds; None: it never does.
+    RANK: ClassVar[int | None] = 100
+    #: True if what lies below its directory belongs to it and is not listed by itself.
+    OWNS_DIRECTORY: ClassVar[bool] = False
+    #: Fields by which a file of any name is recognised.
+    RECOGNISED_BY: ClassVar[tuple[str, ...]] = ()
+    #: The command whose request makes it, and the function of `vesalius.api` that repeats such a request.
+    COMMAND: ClassVar[str | None] = None
+    VERB: ClassVar[str | None] = None
+
+    @classmethod
+    def kind_name(cls) -> str:
+        """Its kind as lists of results name it."""
+        return (cls.KIND or cls.__name__.lower()).replace("_", "-")
+
+    def listed(self) -> Line:
+        """What a list of results says of it."""
+        named = getattr(self, "request", None) or self
+        return Line(
+            title=subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None)),
+            figures=str(self).split("\n", 1)[0][:120],
+            seconds=getattr(self, "seconds", None),
+        )
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:

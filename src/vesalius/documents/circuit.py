@@ -60,9 +60,11 @@ class Member(Record):
         return {**score, "in_graph": self.in_graph, **self.more}
 
 
-class Circuit(Viewable, Document):
+class Circuit(Viewable, Document, kind="circuit"):
     """A circuit in a model of a certain shape. `edges` is empty where a method knows components only."""
 
+    FILE = CIRCUIT_FILE
+    RANK = None
     SCHEMA = 1
 
     schema_version: Literal[1] = 1

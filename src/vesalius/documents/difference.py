@@ -4,19 +4,24 @@ A claim is the same in both if component, kind and text are the same; it has *fl
 counts as a component that moved depends on the kind of result, and `rule` says it.
 """
 
-from typing import Any, Literal
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.base import Document, Line, Record, ResultDocument
 from vesalius.documents.claims import Verdict
 from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.metric import Metric
 from vesalius.documents.view import Answer, Facts, Group, Mark, Row, Section, Sheet, Text, View, join_first
 
 DIFFERENCE_FILE = "difference.json"
 #: Rows of each table that a terminal shows.
 SHOWN = 20
-Kind = Literal["explanation", "discovery", "sweep", "benchmark"]
+#: Fields that say how a document was made, not what it found.
+NOT_FIGURES = ("schema_version", "seconds", "seed")
 
 
 class ClaimDifference(Record):
@@ -63,16 +68,32 @@ class FigurePair(Record):
     apart: bool | None = None
 
 
-class Difference(ResultDocument):
+@dataclass(frozen=True)
+class Compared:
+    """What a kind of result says of the difference between two of it; `Difference` has the same fields."""
+
+    claims_flipped: Sequence[ClaimDifference] = ()
+    claims_only: Sequence[ClaimDifference] = ()
+    claims_same: int = 0
+    components_moved: Sequence[ComponentDifference] = ()
+    components_same: int = 0
+    rule: str = ""
+    metrics: Mapping[str, FigurePair] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+class Difference(ResultDocument, kind="difference"):
     """Two results side by side.
 
     `asked` holds what their requests do not share. `claims_flipped` are claims that both make with other verdicts,
     `claims_only` those that one of them makes alone. `notes` say what such a comparison cannot show.
     """
 
+    FILE = DIFFERENCE_FILE
+    RANK = 95
     REMEDY = "run `vesalius diff` again"
 
-    kind: Kind
+    kind: str
     a: str
     b: str
     asked: FrozenMap[str, tuple[Any, Any]] = Field(default_factory=FrozenDict)
@@ -84,6 +105,11 @@ class Difference(ResultDocument):
     rule: str = ""
     metrics: FrozenMap[str, FigurePair] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
+
+    def listed(self) -> Line:
+        """What a list of results says of it: how much flipped and moved."""
+        figures = f"{len(self.claims_flipped)} claims flipped, {len(self.components_moved)} components moved"
+        return Line(f"{self.a} and {self.b}", figures)
 
     def view(self) -> View:
         """What flipped first, then what moved, then the figures."""
@@ -161,3 +187,69 @@ def _figure(value: float | None, low: float | None, high: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if low is None or high is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def compared_figures(a: Document, b: Document) -> Compared:
+    """The numbers and metrics among the fields of two documents, for kinds that do not say how they differ."""
+    sides = [{name: getattr(one, name) for name in type(one).model_fields if name not in NOT_FIGURES} for one in (a, b)]
+    metrics = [{name: value for name, value in one.items() if isinstance(value, Metric)} for one in sides]
+    numbers = [{name: value for name, value in one.items() if type(value) in (int, float)} for one in sides]
+    return Compared(metrics={**metric_pairs(*metrics), **figure_pairs(*numbers)})
+
+
+def metric_pairs(a: Mapping[str, Metric], b: Mapping[str, Metric]) -> dict[str, FigurePair]:
+    """Metrics by name, with their intervals."""
+    return {
+        name: figure_pair(
+            one and one.value, other and other.value, one and (one.low, one.high), other and (other.low, other.high)
+        )
+        for name in dict.fromkeys([*a, *b])
+        for one, other in [(a.get(name), b.get(name))]
+    }
+
+
+def figure_pairs(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, FigurePair]:
+    """Numbers by name; one that a side lacks is None there."""
+    return {name: figure_pair(a.get(name), b.get(name)) for name in dict.fromkeys([*a, *b])}
+
+
+def figure_pair(
+    a: float | None,
+    b: float | None,
+    a_ends: tuple[float | None, float | None] | None = None,
+    b_ends: tuple[float | None, float | None] | None = None,
+) -> FigurePair:
+    """One figure of both results, with the ends of its intervals."""
+    ends = [*(a_ends or (None, None)), *(b_ends or (None, None))]
+    return FigurePair(
+        a=a,
+        b=b,
+        difference=None if a is None or b is None else b - a,
+        a_low=ends[0],
+        a_high=ends[1],
+        b_low=ends[2],
+        b_high=ends[3],
+        apart=None if None in ends else apart(*ends),
+    )
+
+
+def figure_of_both(value: float | None) -> FigurePair:
+    """One figure about the pair, not one of each."""
+    return FigurePair(a=value, b=value)
+
+
+def apart(a_low: float | None, a_high: float | None, b_low: float | None, b_high: float | None) -> bool:
+    """True if both intervals are known and do not overlap."""
+    if a_low is None or a_high is None or b_low is None or b_high is None:
+        return False
+    return a_high < b_low or b_high < a_low
+
+
+def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Spearman's correlation; None where one side is constant or too short."""
+    import numpy as np
+
+    from vesalius.statistics import spearman  # imports torch, which a schema or a list of results does not need
+
+    rho = spearman(np.array(a), np.array(b)) if len(a) >= 3 else math.nan
+    return None if math.isnan(rho) else rho

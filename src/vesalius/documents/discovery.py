@@ -17,9 +17,10 @@ from pydantic import (
     model_validator,
 )
 
-from vesalius.documents.base import Document
+from vesalius.documents.base import Document, Line
 from vesalius.documents.checks import ROLES, Checks
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
+from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request, whole_option
@@ -66,7 +67,7 @@ MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
 METHOD_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
 
 
-class Discovery(Viewable, Document):
+class Discovery(Viewable, Document, kind="discovery"):
     """The circuit that a method found, with the checks of it (None where they were left out).
 
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
@@ -77,6 +78,11 @@ class Discovery(Viewable, Document):
     method does that others do not, `notes` what the method cannot see.
     """
 
+    FILE = DISCOVERY_FILE
+    RANK = 30
+    BESIDE = (CIRCUIT_FILE,)
+    COMMAND = VERB = "discover"
+    RECOGNISED_BY = ("forwards", "method")
     SCHEMA = 2
     REMEDY = "run `vesalius discover` again"
     #: Fields that a file lacks where they hold nothing.
@@ -212,6 +218,43 @@ class Discovery(Viewable, Document):
         self.circuit.write(place / CIRCUIT_FILE)
         self.model_copy(update={"directory": str(place)}).write(path)
         return path
+
+    def compared(self, other: "Discovery") -> Compared:
+        """How another discovery differs: which components are among the strongest of one circuit alone."""
+        both = (self, other)
+        size = min(
+            one.checks.size if one.checks is not None else sum(bool(row.score) for row in one.components)
+            for one in both
+        )
+        scores = [{row.id: row.score for row in one.components} for one in both]
+        first, second = ({row.id for row in one.components[:size] if row.score} for one in both)
+        moved = [
+            ComponentDifference(
+                component=name,
+                what=f"among the strongest {size}",
+                a="yes" if name in first else "no",
+                b="yes" if name in second else "no",
+            )
+            for name in sorted(first ^ second)
+        ]
+        shared = [name for name in scores[0] if name in scores[1]]
+        figures = [{**one.metrics, **({} if one.checks is None else one.checks.metrics)} for one in both]
+        correlation = rank_correlation(*([one[name] for name in shared] for one in scores))
+        return Compared(
+            components_moved=moved,
+            components_same=len(first & second),
+            rule=f"among the {size} strongest components of one circuit alone",
+            metrics={
+                **figure_pairs(*figures),
+                "shared among the strongest": figure_of_both(len(first & second)),
+                "rank correlation of scores": figure_of_both(correlation),
+            },
+        )
+
+    def listed(self) -> Line:
+        """What a list of results says of it: its first metrics."""
+        figures = ", ".join(f"{name} {value:.3g}" for name, value in list(self.metrics.items())[:3])
+        return Line(f"{subject_of(self.specimen, self.behaviour)}, {self.method}", figures, seconds=self.seconds)
 
     def view(self) -> View:
         """Which components, which edges, how far to trust them, and which other circuits would do."""

@@ -10,13 +10,14 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from vesalius.components import Component
-from vesalius.documents.base import Document
+from vesalius.documents.base import Document, Line
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     LOGITS,
@@ -33,6 +34,7 @@ from vesalius.documents.claims import (
     Tag,
     Verdict,
 )
+from vesalius.documents.difference import ClaimDifference, Compared, ComponentDifference, FigurePair, figure_pair
 from vesalius.documents.free_records import read_records, read_table, spell
 from vesalius.documents.frozen import FrozenList
 from vesalius.documents.request import Request
@@ -98,9 +100,10 @@ EFFECTS = {
     "gain": "its cost once the group is out, beyond alone",
 }
 PLACES = {"answer": "From the answer position", "everywhere": "From every position that has such a key"}
+VerdictByClaim = dict[tuple[str, str, str], Verdict]
 
 
-class Explanation(Viewable, Document):
+class Explanation(Viewable, Document, kind="explanation"):
     """A whole circuit explained. `program` is for reading, `executable` for running; `behaviour` is set for natural
     models.
 
@@ -110,6 +113,10 @@ class Explanation(Viewable, Document):
     that was explained, by score.
     """
 
+    FILE = EXPLANATION_FILE
+    RANK = 20
+    COMMAND = VERB = "explain"
+    RECOGNISED_BY = ("task_description",)
     SCHEMA = 2
     REMEDY = "run `vesalius explain` again"
 
@@ -138,6 +145,17 @@ class Explanation(Viewable, Document):
         path = made(directory) / EXPLANATION_FILE
         self.write(path)
         return path
+
+    def listed(self) -> Line:
+        """What a list of results says of it: how many claims have which verdict."""
+        verdicts = Counter(claim.verdict for part in self.components for claim in part.claims)
+        claims = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+        figures = f"{len(self.components)} components{f', claims: {claims}' if claims else ''}"
+        return Line(self.title, figures, self.cost, self.seconds)
+
+    def compared(self, other: "Explanation") -> Compared:
+        """How another explanation differs: verdicts of claims, what is said of components, and the figures of both."""
+        return compared_explanations({"": self}, {"": other})
 
     def view(self, **shown: Any) -> View:
         """What was found, the circuit, and under every sentence the experiment that it rests on; `shown` are the
@@ -530,3 +548,94 @@ def _request(explanation: Explanation, circuit: Sequence[str] | None) -> Request
         options={name: kept.get(name) for name in ("n", "top", "force")},
         seed=explanation.seed,
     )
+
+
+def compared_explanations(first: Mapping[str, Explanation], second: Mapping[str, Explanation]) -> Compared:
+    """How explanations of the same cases differ; cases that one side lacks are left out. The one case of a single
+    explanation has no name.
+    """
+    cases = [case for case in first if case in second]
+    flipped, only, moved = [], [], []
+    same = stayed = 0
+    for case in cases:
+        turned, alone, kept = _compared_claims(_claims_of(first[case]), _claims_of(second[case]), case or None)
+        parts, left = _compared_parts(first[case], second[case], case or None)
+        flipped, only, moved = [*flipped, *turned], [*only, *alone], [*moved, *parts]
+        same, stayed = same + kept, stayed + left
+    left_out = len(first) + len(second) - 2 * len(cases)
+    return Compared(
+        claims_flipped=flipped,
+        claims_only=only,
+        claims_same=same,
+        components_moved=moved,
+        components_same=stayed,
+        rule="explained by one alone, or with another tag, role or verdict",
+        metrics=_compared_figures([first[case] for case in cases], [second[case] for case in cases]),
+        notes=(f"{left_out} cases are in one run alone; their claims are left out",) if left_out else (),
+    )
+
+
+def _claims_of(explanation: Explanation) -> VerdictByClaim:
+    return {
+        (part.id, claim.kind, claim.text): claim.verdict for part in explanation.components for claim in part.claims
+    }
+
+
+def _compared_claims(
+    a: VerdictByClaim, b: VerdictByClaim, specimen: str | None = None
+) -> tuple[list[ClaimDifference], list[ClaimDifference], int]:
+    """Claims with two verdicts, claims of one alone, and how many are the same."""
+    flipped, only = [], []
+    for key in dict.fromkeys([*a, *b]):
+        first, second = a.get(key), b.get(key)
+        if first == second:
+            continue
+        component, kind, text = key
+        entry = ClaimDifference(specimen=specimen, component=component, kind=kind, text=text, a=first, b=second)
+        (only if first is None or second is None else flipped).append(entry)
+    return flipped, only, sum(a.get(key) == verdict for key, verdict in b.items())
+
+
+def _compared_parts(
+    a: Explanation, b: Explanation, specimen: str | None = None
+) -> tuple[list[ComponentDifference], int]:
+    """Components that differ in what is said of them, and how many do not."""
+    parts = [{part.id: part for part in one.components} for one in (a, b)]
+    moved: list[ComponentDifference] = []
+    names = dict.fromkeys(chain(*parts))
+    for name in names:
+        first, second = parts[0].get(name), parts[1].get(name)
+        if first is None or second is None:
+            there = [None if one is None else one.role or one.tag or one.verdict for one in (first, second)]
+            moved.append(
+                ComponentDifference(specimen=specimen, component=name, what="explained", a=there[0], b=there[1])
+            )
+            continue
+        for what in ("tag", "role", "verdict"):
+            one, other = getattr(first, what), getattr(second, what)
+            if one != other:
+                moved.append(ComponentDifference(specimen=specimen, component=name, what=what, a=one, b=other))
+    return moved, len(names) - len({one.component for one in moved})
+
+
+def _compared_figures(a: Sequence[Explanation], b: Sequence[Explanation]) -> dict[str, FigurePair]:
+    """Verdicts of claims, roles of natural models, and how far the program agrees with the model."""
+    if not a or not b:
+        return {}
+    verdicts = [
+        Counter(claim.verdict for one in side for part in one.components for claim in part.claims) for side in (a, b)
+    ]
+    roles = [Counter(part.role for one in side for part in one.components if part.role) for side in (a, b)]
+    figures = {
+        f"claims {name}": figure_pair(verdicts[0][name], verdicts[1][name]) for name in dict.fromkeys(chain(*verdicts))
+    }
+    figures |= {
+        f"components: {name}": figure_pair(roles[0][name], roles[1][name]) for name in dict.fromkeys(chain(*roles))
+    }
+    if len(a) == len(b) == 1:
+        first, second = a[0].program_agreement, b[0].program_agreement
+        if first is not None and second is not None:
+            ends = ((one.low, one.high) for one in (first, second))
+            figures["program_agreement"] = figure_pair(first.value, second.value, *ends)
+        figures["cost"] = figure_pair(a[0].cost, b[0].cost)
+    return figures

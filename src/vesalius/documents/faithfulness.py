@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from vesalius.documents.base import ResultDocument
+from vesalius.documents.base import Line, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Sheet, View, subject_of
@@ -10,7 +10,7 @@ from vesalius.documents.view import Answer, Facts, Sheet, View, subject_of
 FAITHFULNESS_FILE = "faithfulness.json"
 
 
-class Faithfulness(ResultDocument):
+class Faithfulness(ResultDocument, kind="faithfulness"):
     """The faithfulness of a circuit of `size` out of `candidates` components or edges: 0 with everything ablated
     (`ablated`, a mean score), 1 for the whole model (`full`).
 
@@ -19,6 +19,9 @@ class Faithfulness(ResultDocument):
     prompts.
     """
 
+    FILE = FAITHFULNESS_FILE
+    RANK = 70
+    COMMAND = VERB = "faithfulness"
     REMEDY = "run `vesalius faithfulness` again"
 
     request: Request
@@ -35,6 +38,12 @@ class Faithfulness(ResultDocument):
     ablated: float
     forwards: float
     seconds: float
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the share kept, beside that of random circuits."""
+        title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.size} {self.by}"
+        figures = f"faithfulness {self.faithfulness.figures}, random {self.random.figures}"
+        return Line(title, figures, seconds=self.seconds)
 
     def view(self) -> View:
         """The figure of the circuit beside that of random ones, and the scores behind them."""

@@ -39,7 +39,7 @@ class ResultRow(Record):
     problem: str = ""
 
 
-class ResultList(ResultDocument):
+class ResultList(ResultDocument, kind="results"):
     """Every result below a directory, the latest first. `left_out` counts directories beyond the limit."""
 
     REMEDY = "run `vesalius runs` again"

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.components import Component
-from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenList
 from vesalius.documents.metric import Metric
@@ -63,7 +63,7 @@ class NeuronDetail(Record):
     activations: tuple[float, ...]
 
 
-class NeuronCircuit(ResultDocument):
+class NeuronCircuit(ResultDocument, kind="neurons"):
     """The smallest set of neurons found that keeps the share `keep` of a behaviour, all other neurons resampled.
 
     `components` are the neurons with their scores, means over `n` prompts (None in earlier files), strongest first, out
@@ -72,6 +72,9 @@ class NeuronCircuit(ResultDocument):
     the strongest. `unit` is what scores are measured in, `forwards` the cost in forward passes of all prompts.
     """
 
+    FILE = NEURONS_FILE
+    RANK = 40
+    COMMAND = VERB = "neurons"
     REMEDY = "run `vesalius neurons` again"
     PAGE = NEURONS_PAGE
 
@@ -96,6 +99,12 @@ class NeuronCircuit(ResultDocument):
         place = made(directory)
         self.model_copy(update={"directory": str(place)}).write(place / NEURONS_FILE)
         return place / NEURONS_FILE
+
+    def listed(self) -> Line:
+        """What a list of results says of it: how few neurons keep how much."""
+        title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.request.method}"
+        figures = f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures}"
+        return Line(title, figures, seconds=self.seconds)
 
     def view(self) -> View:
         """How many neurons are needed, where they are, and what the strongest do."""

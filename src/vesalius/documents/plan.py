@@ -4,7 +4,7 @@ from vesalius.documents.base import Keyed, Record
 from vesalius.documents.view import Answer, Facts, Sheet, View, Viewable, duration, prompts
 
 
-class Plan(Viewable, Keyed):
+class Plan(Viewable, Keyed, kind="plan"):
     """What a command will cost.
 
     `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vesalius.documents.schemas import DOCUMENTS, schema
+from vesalius.documents.base import Document
+from vesalius.documents.kinds import kind_named, schema, schema_names
 
 HEADING = """# Documents
 
@@ -18,10 +19,11 @@ This page is generated: `python -m vesalius.documents.reference > docs/reference
 
 def reference() -> str:
     """The whole page as Markdown."""
-    described = {"JsonValue", *(kind.__name__ for kind, _ in DOCUMENTS.values())}
+    kinds = {name: kind_named(name) for name in schema_names()}
+    described = {"JsonValue", *(kind.__name__ for kind in kinds.values())}
     lines = [HEADING]
-    for name, (kind, file) in DOCUMENTS.items():
-        body = schema(name)
+    for name, kind in kinds.items():
+        body, file = schema(name), kind.FILE if issubclass(kind, Document) else None
         lines += [f"## {kind.__name__}: `{file}`" if file else f"## {kind.__name__}", "", *_section(body)]
         for part, definition in body.get("$defs", {}).items():
             if part not in described:

@@ -62,7 +62,7 @@ def installed_versions() -> dict[str, str]:
     return FrozenDict(running)
 
 
-class Request(Document):
+class Request(Document, kind="request"):
     """What a command or a call was asked.
 
     `components` are the names given, `circuit` the file given instead of names. `method` is the discovery method, the

@@ -2,7 +2,7 @@
 
 from pydantic import computed_field
 
-from vesalius.documents.base import ResultDocument
+from vesalius.documents.base import Line, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Sheet, View, shortened, subject_of
@@ -10,11 +10,14 @@ from vesalius.documents.view import Answer, Facts, Sheet, View, shortened, subje
 RETEST_FILE = "retest.json"
 
 
-class Retest(ResultDocument):
+class Retest(ResultDocument, kind="retest"):
     """The claim numbered `claim` about a component, as the explanation has it (`before`, on inputs of `before_seed`)
     and as the same experiment decides it on inputs of the request's seed (`after`).
     """
 
+    FILE = RETEST_FILE
+    RANK = 75
+    COMMAND = VERB = "retest"
     REMEDY = "run `vesalius retest` again"
 
     request: Request
@@ -32,6 +35,12 @@ class Retest(ResultDocument):
     def same(self) -> bool:
         """Whether both verdicts are equal."""
         return self.before.verdict == self.after.verdict
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the verdicts of both seeds."""
+        title = f"{subject_of(self.specimen, self.behaviour)}, {self.component} {self.before.kind}"
+        figures = f"seed {self.before_seed}: {self.before.verdict}, seed {self.request.seed}: {self.after.verdict}"
+        return Line(title, figures, seconds=self.seconds)
 
     def view(self) -> View:
         """Both verdicts, and the evidence of each."""

@@ -216,9 +216,11 @@ class FunctionFailure(Record):
         return {name: value for name, value in handler(self).items() if value is not None or name == "fault"}
 
 
-class Scorecard(Viewable, Document):
+class Scorecard(Viewable, Document, kind="scorecard"):
     """What a subject (a scientist, methods, an interpreter) earned in a benchmark."""
 
+    FILE = SCORECARD_FILE
+    RANK = None
     SCHEMA = 2
     REMEDY = "give the command of the run again"
     #: Fields that every file has.

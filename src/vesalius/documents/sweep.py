@@ -1,13 +1,22 @@
 """The effects of a sweep as a file: `sweep.json`."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from vesalius.components import Component
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Document, Line, Record
+from vesalius.documents.difference import (
+    Compared,
+    ComponentDifference,
+    apart,
+    figure_of_both,
+    figure_pair,
+    rank_correlation,
+)
 from vesalius.documents.frozen import FrozenList
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, View, Viewable, made, prompts, subject_of
@@ -32,12 +41,16 @@ class SweepRow(Record):
         return f"{self.id} {self.effect:+.3g}{_interval(self.ci_low, self.ci_high)}"
 
 
-class Sweep(Viewable, Document):
+class Sweep(Viewable, Document, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
     `forwards` is the cost in forward passes of all prompts.
     """
 
+    FILE = SWEEP_FILE
+    RANK = 50
+    COMMAND, VERB = "sweep", "sweep_report"
+    RECOGNISED_BY = ("forwards", "baseline")
     SCHEMA = 2
     REMEDY = "run `vesalius sweep` again"
 
@@ -111,6 +124,37 @@ class Sweep(Viewable, Document):
         place = made(directory)
         self.model_copy(update={"directory": str(place)}).write(place / SWEEP_FILE)
         return place / SWEEP_FILE
+
+    def compared(self, other: "Sweep") -> Compared:
+        """How another sweep differs: components whose effects have intervals that do not overlap."""
+        rows = [{row.id: row for row in one.components} for one in (self, other)]
+        moved = []
+        for name in dict.fromkeys(chain(*rows)):
+            first, second = rows[0].get(name), rows[1].get(name)
+            if first is None or second is None:
+                effects = [None if row is None else row.effect for row in (first, second)]
+                moved.append(ComponentDifference(component=name, what="swept", a=effects[0], b=effects[1]))
+            elif apart(first.ci_low, first.ci_high, second.ci_low, second.ci_high):
+                moved.append(ComponentDifference(component=name, what="effect", a=first.effect, b=second.effect))
+        shared = [name for name in rows[0] if name in rows[1]]
+        ends = ((one.baseline_low, one.baseline_high) for one in (self, other))
+        return Compared(
+            components_moved=sorted(moved, key=lambda one: -abs(float(one.a or 0.0) - float(one.b or 0.0))),
+            components_same=len(set(chain(*rows))) - len(moved),
+            rule="the 95 % intervals of the two effects do not overlap",
+            metrics={
+                "baseline": figure_pair(self.baseline, other.baseline, *ends),
+                "rank correlation of effects": figure_of_both(
+                    rank_correlation(*([one[name].effect for name in shared] for one in rows))
+                ),
+            },
+        )
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the strongest effects."""
+        strongest = sorted(self.components, key=lambda row: -abs(row.effect))[:3]
+        figures = ", ".join(f"{row.id} {row.effect:+.3g}" for row in strongest)
+        return Line(f"{subject_of(self.specimen, self.behaviour)}, {self.kind}", figures, seconds=self.seconds)
 
     def view(self) -> View:
         """The effects as a map and as a table."""

@@ -93,9 +93,11 @@ class Usage(Record):
     malformed: int = 0
 
 
-class Trace(Viewable, Document):
+class Trace(Viewable, Document, kind="trace"):
     """The whole way from specimen to explanation. `problems` are failures that were worked around, one line each."""
 
+    FILE = TRACE_FILE
+    RANK = None
     SCHEMA = 2
     REMEDY = "run `vesalius explain` again"
 

@@ -504,11 +504,7 @@ class Viewable:
 
     def view(self) -> View:
         """What it shows of itself."""
-        if not hasattr(self, "_summary"):
-            raise NotImplementedError
-        first, *more = self._summary().splitlines()  # type: ignore[attr-defined]
-        rows = self._rows()  # type: ignore[attr-defined]
-        return View(type(self).__name__, Answer(first), [Facts([("", line) for line in more]), Sheet.of(rows)])
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return shortened(visible(self.view().brief()), LONGEST_REPR)

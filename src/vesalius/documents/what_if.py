@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
@@ -41,11 +41,14 @@ class WhatIfRow(Record):
         return {name: value for name, value in handler(self).items() if value or name not in absent}
 
 
-class WhatIf(ResultDocument):
+class WhatIf(ResultDocument, kind="what_if"):
     """Components replaced together on some prompts: `effect` is the clean minus the edited score, `changed` the share
     of prompts whose output is another one. One prompt has no interval.
     """
 
+    FILE = WHAT_IF_FILE
+    RANK = 60
+    COMMAND, VERB = "what-if", "what_if"
     REMEDY = "run `vesalius what-if` again"
 
     request: Request
@@ -57,6 +60,12 @@ class WhatIf(ResultDocument):
     rows: tuple[WhatIfRow, ...]
     forwards: float
     seconds: float
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the effect of the replacement."""
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        title = f"{subject}, {'+'.join(self.request.components or ())}"
+        return Line(title, f"effect {self.effect.figures}", seconds=self.seconds)
 
     def view(self) -> View:
         """The score before and after, then every prompt, those whose output changed first."""

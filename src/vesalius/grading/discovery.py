@@ -38,7 +38,7 @@ from vesalius.files import read_json
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.config import Config
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
-from vesalius.rasp.graph import is_input
+from vesalius.rasp.placement import is_input
 from vesalius.statistics import RESAMPLES, average_ranks
 
 

@@ -17,14 +17,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.circuits.inputs import draw_inputs
 from vesalius.circuits.key import Task, all_tasks
-from vesalius.circuits.specimens import benchmark_root, load_specimen
+from vesalius.circuits.specimens import benchmark_root, draw_inputs, load_specimen
 from vesalius.components import Component
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, run
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program
-from vesalius.rasp.effects import outputs_differ
+from vesalius.rasp.generator import outputs_differ
 from vesalius.rasp.language import Aggregate, SelectorWidth
 from vesalius.rasp.placement import Placed
 from vesalius.rasp.program import ProgramTrace

@@ -1,18 +1,21 @@
 """Where the right answers are: the key of the 84 benchmark circuits, the program beside a trained specimen, or the
-published annotation of an original InterpBench model.
+published annotation of an original InterpBench model; the reference roles of Llama-3-8B and of `arithmetic`.
 
 `vesalius train` leaves the program it trained on under `answer_key/`. Its tags follow from it by rule, so a specimen
 made today is graded like a benchmark circuit. Reading that key runs no code outside a sandbox. The annotation of an
 original is a file of AgenticInterpBench: the one given, or `annotations/case_ID.json` beside the model's folder.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from vesalius.circuits.foreign_spec import key_file, key_program
 from vesalius.circuits.key import answer
+from vesalius.circuits.key.af1 import af1_roles
 from vesalius.circuits.key.annotations import ANNOTATIONS, annotation_beside, annotation_file, read_annotation
-from vesalius.circuits.key.answers import AnswerKey
+from vesalius.circuits.key.arithmetic import established_roles
+from vesalius.circuits.key.task import AnswerKey
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, load_directory
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.errors import BadInput
@@ -21,9 +24,11 @@ from vesalius.rasp import roles_of
 
 __all__ = [
     "ANNOTATIONS",
+    "ReferenceRoles",
     "ReferenceTexts",
     "annotation_file",
     "graded_specimen",
+    "known_roles",
     "published_key",
     "reference_texts",
     "true_tags",
@@ -94,3 +99,25 @@ def _written_key(specimen: str, directory: Path | None, annotation: Path | None)
     if directory is None or directory == benchmark_directory(specimen):
         return answer(specimen)
     return published_key(directory, annotation) if (directory / WEIGHTS).is_file() else None
+
+
+@dataclass(frozen=True)
+class ReferenceRoles:
+    """What each component does, in words, and where that was established; `task` is what the whole circuit does."""
+
+    source: str
+    task: str
+    roles: Mapping[str, str]
+
+
+def known_roles(model: str | None) -> ReferenceRoles | None:
+    """The reference roles of a model that we have, by its name; None where there are none."""
+    if model == "Llama-3-8B":
+        key, source = af1_roles(), "Tables 13 and 14 of the HyVE paper, in our words"
+    elif model == "arithmetic":
+        key, source = established_roles(), "roles established by interventions on sets of components"
+    else:
+        return None
+    roles = {name: f"{part['role']}. {part['note']}" for name, part in key["components"].items()}
+    task = key.get("task") or "Computes A - B + C of three whole numbers; the answer is read at the equals sign."
+    return ReferenceRoles(source, task, roles)

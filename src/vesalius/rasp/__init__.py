@@ -1,13 +1,13 @@
 """The language of ground truth: RASP programs with named variables, and where they sit in a model.
 
-    from vesalius.rasp import Aggregate, Comparison, Map, Select, compile_program, indices, tokens
+
 
 Write expressions with the language, compile them with `compile_program`, run them and interchange their components.
 `load_spec` reads a program from a SPEC.py, `generate` makes fresh ones, `roles_of` says what each component does.
 """
 
-from vesalius.rasp.generator import GeneratedTask, generate
-from vesalius.rasp.helpers import constant, frac_prevs, hist, length, shift_by
+from vesalius.rasp.generator import GeneratedTask, generate, random_inputs
+from vesalius.rasp.grammar import constant, frac_prevs, hist, length, shift_by
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -24,7 +24,6 @@ from vesalius.rasp.language import (
 from vesalius.rasp.placement import Placed
 from vesalius.rasp.program import Program, ProgramTrace, compile_program
 from vesalius.rasp.roles import Role, role_of, roles_of
-from vesalius.rasp.sampling import random_inputs
 from vesalius.rasp.spec import load_spec, render_spec
 
 __all__ = [

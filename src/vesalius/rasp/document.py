@@ -21,7 +21,6 @@ import numpy as np
 
 from vesalius.errors import BadInput, choices
 from vesalius.rasp.formula import read_formula
-from vesalius.rasp.graph import is_input
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -36,6 +35,7 @@ from vesalius.rasp.language import (
     indices,
     tokens,
 )
+from vesalius.rasp.placement import is_input
 from vesalius.rasp.program import Program, compile_program
 from vesalius.rasp.schema1 import upgraded
 

@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 
-from vesalius.rasp.graph import evaluation_order, graph_order, unique_names
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -37,6 +36,7 @@ from vesalius.rasp.language import (
     indices,
     tokens,
 )
+from vesalius.rasp.placement import evaluation_order, graph_order, unique_names
 from vesalius.rasp.program import Program, compile_program
 from vesalius.rasp.values import tabulate
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.rasp.graph import evaluation_order, graph_order, head_name, unique_names
 from vesalius.rasp.interpreter import Count, Decode, Linear, Look, LookPair, Mean, Step, Values, Vote, evaluate
 from vesalius.rasp.language import (
     Aggregate,
@@ -28,7 +27,16 @@ from vesalius.rasp.language import (
     Value,
     Variable,
 )
-from vesalius.rasp.placement import Placed, Widths, measure, place
+from vesalius.rasp.placement import (
+    Placed,
+    Widths,
+    evaluation_order,
+    graph_order,
+    head_name,
+    measure,
+    place,
+    unique_names,
+)
 from vesalius.rasp.values import Tables, tabulate
 from vesalius.values import rounded
 

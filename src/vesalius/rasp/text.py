@@ -23,8 +23,8 @@ from typing import Any
 
 from vesalius.errors import BadInput, choices
 from vesalius.rasp.document import FIELDS, MAX_DEPTH, MAX_VARIABLES, SCHEMA, from_document, to_document
-from vesalius.rasp.graph import head_name
 from vesalius.rasp.language import Comparison
+from vesalius.rasp.placement import head_name
 
 MAX_CHARACTERS = 4_000_000
 WIDTH = 110

@@ -53,7 +53,7 @@ def _(result: Explanation, directory: Path) -> Path:
 @singledispatch
 def save(result: Any, directory: Path) -> Path:
     """Write a result into a directory as JSON and return its path."""
-    path = directory / f"{type(result).__name__.lower()}.json"
+    path = directory / (getattr(result, "FILE", None) or f"{type(result).__name__.lower()}.json")
     write_json(path, result.as_data())
     return path
 
@@ -75,10 +75,11 @@ def _(result: Specimen, directory: Path) -> Path:
 
 
 class _Renderer:
-    plot = staticmethod(plot)
-    page = staticmethod(page)
     save = staticmethod(save)
     widget = staticmethod(widget)
+
+    plot = staticmethod(plot)
+    page = staticmethod(page)
 
 
 register(_Renderer())

@@ -8,13 +8,13 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vesalius.behaviours.trial import require_drawable
 from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, method_names
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.grading.discovery import median_and_mean
+from vesalius.options import require_drawable
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.hard import hard_metrics

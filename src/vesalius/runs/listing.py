@@ -9,25 +9,16 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import Document
-from vesalius.documents.circuit import CIRCUIT_FILE
-from vesalius.documents.difference import DIFFERENCE_FILE, Difference
-from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
-from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
+from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.listing import ResultList, ResultRow
-from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
-from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.sweep import SWEEP_FILE, Sweep
-from vesalius.documents.view import subject_of
-from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, Failed
 from vesalius.files import plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, read_run
@@ -36,17 +27,13 @@ from vesalius.runs.tools import TOOLS, tool_calls
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.work import totals
-from vesalius_bench.ratings.documents_ratings import RATINGS_FILE, Ratings
-from vesalius_bench.study.documents import STUDY_FILE, Study
-from vesalius_bench.survey.documents import SURVEY_FILE, Survey
-from vesalius_mechrl.sets.document import SETS_FILE, HeadSets
 
 #: Directories this far below are looked at, and so many results are listed.
 DEPTH, MOST = 6, 2_000
 #: Bytes of a file that is read for the list.
 MOST_BYTES = 128 * 2**20
-#: Files that are read for a row beside the one that tells of it.
-BESIDE = {RUN: (SCORECARD, EVENTS), DISCOVERY_FILE: (CIRCUIT_FILE,)}
+#: Files that are read for the row of a run beside `run.json`.
+BESIDE_RUN = (SCORECARD, EVENTS)
 #: The first main metrics of a scorecard.
 MAIN = ("tag_accuracy", "task_exact", "success", "exact_match", "sweep.node_auroc_mean")
 Described = dict[str, Any]
@@ -129,14 +116,18 @@ class _Found:
 
 
 def _found(top: Path) -> Iterator[_Found]:
-    """Directories with a result. Inside a run of a benchmark nothing else is looked for."""
+    """Directories with a result. Inside what owns its directory, such as a run of a benchmark, nothing is sought."""
+    kinds = stored_kinds()
+    files_of = [str(kind.FILE) for kind in kinds]
+    owners = {str(kind.FILE) for kind in kinds if kind.OWNS_DIRECTORY}
+    order = [*(name for name in files_of if name in owners), RUN, *files_of, CALLS_FILE, UNDER_WAY]
     for place, directories, files in os.walk(top, followlinks=False):
         path = os.path.relpath(place, top)
         directories[:] = [name for name in directories if plain_text(name) == name]  # others have no address
         deep = path.count(os.sep) + 1 >= DEPTH
-        telling = (name for name in (STUDY_FILE, RUN, *KINDS, CALLS_FILE, UNDER_WAY) if name in files)
+        telling = (name for name in order if name in files)
         file = next((name for name in telling if _is_plain(f"{place}/{name}")), None)
-        directories[:] = [] if deep or file in (RUN, STUDY_FILE) else sorted(directories)
+        directories[:] = [] if deep or file == RUN or file in owners else sorted(directories)
         if file is not None:
             names = (file, SCORECARD, EVENTS) if file == RUN else (file, CALLS_FILE)
             stamps = tuple(_stamp(f"{place}/{name}") if name in files else None for name in names)
@@ -174,22 +165,20 @@ def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
     file = found.file
     has_calls = (place / CALLS).is_dir() or (place / CALLS_FILE).is_file()
     common = {"path": found.path, "modified": found.modified, "has_calls": has_calls}
-    kind = "benchmark" if file == RUN else KINDS[file][0] if file in KINDS else "study"
-    kind = "explanation" if file in (CALLS_FILE, UNDER_WAY) else kind
+    document = next((one for one in stored_kinds() if file == one.FILE), None)
+    kind = document.kind_name() if document is not None else "benchmark" if file == RUN else "explanation"
     try:
-        described = _described(place, file)
+        described = _described(place, file, document)
         return ResultRow(**common, **{"kind": kind, "state": "finished", **described, **_at_work(worker, described)})
     except (BadInput, Failed, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         return ResultRow(**common, kind=kind, state="unreadable", problem=" ".join(str(error).split())[:400])
 
 
-def _described(place: Path, file: str) -> Described:
+def _described(place: Path, file: str, kind: type[Document] | None) -> Described:
     if file in (CALLS_FILE, UNDER_WAY):
         return _unfinished(place)
-    _require_readable(place, (file, *BESIDE.get(file, ())))
-    if file == RUN:
-        return _run(place)
-    return _study(place / file) if file == STUDY_FILE else _document(file, place / file)
+    _require_readable(place, (file, *(BESIDE_RUN if kind is None else kind.BESIDE)))
+    return _run(place) if kind is None else vars(kind.read(place / file).listed())
 
 
 def _at_work(worker: Worker | None, described: Described) -> Described:
@@ -247,91 +236,3 @@ def _cost(records: Iterable[Any]) -> float | None:
     used = [record["used"] for record in records if isinstance(record.get("used"), dict)]
     costs = [one.get("cost") for one in used]
     return math.fsum(cost for cost in costs if isinstance(cost, int | float)) if used else None
-
-
-def _study(path: Path) -> Described:
-    study = Study.read(path)
-    figures = f"{len(study.localisation.components)} components, {len(study.explainers)} explainers"
-    return {"title": f"{study.study}, {study.model}", "figures": figures, "seconds": study.seconds}
-
-
-def _document(file: str, path: Path) -> Described:
-    _, kind, describe = KINDS[file]
-    return describe(kind.read(path))
-
-
-def _explanation(one: Explanation) -> Described:
-    verdicts = Counter(claim.verdict for part in one.components for claim in part.claims)
-    figures = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    figures = f"{len(one.components)} components{f', claims: {figures}' if figures else ''}"
-    return {"title": one.title, "figures": figures, "cost": one.cost, "seconds": one.seconds}
-
-
-def _discovery(one: Discovery) -> Described:
-    figures = ", ".join(f"{name} {value:.3g}" for name, value in list(one.metrics.items())[:3])
-    title = f"{subject_of(one.specimen, one.behaviour)}, {one.method}"
-    return {"title": title, "figures": figures, "seconds": one.seconds}
-
-
-def _neurons(one: NeuronCircuit) -> Described:
-    title = f"{subject_of(one.request.specimen, one.request.behaviour)}, {one.request.method}"
-    figures = f"{one.size:,} of {one.n_neurons:,} neurons keep {one.share.figures}"
-    return {"title": title, "figures": figures, "seconds": one.seconds}
-
-
-def _sweep(one: Sweep) -> Described:
-    strongest = sorted(one.components, key=lambda row: -abs(row.effect))[:3]
-    figures = ", ".join(f"{row.id} {row.effect:+.3g}" for row in strongest)
-    title = f"{subject_of(one.specimen, one.behaviour)}, {one.kind}"
-    return {"title": title, "figures": figures, "seconds": one.seconds}
-
-
-def _what_if(one: WhatIf) -> Described:
-    request = one.request
-    title = f"{subject_of(request.specimen, request.behaviour)}, {'+'.join(request.components or ())}"
-    return {"title": title, "figures": f"effect {one.effect.figures}", "seconds": one.seconds}
-
-
-def _faithfulness(one: Faithfulness) -> Described:
-    title = f"{subject_of(one.request.specimen, one.request.behaviour)}, {one.size} {one.by}"
-    figures = f"faithfulness {one.faithfulness.figures}, random {one.random.figures}"
-    return {"title": title, "figures": figures, "seconds": one.seconds}
-
-
-def _retest(one: Retest) -> Described:
-    title = f"{subject_of(one.specimen, one.behaviour)}, {one.component} {one.before.kind}"
-    figures = f"seed {one.before_seed}: {one.before.verdict}, seed {one.request.seed}: {one.after.verdict}"
-    return {"title": title, "figures": figures, "seconds": one.seconds}
-
-
-def _survey(one: Survey) -> Described:
-    return {"title": "survey", "figures": repr(one).splitlines()[0][:120]}
-
-
-def _sets(one: HeadSets) -> Described:
-    return {"title": subject_of(one.specimen, one.behaviour), "figures": repr(one).splitlines()[0][:120]}
-
-
-def _difference(one: Difference) -> Described:
-    figures = f"{len(one.claims_flipped)} claims flipped, {len(one.components_moved)} components moved"
-    return {"title": f"{one.a} and {one.b}", "figures": figures}
-
-
-def _ratings(one: Ratings) -> Described:
-    return {"title": ", ".join(rater.rater for rater in one.raters), "figures": f"{len(one.items)} texts"}
-
-
-#: File, kind, class, and what a row says of it.
-KINDS: dict[str, tuple[str, type[Document], Callable[[Any], Described]]] = {
-    EXPLANATION_FILE: ("explanation", Explanation, _explanation),
-    DISCOVERY_FILE: ("discovery", Discovery, _discovery),
-    NEURONS_FILE: ("neurons", NeuronCircuit, _neurons),
-    SWEEP_FILE: ("sweep", Sweep, _sweep),
-    WHAT_IF_FILE: ("what-if", WhatIf, _what_if),
-    FAITHFULNESS_FILE: ("faithfulness", Faithfulness, _faithfulness),
-    RETEST_FILE: ("retest", Retest, _retest),
-    SETS_FILE: ("sets", HeadSets, _sets),
-    SURVEY_FILE: ("survey", Survey, _survey),
-    DIFFERENCE_FILE: ("difference", Difference, _difference),
-    RATINGS_FILE: ("ratings", Ratings, _ratings),
-}

@@ -15,6 +15,7 @@ from vesalius.behaviours.elsewhere import Elsewhere, Work
 from vesalius.behaviours.trial import Trial
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
+from vesalius.options import Parts
 from vesalius.progress import Progress
 from vesalius.runs.engine import Engine, Failure, chosen_engine, in_process
 
@@ -35,7 +36,7 @@ def do_part(case: Part) -> Any:
 
 
 @dataclass(frozen=True)
-class Parts:
+class OnEngine:
     """Runs the parts of one specimen's work on an engine."""
 
     engine: Engine
@@ -68,20 +69,18 @@ class Parts:
         return [results[number] for number in range(len(cases))]
 
 
-def parts_on(
-    engine: str | None, jobs: int | None, specimen: Specimen, progress: Progress, *, material: Trial | None = None
-) -> Parts | None:
-    """What cuts the work on a specimen as the options `engine` and `jobs` say; None where it stays in this process. So
-    does `material` of the caller's own, whose readout may be any function.
+def parts_on(parts: Parts, specimen: Specimen, progress: Progress, *, material: Trial | None = None) -> OnEngine | None:
+    """What cuts the work on a specimen as `engine` and `jobs` say; None where it stays in this process. `material` of
+    the caller's own stays there, because its readout may be any function.
     """
-    runs_on, at_a_time = chosen_engine(engine, jobs)
+    runs_on, at_a_time = chosen_engine(parts.engine, parts.jobs)
     if runs_on is in_process:
         return None
     if material is not None:
         raise BadInput("prompts given as material are run in this process; leave out the engine and the jobs")
     elsewhere = Elsewhere.of(specimen)
     _require_sendable(elsewhere)
-    return Parts(runs_on, at_a_time, elsewhere, progress)
+    return OnEngine(runs_on, at_a_time, elsewhere, progress)
 
 
 def _require_sendable(elsewhere: Elsewhere) -> None:

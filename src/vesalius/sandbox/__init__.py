@@ -12,8 +12,8 @@ can be repeated without running them again.
 """
 
 from vesalius.sandbox.executions import Executions, RecordedSandbox
-from vesalius.sandbox.isolation import Isolation
-from vesalius.sandbox.limits import CallResult, Limits, Outcome
+from vesalius.sandbox.lockdown import CallResult, Limits, Outcome
 from vesalius.sandbox.sandbox import Sandbox
+from vesalius.sandbox.warm_process import Isolation
 
 __all__ = ["CallResult", "Executions", "Isolation", "Limits", "Outcome", "RecordedSandbox", "Sandbox"]

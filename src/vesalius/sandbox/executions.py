@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.errors import BadInput, Failed
-from vesalius.sandbox.limits import CallResult, Limits, Outcome
+from vesalius.sandbox.lockdown import CallResult, Limits, Outcome
 from vesalius.sandbox.sandbox import NO_VALUES, Sandbox
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import os
+import stat
 import sys
 import tempfile
 import threading
@@ -20,13 +21,69 @@ from types import TracebackType
 from typing import Any, Self
 
 from vesalius.errors import BadInput, Failed
-from vesalius.sandbox import messages
-from vesalius.sandbox import toolbox as toolbox_files
-from vesalius.sandbox.calls import CallState, Pipes, call_results, follow, outcome
-from vesalius.sandbox.isolation import LAYERS, Isolation, not_contained
-from vesalius.sandbox.limits import CallResult, Limits, Outcome
-from vesalius.sandbox.records import OVERHEAD, RecordReader
-from vesalius.sandbox.warm_process import WarmProcess
+from vesalius.sandbox import warm_process as messages
+from vesalius.sandbox.calls import OVERHEAD, CallState, Pipes, RecordReader, call_results, follow, outcome
+from vesalius.sandbox.lockdown import CallResult, Limits, Outcome
+from vesalius.sandbox.warm_process import LAYERS, Isolation, WarmProcess, not_contained
+
+# List and read files of the toolbox directory, and nothing else.
+
+MAX_ENTRIES = 1_000
+
+
+def list_directory(toolbox: Path, path: str) -> list[str]:
+    """Names in a directory of the toolbox, sorted; directories end in a slash."""
+    descriptor = _open(toolbox, path, directory=True)
+    try:
+        with os.scandir(descriptor) as entries:
+            names = [
+                entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
+                for entry in entries
+                if not entry.is_symlink()
+            ]
+    finally:
+        os.close(descriptor)
+    if len(names) > MAX_ENTRIES:
+        return [*sorted(names)[:MAX_ENTRIES], f"... ({len(names)} in all)"]
+    return sorted(names)
+
+
+def read_file(toolbox: Path, path: str, *, limit: int) -> str:
+    """The text of a file of the toolbox, cut after `limit` bytes."""
+    descriptor = _open(toolbox, path, directory=False)
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read(limit + 1)
+    text = data[:limit].decode("utf-8", "replace")
+    return text if len(data) <= limit else f"{text}\n... (cut after {limit} bytes)"
+
+
+def _open(toolbox: Path, path: str, *, directory: bool) -> int:
+    relative = Path(path)
+    if relative.is_absolute():
+        if not relative.is_relative_to(toolbox):
+            raise BadInput(f"path {path!r} is outside the toolbox; give one relative to it")
+        relative = relative.relative_to(toolbox)
+    if ".." in relative.parts or "\0" in path:
+        raise BadInput(f"path {path!r} is outside the toolbox; give one relative to it, without '..'")
+    kind = "directory" if directory else "file"
+    descriptor = os.open(toolbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in relative.parts:
+            inner = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        mode = os.fstat(descriptor).st_mode
+        is_kind = stat.S_ISDIR(mode) if directory else stat.S_ISREG(mode)
+    except OSError as error:
+        os.close(descriptor)
+        raise BadInput(
+            f"path {path!r} is not a {kind} of the toolbox ({error.strerror}); list_directory('.')"
+        ) from None
+    if not is_kind:
+        os.close(descriptor)
+        raise BadInput(f"path {path!r} is not a {kind} of the toolbox; list_directory('.') shows what there is")
+    return descriptor
+
 
 #: A function may overrun its time by this much before its process is killed rather than interrupted.
 _OVERRUN_SECONDS = 0.5
@@ -169,11 +226,11 @@ class Sandbox:
 
     def list_directory(self, path: str = ".") -> list[str]:
         """Names in a directory of the toolbox; directories end in a slash."""
-        return toolbox_files.list_directory(self._toolbox(), path)
+        return list_directory(self._toolbox(), path)
 
     def read_file(self, path: str) -> str:
         """The text of a file of the toolbox, cut after `limits.output_bytes`."""
-        return toolbox_files.read_file(self._toolbox(), path, limit=self.limits.output_bytes)
+        return read_file(self._toolbox(), path, limit=self.limits.output_bytes)
 
     def _toolbox(self) -> Path:
         if self.toolbox is None:

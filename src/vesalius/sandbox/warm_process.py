@@ -3,18 +3,106 @@
 It is executed and not forked, because the caller may have threads, keys and answers in its memory.
 """
 
+import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from vesalius.errors import Failed
-from vesalius.sandbox import messages
-from vesalius.sandbox.isolation import Isolation
+
+# Which layers of isolation are active, and whether they are enough.
+
+LAYERS = ("namespaces", "landlock", "seccomp")
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The active layers. A program cannot undo any of them."""
+
+    #: Separate user, PID, network, IPC, host-name and mount namespaces with a private root.
+    namespaces: bool = False
+    #: The Landlock version in use; 0 where it is absent.
+    landlock: int = 0
+    #: The list of allowed kernel calls.
+    seccomp: bool = False
+    #: Why a layer is absent, one line each.
+    missing: tuple[str, ...] = ()
+
+    @property
+    def contained(self) -> bool:
+        """Whether reads, writes, the network and processes are all restricted.
+
+        The list of calls restricts the network and processes; files need the private root, or Landlock from the version
+        that governs truncation.
+        """
+        return self.seccomp and (self.namespaces or self.landlock >= 3)
+
+    def __str__(self) -> str:
+        active = ["namespaces"] if self.namespaces else []
+        active += [f"landlock {self.landlock}"] if self.landlock else []
+        active += ["seccomp"] if self.seccomp else []
+        text = "contained by " if self.contained else "NOT contained; active: "
+        text += " + ".join(active) or "none"
+        return text + (f"; missing: {'; '.join(self.missing)}" if self.missing else "")
+
+
+def not_contained(isolation: Isolation) -> str:
+    """The error message for a machine that cannot contain a program."""
+    reasons = "; ".join(isolation.missing) or f"{sys.platform} has no isolation the sandbox can use"
+    return (
+        f"the sandbox cannot contain code on this machine ({reasons}); use Linux 6.2 or newer on x86_64 or aarch64 "
+        "(5.12 where namespaces are allowed), or accept the risk with unsafe=True (`unsafe_sandbox`)"
+    )
+
+
+# Messages between the caller and the warm process: a length, then JSON, with open files attached where needed.
+
+_HEADER = struct.Struct(">I")
+MAX_BYTES = 1 << 28
+MAX_FILES = 4
+
+
+def send(sock: socket.socket, document: Any, files: Sequence[int] = ()) -> None:
+    """Send one document; the other side gets its own copies of the descriptors `files`."""
+    body = json.dumps(document).encode()
+    if len(body) > MAX_BYTES:
+        raise ValueError(f"a message of {len(body)} bytes is over the limit of {MAX_BYTES}")
+    header = _HEADER.pack(len(body))
+    if files:
+        socket.send_fds(sock, [header], list(files))
+    else:
+        sock.sendall(header)
+    sock.sendall(body)
+
+
+def receive(sock: socket.socket) -> tuple[Any, list[int]]:
+    """The next document and the descriptors that came with it; `EOFError` when the other side has ended."""
+    header, files, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FILES)
+    header += _exactly(sock, _HEADER.size - len(header))
+    (length,) = _HEADER.unpack(header)
+    if length > MAX_BYTES:
+        raise EOFError(f"a message of {length} bytes was announced; the limit is {MAX_BYTES}")
+    return json.loads(_exactly(sock, length)), list(files)
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    parts = []
+    while count:
+        part = sock.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError("the other side closed the connection")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
 
 #: Variables it inherits: paths and locales, never secrets.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "XDG_CACHE_HOME", "VESALIUS_CACHE")
@@ -71,8 +159,8 @@ class WarmProcess:
         name = f"sandbox preload {start['preload']!r}" if start["preload"] else "the sandbox's process"
         self.control.settimeout(start_seconds)
         try:
-            messages.send(self.control, start)
-            ready, _ = messages.receive(self.control)
+            send(self.control, start)
+            ready, _ = receive(self.control)
         except TimeoutError:
             self.kill()
             raise Failed(f"{name} was not done after {start_seconds:g} s; give it more with start_seconds") from None

@@ -19,9 +19,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from vesalius.sandbox import filesystem, kernel, messages, scratch
-from vesalius.sandbox.limits import Limits
-from vesalius.sandbox.lockdown import Confinement, Files, confine, lock_down, open_own_stat, threads_and_bytes
+from vesalius.sandbox import filesystem, kernel
+from vesalius.sandbox import filesystem as scratch
+from vesalius.sandbox import warm_process as messages
+from vesalius.sandbox.lockdown import Confinement, Files, Limits, confine, lock_down, open_own_stat, threads_and_bytes
 from vesalius.sandbox.program import perform
 
 #: Exit status of a program's process when it could not be locked down, and when reporting failed.

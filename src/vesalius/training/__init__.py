@@ -1,6 +1,6 @@
 """SIIT: trains a transformer that implements a RASP program in known components.
 
-    from vesalius.training import fit, setting_of
+
 
     for event in fit(setting_of(program), device="cpu"):
         ...                                # StepReport, CheckReport, Retry; the last one is a FitResult
@@ -10,13 +10,11 @@ A `Setting` describes one model to train. `train` trains stacks of them, `fit` o
 many and writes their files; `measure` is the gate that accepts a model.
 """
 
-from vesalius.training.fit import FitResult, Retry, fit
+from vesalius.training.fit import FitResult, Retry, SettingResult, fit, train_group
 from vesalius.training.gate import THRESHOLDS, Gate, headroom, measure
-from vesalius.training.group import SettingResult, train_group
-from vesalius.training.recipes import default_copies, default_recipe
 from vesalius.training.setting import Setting, Size, default_size, model_config, model_tokens, setting_of
 from vesalius.training.siit import Weights
-from vesalius.training.stepper import Recipe
+from vesalius.training.stepper import Recipe, default_copies, default_recipe
 from vesalius.training.trainer import Candidate, CheckReport, Event, StepReport, TrainingResult, train
 
 __all__ = [

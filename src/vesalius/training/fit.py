@@ -6,7 +6,7 @@ try is announced, and the last event is a `FitResult` with the best model and it
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,10 +14,10 @@ import torch
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model import Transformer
+from vesalius.model.files import save_model
 from vesalius.training.gate import Gate, headroom, measure
-from vesalius.training.recipes import default_copies, default_recipe
 from vesalius.training.setting import Setting
-from vesalius.training.stepper import Recipe
+from vesalius.training.stepper import Checkpoint, Recipe, default_copies, default_recipe
 from vesalius.training.trainer import Candidate, Event, TrainingResult, train
 
 _FAILED = "failed.json"
@@ -145,3 +145,84 @@ def _recorded_failure(directory: Path | None) -> str | None:
     if directory is None or not (directory / _FAILED).exists():
         return None
     return str(read_json(directory / _FAILED).get("reason", "failed the gate"))
+
+
+# Train many settings in one stack and write the accepted models to a directory.
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class SettingResult:
+    """One setting's gate on fresh inputs, and the directory of its files."""
+
+    name: str
+    gate: Gate
+    directory: Path
+
+
+def train_group(
+    settings: Sequence[Setting],
+    *,
+    device: torch.device | str,
+    out: Path,
+    seed: int = 0,
+    copies: Sequence[tuple[int, float]] | None = None,
+    steps: int | None = None,
+    batch: int | None = None,
+    recipe: Recipe | None = None,
+    gate_pairs: int = 1024,
+    stop_early: bool = False,
+) -> Iterator[Event | SettingResult]:
+    """Train all settings together, each with every `(seed, learning rate)` of `copies`, and write the accepted models.
+
+    `steps` and `batch` change the recipe. A killed call resumes from its last check, saved under `out/checkpoint`, when
+    it is called again with the same arguments.
+    """
+    for setting in settings:
+        if Path(setting.name).name != setting.name:
+            raise BadInput(f"setting name {setting.name!r} cannot be the name of a directory; rename it")
+    device = torch.device(device)
+    recipe = recipe or default_recipe(settings, device=device)
+    recipe = replace(recipe, steps=steps or recipe.steps, batch=batch or recipe.batch)
+    checkpoint = out / "checkpoint"
+    result = None
+    for event in train(
+        settings, device=device, seed=seed, copies=copies, recipe=recipe, checkpoint=checkpoint, stop_early=stop_early
+    ):
+        yield event
+        result = event if isinstance(event, TrainingResult) else None
+    assert result is not None
+    for setting in settings:
+        yield _accept(setting, result, recipe, seed=seed, gate_pairs=gate_pairs, directory=out / setting.name)
+    Checkpoint(checkpoint, "").clear()
+
+
+def _accept(
+    setting: Setting, result: TrainingResult, recipe: Recipe, *, seed: int, gate_pairs: int, directory: Path
+) -> SettingResult:
+    """Measure the copies best first until one passes, and write it."""
+    candidates = result.candidates[setting.name]
+    best, gate = best_candidate(setting, candidates, n=gate_pairs)
+    directory.mkdir(parents=True, exist_ok=True)
+    if gate.passed:
+        save_model(best.transformer(), directory)
+    record = {
+        "schema": SCHEMA,
+        "name": setting.name,
+        "accepted": gate.passed,
+        "size": asdict(setting.size),
+        "circuit": [str(component) for component in setting.circuit],
+        "gate": gate.model_dump(mode="json"),
+        "figures": gate.metrics,
+        "recipe": asdict(recipe),
+        "stack_seed": seed,
+        "seed": best.seed,
+        "learning_rate": best.learning_rate,
+        "steps": result.steps,
+        "continued": setting.start is not None,
+        "copies": [{"seed": c.seed, "learning_rate": c.learning_rate, "figures": c.metrics} for c in candidates],
+        "torch": str(torch.__version__),
+    }
+    write_json(directory / "training.json", record)
+    return SettingResult(setting.name, gate, directory)

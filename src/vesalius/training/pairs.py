@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.rasp import Program
-from vesalius.rasp.effects import outputs_differ
+from vesalius.rasp.generator import outputs_differ
 
 #: `draw(n, seed, device)` gives token codes [n, max_len] padded with -1, and the lengths.
 Draw = Callable[[int, int, torch.device], tuple[Int[Tensor, "n pos"], Int[Tensor, " n"]]]

@@ -13,7 +13,7 @@ from vesalius.errors import BadInput
 from vesalius.model import Component, Config
 from vesalius.model.states import State
 from vesalius.rasp import Program
-from vesalius.rasp.sampling import mixed_inputs
+from vesalius.rasp.generator import mixed_inputs
 from vesalius.training.pairs import Draw, Slot, find_inert
 
 MIN_D_MODEL = 8

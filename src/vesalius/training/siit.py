@@ -14,15 +14,68 @@ position or a constant seem irrelevant under interchange at the same position an
 the source run as well.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
+from vesalius.rasp.generator import NUMERICAL_TOLERANCE
+from vesalius.training.pairs import draw_pairs, targets
+from vesalius.training.setting import Setting, model_tokens
 from vesalius.training.stack import Nodes, Patch, Stack
-from vesalius.training.tables import Tables
+
+# Training pairs with all their answers, computed once and kept on the device.
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Pairs of several tasks; positions include BOS, except in `answers`, which start at the first real token.
+
+    `answers[:, :, 0]` is the output on the base, `answers[:, :, 1 + s]` the output after slot s. `reads` is the
+    position of the source that a crossed slot reads (the same position where it reads none).
+    """
+
+    base: Int[Tensor, "task pair pos"]
+    source: Int[Tensor, "task pair pos"]
+    base_lengths: Int[Tensor, "task pair"]
+    source_lengths: Int[Tensor, "task pair"]
+    reads: Int[Tensor, "task pair pos"]
+    answers: Float[Tensor, "task pair answer token"]
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs per task."""
+        return self.base.shape[1]
+
+
+def tabulate(settings: Sequence[Setting], n: int, *, seed: int, device: torch.device) -> Tables:
+    """`n` pairs for every setting."""
+    width = max(setting.config.n_ctx for setting in settings)
+    n_slots = max(len(setting.slots) for setting in settings)
+    parts = [_tabulate(setting, n, width=width, n_slots=n_slots, seed=seed, device=device) for setting in settings]
+    return Tables(*(torch.stack(column) for column in zip(*parts, strict=True)))
+
+
+def _tabulate(
+    setting: Setting, n: int, *, width: int, n_slots: int, seed: int, device: torch.device
+) -> tuple[Tensor, ...]:
+    program = setting.program
+    pairs = draw_pairs(setting.draw, n, seed=seed, device=device)
+    missing, pad = width - setting.config.n_ctx, setting.config.pad_token
+    base, source = (
+        F.pad(model_tokens(program, codes), (0, missing), value=pad).short() for codes in (pairs.base, pairs.source)
+    )
+    positions = torch.arange(width, device=device).expand(n, -1)
+    crossed = F.pad(pairs.crossed, (1, missing), value=-1)
+    reads = torch.where(crossed >= 0, crossed + 1, positions).short()
+    answers = targets(program, pairs, setting.slots)
+    answers = F.pad(answers, (0, missing, 0, n_slots - len(setting.slots)))
+    return base, source, pairs.base_lengths, pairs.source_lengths, reads, answers
+
 
 NUMERICAL_WEIGHT = 20.0
 ALL_OTHERS, ONE_OTHER = 0.3, 0.6  # cumulative shares of the strict rows; the rest replaces each with probability 1/2
@@ -198,3 +251,108 @@ def _strict_values(x: Float[Tensor, "copy *feature pos row"], rows: Rows, counte
     mean = (x * weight).sum((-2, -1), keepdim=True) / counted.sum((1, 2)).view(len(x), *[1] * (x.ndim - 1))
     kind = rows.strict_kind.view(*lead, -1)
     return torch.where(kind == SOURCE, x, torch.where(kind == MEAN, mean, 0.0))
+
+
+# The gate's metrics for every copy of a stack at once, by the stack's own run.
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Per copy: the gate's metrics, and the interchange accuracy of every slot (1 where a copy has no such slot)."""
+
+    iia: Float[Tensor, "copy slot"]
+    accuracy: Float[Tensor, " copy"]
+    iia_worst: Float[Tensor, " copy"]
+    iia_changed_worst: Float[Tensor, " copy"]
+    strict_worst: Float[Tensor, " copy"]
+    strict_all: Float[Tensor, " copy"]
+    mean_ablated: Float[Tensor, " copy"]
+    zero_ablated: Float[Tensor, " copy"]
+
+    def of(self, copy: int) -> dict[str, float]:
+        """The metrics of one copy, by the names of the gate's thresholds."""
+        return {name: float(getattr(self, name)[copy]) for name in self.__dataclass_fields__ if name != "iia"}
+
+
+@torch.no_grad()
+def evaluate(stack: Stack, tables: Tables, curriculum: Curriculum) -> Metrics:
+    """Score every copy on all pairs of its task."""
+    runs = _StackRuns(stack, tables)
+    base = runs.answers(0)
+    accuracy = runs.share(runs.correct(None, base))
+    n_slots = curriculum.present.shape[1]
+    iia = torch.ones(len(stack), n_slots, device=stack.device)
+    changed = torch.ones_like(iia)
+    for slot in range(n_slots):
+        answers = runs.answers(1 + slot)
+        crossed = curriculum.crossed[:, slot]
+        correct = runs.correct(runs.interchange(curriculum.slot_nodes[:, slot], crossed), answers)
+        present = curriculum.present[:, slot]
+        iia[present, slot] = runs.share(correct)[present]
+        changed[present, slot] = runs.share(correct, where=runs.differ(answers, base))[present]
+    counts = curriculum.present & ~curriculum.inert
+    strict = torch.ones(len(stack), stack.n_nodes, device=stack.device)
+    for node in range(stack.n_nodes):
+        alone = torch.zeros_like(curriculum.others)
+        alone[:, node] = curriculum.others[:, node]
+        strict[:, node] = runs.share(runs.correct(runs.interchange(alone), base))
+    return Metrics(
+        iia,
+        accuracy,
+        iia.where(counts, 1.0).amin(1),
+        changed.where(counts, 1.0).amin(1),
+        strict.where(curriculum.others, 1.0).amin(1),
+        runs.share(runs.correct(runs.interchange(curriculum.others), base)),
+        runs.share(runs.correct(runs.ablation(curriculum.others, mean=True), base)),
+        runs.share(runs.correct(runs.ablation(curriculum.others, mean=False), base)),
+    )
+
+
+class _StackRuns:
+    """Runs of the stack on the pairs of every copy's task, with values from one run of the sources."""
+
+    def __init__(self, stack: Stack, tables: Tables) -> None:
+        self.stack, self.tables = stack, tables
+        positions = torch.arange(tables.base.shape[2], device=stack.device)[:, None]
+        self.base, self.source, reads = (
+            x[stack.task].transpose(1, 2) for x in (tables.base, tables.source, tables.reads)
+        )
+        self.reads, self.same = reads.long(), positions.expand_as(reads)
+        self.real, self.source_real = (
+            positions <= lengths[stack.task][:, None] for lengths in (tables.base_lengths, tables.source_lengths)
+        )
+        _, self.values = stack.run(stack.weights, self.source, self.source_real)
+
+    def answers(self, index: int) -> Float[Tensor, "copy token row"]:
+        return self.tables.answers[:, :, index][self.stack.task].transpose(1, 2)
+
+    def correct(self, patch: Patch | None, answers: Tensor) -> Bool[Tensor, "copy token row"]:
+        """Which positions are answered correctly."""
+        logits = self.stack.run(self.stack.weights, self.base, self.real, patch)[0][:, :, 1:]
+        near = (logits[:, 0] - answers).abs() < NUMERICAL_TOLERANCE
+        same = logits.argmax(1) == answers
+        return torch.where(self.stack.numerical[:, None, None], near, same)
+
+    def differ(self, answers: Tensor, base: Tensor) -> Bool[Tensor, "copy token row"]:
+        far = (answers - base).abs() >= NUMERICAL_TOLERANCE
+        return torch.where(self.stack.numerical[:, None, None], far, answers != base)
+
+    def share(self, correct: Tensor, *, where: Tensor | None = None) -> Float[Tensor, " copy"]:
+        """Share of counted positions; 1 where none is counted."""
+        counted = self.real[:, 1:] if where is None else self.real[:, 1:] & where
+        total = counted.sum((1, 2))
+        return torch.where(total > 0, (correct & counted).sum((1, 2)) / total.clamp(min=1), 1.0)
+
+    def interchange(self, nodes: Bool[Tensor, "copy node"], crossed: Bool[Tensor, " copy"] | None = None) -> Patch:
+        values = self.values
+        if crossed is not None and bool(crossed.any()):
+            reads = torch.where(crossed[:, None, None], self.reads, self.same)
+            z = tuple(x.gather(-2, reads[:, None, None].expand_as(x)) for x in values.z)
+            values = Nodes(z, tuple(x.gather(-2, reads[:, None].expand_as(x)) for x in values.mlp))
+        return Patch(nodes[:, :, None, None] & self.source_real[:, None], values)
+
+    def ablation(self, nodes: Bool[Tensor, "copy node"], *, mean: bool) -> Patch:
+        weight = self.source_real.float() / self.source_real.sum((1, 2), keepdim=True) * mean
+        z = tuple((x * weight[:, None, None]).sum((-2, -1), keepdim=True).expand_as(x) for x in self.values.z)
+        mlp = tuple((x * weight[:, None]).sum((-2, -1), keepdim=True).expand_as(x) for x in self.values.mlp)
+        return Patch(nodes[:, :, None, None] & torch.ones_like(self.real)[:, None], Nodes(z, mlp))

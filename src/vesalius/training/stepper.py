@@ -7,17 +7,24 @@ The random numbers of a sequence of steps are seeded by its first step, so a run
 batches as an uninterrupted one.
 """
 
+import hashlib
+import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.training.siit import Curriculum, Rows, Weights, copy_losses, draw_rows
+from vesalius.errors import BadInput
+from vesalius.files import read_json, write_json
+from vesalius.model.files import read_tensors, write_tensors
+from vesalius.training.setting import Setting
+from vesalius.training.siit import Curriculum, Rows, Tables, Weights, copy_losses, draw_rows
 from vesalius.training.stack import Stack
-from vesalius.training.tables import Tables
 from vesalius.training.threads import few_threads
 
 _BETAS, _EPSILON = (0.9, 0.99), 1e-8
@@ -142,3 +149,98 @@ class Stepper:
                 self._one_step()
         self.restore(saved)
         self._replay = graph.replay
+
+
+# Default recipes: steps, batch size and learning rate, by the size of the model and the device.
+
+_LONG = 30  # tokens; from here on attention dominates and fewer rows are enough
+_DEEP = 5  # layers
+
+
+def default_recipe(settings: Sequence[Setting], *, device: torch.device) -> Recipe:
+    """The recipe for the largest of the settings."""
+    width = max(setting.size.d_model for setting in settings)
+    depth = max(setting.size.n_layers for setting in settings)
+    long = max(setting.program.max_len for setting in settings) >= _LONG
+    if device.type == "cpu":
+        steps = 1500 if width <= 8 and depth <= 2 else 2500
+        return Recipe(steps, 32 if long else 48, pairs=8_192, checks=steps // 50, validation=128 if long else 256)
+    pairs = 32_768 if long else 262_144
+    if long:
+        return Recipe(2500, 48, pairs=pairs)
+    if depth >= _DEEP:
+        return Recipe(30_000, 256, pairs=pairs, validation=512)
+    if width <= 8 and depth <= 2:
+        return Recipe(2500, 64, pairs=pairs, validation=512)
+    return Recipe(8000, 128, pairs=pairs, validation=512)
+
+
+def default_copies(settings: Sequence[Setting], *, seed: int, device: torch.device) -> list[tuple[int, float]]:
+    """Two learning rates with two seeds each on a GPU, one of each on a CPU."""
+    width = max(setting.size.d_model for setting in settings)
+    depth = max(setting.size.n_layers for setting in settings)
+    rates = (1e-2, 5e-3) if width <= 8 else (5e-3, 4e-3) if width <= 40 and depth < _DEEP else (3e-3, 2e-3)
+    if device.type == "cpu":
+        return [(seed, rates[0])]
+    return [(seed + i, rate) for i in range(2) for rate in rates]
+
+
+# Saved training runs: one safetensors file per check, and a JSON file that names the last complete one.
+
+SCHEMA = 1
+_INDEX = "checkpoint.json"
+_HASHED_PAIRS = 64
+
+
+class Checkpoint:
+    """The directory of one run's checks."""
+
+    def __init__(self, directory: Path, identity: str) -> None:
+        self.directory, self.identity = directory, identity
+
+    def load(self) -> tuple[dict[str, Tensor], float] | None:
+        """The tensors of the last check and the seconds spent up to it; None if nothing was saved yet."""
+        index = self.directory / _INDEX
+        if not index.exists():
+            return None
+        data = read_json(index)
+        if data.get("schema") != SCHEMA or data.get("identity") != self.identity:
+            raise BadInput(
+                f"{self.directory}: holds the checkpoint of another run; choose an empty directory or delete it"
+            )
+        return read_tensors(self.directory / str(data.get("file"))), float(data.get("seconds", 0.0))
+
+    def save(self, tensors: Mapping[str, Tensor], *, step: int, seconds: float) -> None:
+        """Write a check, then delete the one before."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        name = f"step-{step:08d}.safetensors"
+        write_tensors(self.directory / name, {key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+        index = {"schema": SCHEMA, "identity": self.identity, "file": name, "step": step, "seconds": seconds}
+        write_json(self.directory / _INDEX, index)
+        for old in self.directory.glob("step-*.safetensors"):
+            if old.name != name:
+                old.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove the files of a finished run."""
+        for path in [self.directory / _INDEX, *self.directory.glob("step-*.safetensors")]:
+            path.unlink(missing_ok=True)
+        if self.directory.exists() and not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+
+def identify(stack: Stack, tables: Tables, recipe: Recipe, seed: int) -> str:
+    """A hash of everything that determines a run: models, copies, recipe, seed and the first training pairs."""
+    description: dict[str, Any] = {
+        "settings": [
+            [s.name, asdict(s.size), [(str(x.component), x.crossed, x.inert) for x in s.slots]] for s in stack.settings
+        ],
+        "copies": [asdict(copy) for copy in stack.copies],
+        "recipe": asdict(recipe),
+        "seed": seed,
+    }
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    for column in (tables.base, tables.source, tables.answers):
+        rounded = column[:, :_HASHED_PAIRS].cpu().double().round(decimals=3)
+        digest.update((rounded + 0.0).numpy().tobytes())  # adding 0 turns -0 into 0
+    return digest.hexdigest()

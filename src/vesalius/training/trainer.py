@@ -16,15 +16,11 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.model import Config, Transformer
 from vesalius.model.states import State, build
-from vesalius.training.checkpoint import Checkpoint, identify
-from vesalius.training.evaluation import Metrics, evaluate
 from vesalius.training.gate import headroom
-from vesalius.training.recipes import default_copies, default_recipe
 from vesalius.training.setting import Setting
-from vesalius.training.siit import Curriculum
+from vesalius.training.siit import Curriculum, Metrics, Tables, evaluate, tabulate
 from vesalius.training.stack import Copy, Stack
-from vesalius.training.stepper import Recipe, Stepper
-from vesalius.training.tables import Tables, tabulate
+from vesalius.training.stepper import Checkpoint, Recipe, Stepper, default_copies, default_recipe, identify
 from vesalius.training.threads import few_threads
 
 #: Training may stop when a copy's metrics have this much headroom at two checks in a row.

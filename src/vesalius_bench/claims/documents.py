@@ -104,11 +104,13 @@ class RegisteredData(Record):
     dtype: str | None = None
 
 
-class Registration(ResultDocument):
+class Registration(ResultDocument, kind="registration"):
     """A claim before its test: nothing of it may change afterwards. `code` has the versions and, as `source`, the
     digest of the package's own source files.
     """
 
+    FILE = CLAIM_FILE
+    RANK = None
     REMEDY = "run `vesalius claims register` again"
 
     document: Literal["registered claim"] = "registered claim"
@@ -159,13 +161,15 @@ class IntegrityCheck(Record):
     detail: str
 
 
-class ClaimVerdict(ResultDocument):
+class ClaimVerdict(ResultDocument, kind="verdict"):
     """What became of a registered claim, bound to its registration by that one's digest.
 
     PASS: the prediction came true. FAIL: it did not. TAMPERED: a check failed, and nothing was run. `record` is the
     claim with its evidence, `code` the versions that ran the test.
     """
 
+    FILE = VERDICT_FILE
+    RANK = None
     REMEDY = "run `vesalius claims verify` again"
 
     document: Literal["verdict"] = "verdict"

@@ -18,11 +18,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vesalius.api.catalogue import loaded
+from vesalius.api.loading import loaded
 from vesalius.api.places import prompts_sha256
 from vesalius.behaviours.files import TEXT_ENDINGS
 from vesalius.behaviours.registry import behaviour as named_behaviour
-from vesalius.behaviours.trial import require_drawable
 from vesalius.documents.base import first_error
 from vesalius.documents.request import installed_versions
 from vesalius.errors import BadInput, Failed, choices, require_whole
@@ -32,6 +31,7 @@ from vesalius.files import parse_json, read_json, write_json
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import weights_sha256
+from vesalius.options import Load, require_drawable
 from vesalius.progress import Progress, shown
 from vesalius_bench.claims.documents import (
     BehaviourRows,
@@ -90,7 +90,7 @@ def register_claim(
     rows, name = _behaviour(asked.get("behaviour"), base)
     reading = {field: asked[field] for field in _READING if asked.get(field) is not None}
     with shown(progress) as report, _rows_on_disk(rows, name) as behaviour:
-        specimen = loaded(asked["specimen"], behaviour=behaviour, device=device, progress=report, **reading)
+        specimen = loaded(asked["specimen"], Load(behaviour, device=device, **reading), progress=report)
         circuit = _names(asked.get("circuit", ()))
         claim = typed_claim(specimen, asked["claim"])
         lab = held_out_laboratory(specimen, circuit, n=n, seed=seed)
@@ -374,9 +374,9 @@ def _subject(
     data = registration.data
     reading = {field: getattr(data, field) for field in _READING if getattr(data, field) is not None}
     if isinstance(given, Specimen):
-        return loaded(given, behaviour=behaviour, metric=data.metric)  # type: ignore[arg-type]
+        return loaded(given, Load(behaviour, data.metric))  # type: ignore[arg-type]
     try:
-        return loaded(given or data.specimen, behaviour=behaviour, device=device, progress=report, **reading)
+        return loaded(given or data.specimen, Load(behaviour, device=device, **reading), progress=report)
     except BadInput as error:
         if given is not None:
             raise

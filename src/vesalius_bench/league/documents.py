@@ -32,12 +32,14 @@ class LeagueCircuit(Record):
     d_model: int
 
 
-class League(ResultDocument):
+class League(ResultDocument, kind="league"):
     """What is known of a league without its key. `functions` are the numbers of black-box functions by category; they
     are in the key alone, and so is the seed. `circuits_given`: specimens list the components of their circuit, else
     all components of the model. `key` is sealed in `key.json`, or kept apart; `key_sha256` is the digest of its text.
     """
 
+    FILE = LEAGUE_FILE
+    RANK = None
     REMEDY = "make the league again with `vesalius league make`"
 
     made: str
@@ -85,11 +87,13 @@ class LeagueEntry(ResultDocument):
 IDENTITY = ("league", "name", "kind", "scientist", "backbone", "method", "interpreter", "seed")
 
 
-class LeagueSubmission(LeagueEntry):
+class LeagueSubmission(LeagueEntry, kind="submission"):
     """What was submitted: explanations or discovered circuits, one file per circuit, and the name of an interpreter for
     the functions, which the scorer runs.
     """
 
+    FILE = SUBMISSION_FILE
+    RANK = None
     REMEDY = "submit again with `vesalius league submit`"
 
     cases: tuple[str, ...] = ()
@@ -116,11 +120,13 @@ class CircuitScore(Record):
     node_auroc: float | None = None
 
 
-class LeagueRow(LeagueEntry):
+class LeagueRow(LeagueEntry, kind="row"):
     """A submission, scored: every metric with its interval, and the circuits behind it. All `n` circuits are in every
     figure; on `n_error` of them the scientist or method failed.
     """
 
+    FILE = ROW_FILE
+    RANK = None
     REMEDY = "score again with `vesalius league score`"
 
     n: int

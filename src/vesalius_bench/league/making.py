@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.places import directory_for
-from vesalius.circuits.blind import write_blind
 from vesalius.circuits.foreign_spec import key_file, key_program
 from vesalius.circuits.making import make_many
-from vesalius.circuits.specimens import SPECIMEN_FILE
+from vesalius.circuits.specimens import SPECIMEN_FILE, write_blind
 from vesalius.errors import BadInput, Failed, note, require_whole
 from vesalius.files import write_json
 from vesalius.model.states import weights_sha256

@@ -10,12 +10,13 @@ import torch
 from vesalius.api.subjects import Subject
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import require_drawable, trial
+from vesalius.behaviours.trial import trial
 from vesalius.discovery.checks import HELD_OUT_SEED, HELD_OUT_SPLIT
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.errors import BadInput
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
 from vesalius_bench.mib.areas import score_folder
 from vesalius_bench.mib.documents import Level, MibFolder, MibScore, MibSubmission

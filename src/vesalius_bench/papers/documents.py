@@ -26,13 +26,15 @@ class PaperRow(Record):
     values: FrozenMap[str, Cell]
 
 
-class PaperTable(ResultDocument):
+class PaperTable(ResultDocument, kind="paper_table"):
     """One table or figure of a paper. `published` are its rows, `measured` ours.
 
     `command` measures it; `differs` says how ours differs from the published measurement; `note` is about the published
     rows. `pictures` are files that were drawn.
     """
 
+    FILE = "PAPER-TABLE.json"
+    RANK = None
     REMEDY = "run `vesalius paper` again"
 
     paper: Paper
@@ -101,7 +103,7 @@ class PaperEntry(Record):
     differs: str
 
 
-class PaperContents(ResultDocument):
+class PaperContents(ResultDocument, kind="paper_contents"):
     """Every table and figure of a paper. `results` are the runs that were read."""
 
     REMEDY = "run `vesalius paper` again"
@@ -150,7 +152,7 @@ class PaperStep(Record):
         return " ".join(words)
 
 
-class PaperPlan(ResultDocument):
+class PaperPlan(ResultDocument, kind="paper_plan"):
     """What is run to fill tables that nothing fills by now; `cost` is None where a step's is not known."""
 
     paper: Paper

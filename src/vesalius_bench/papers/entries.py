@@ -9,7 +9,7 @@ from vesalius_bench.papers.comparison import Sheet
 from vesalius_bench.papers.documents import Cell, Paper, PaperEntry, PaperRow, PaperTable
 from vesalius_bench.papers.figures import printed
 from vesalius_bench.papers.sources import Kind, Sources
-from vesalius_functions.knowledge.packages import installed
+from vesalius_functions.knowledge.geography import installed
 
 FROM_CODE = "computed here from the code"
 INSTALL = "pip install 'vesalius[functions]'"

@@ -16,7 +16,7 @@ from vesalius_bench.papers.entries import Entry, PaperTables, Rows, from_code, m
 from vesalius_bench.papers.sources import Sources
 from vesalius_functions.categories import SUITE
 from vesalius_functions.interpreters import ORACLE
-from vesalius_functions.knowledge.packages import installed
+from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.relations.functions import RelationFunction
 from vesalius_functions.suite import Suite, in_words
 

@@ -18,11 +18,13 @@ class AnnotatedText(Record):
     digest: str
 
 
-class Annotation(Document):
+class Annotation(Document, kind="annotation"):
     """What is rated in one directory. `reference` says whether raters see the reference texts; `secret` decides the
     order of each rater and the names that texts have in the browser.
     """
 
+    FILE = ANNOTATION_FILE
+    RANK = None
     SCHEMA = 1
     REMEDY = "choose another `out`"
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first
 
@@ -70,13 +70,15 @@ class RatedItem(Record):
     lowest: int | None
 
 
-class Ratings(ResultDocument):
+class Ratings(ResultDocument, kind="ratings"):
     """All ratings of some files together.
 
     `majority` takes the score that more than half of the people gave, `lowest` the lowest of them, which is the rule of
     the published benchmark for two raters.
     """
 
+    FILE = RATINGS_FILE
+    RANK = 96
     REMEDY = "run `vesalius ratings` again"
 
     files: tuple[str, ...]
@@ -86,6 +88,10 @@ class Ratings(ResultDocument):
     lowest: tuple[AgentScore, ...]
     items: tuple[RatedItem, ...]
     notes: tuple[str, ...] = ()
+
+    def listed(self) -> Line:
+        """What a list of results says of it: who rated how many texts."""
+        return Line(", ".join(rater.rater for rater in self.raters), f"{len(self.items)} texts")
 
     def view(self) -> View:
         """Raters, how far they agree, and the score of each agent."""

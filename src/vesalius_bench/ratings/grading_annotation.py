@@ -22,9 +22,8 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.grading.judges.measures import MEASURES, Item
-from vesalius.grading.keys import ReferenceTexts, reference_texts
+from vesalius.grading.keys import ReferenceTexts, known_roles, reference_texts
 from vesalius_bench.ratings.grading_ratings import item_text
-from vesalius_bench.study.roles import known_roles
 
 BLOT = "[author]"
 #: Ten circuits with 17 components, as many as the published human study rated, which does not list its own. Four are

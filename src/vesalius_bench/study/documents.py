@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field, computed_field
 
-from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
@@ -195,7 +195,7 @@ class RaterAgreement(Record):
     n: int
 
 
-class Study(ResultDocument):
+class Study(ResultDocument, kind="study"):
     """A study of one model.
 
     `recognised_as` is the published model that this one has the shape of. `references` are the reference roles by
@@ -203,6 +203,9 @@ class Study(ResultDocument):
     circuit. `rated_by` says who rated and by which rule. `published` are the rows of the published table.
     """
 
+    FILE = STUDY_FILE
+    RANK = 0
+    OWNS_DIRECTORY = True
     REMEDY = "run `vesalius study` again"
 
     request: Request
@@ -267,6 +270,11 @@ class Study(ResultDocument):
         if self.not_localised:
             lines.append(f"With a reference role, but not in the circuit: {', '.join(self.not_localised)}.")
         return lines
+
+    def listed(self) -> Line:
+        """What a list of results says of it: how much was found, and by how many it was explained."""
+        figures = f"{len(self.localisation.components)} components, {len(self.explainers)} explainers"
+        return Line(f"{self.study}, {self.model}", figures, seconds=self.seconds)
 
     def view(self) -> View:
         """The published table with our rows, the circuit, what interventions say, and every role."""

@@ -15,27 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vesalius.circuits.key.af1 import af1_roles
-from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, choices
 from vesalius.files import parse_json
 from vesalius.grading.judges.circuit import JudgedCircuit, judge_explanation
 from vesalius.grading.judges.judge import Judge, Judgement
-from vesalius.grading.keys import ReferenceTexts
+from vesalius.grading.keys import ReferenceRoles, ReferenceTexts
 from vesalius_bench.ratings.grading_ratings import LEAST_RATERS, Rating, majority, read_csv_or_json, votes
 
 MEASURE = "description_quality"
-
-
-@dataclass(frozen=True)
-class ReferenceRoles:
-    """What each component does, in words, and where that was established; `task` is what the whole circuit does."""
-
-    source: str
-    task: str
-    roles: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -45,19 +34,6 @@ class RatedText:
     score: int | None
     unrated: str = ""
     votes: Mapping[str, int] | None = None
-
-
-def known_roles(model: str | None) -> ReferenceRoles | None:
-    """The reference roles of a model that we have, by its name; None where there are none."""
-    if model == "Llama-3-8B":
-        key, source = af1_roles(), "Tables 13 and 14 of the HyVE paper, in our words"
-    elif model == "arithmetic":
-        key, source = established_roles(), "roles established by interventions on sets of components"
-    else:
-        return None
-    roles = {name: f"{part['role']}. {part['note']}" for name, part in key["components"].items()}
-    task = key.get("task") or "Computes A - B + C of three whole numbers; the answer is read at the equals sign."
-    return ReferenceRoles(source, task, roles)
 
 
 def read_roles(path: Path | str, *, task: str) -> ReferenceRoles:

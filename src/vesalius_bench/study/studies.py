@@ -17,13 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source
 from vesalius.api.explanations import MAX_TOKENS, explain
+from vesalius.api.loading import loaded
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
 from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.trial import require_drawable
 from vesalius.components import Component, split_names
 from vesalius.discovery.af1 import LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit, Member
@@ -31,14 +30,16 @@ from vesalius.documents.discovery import Discovery
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.explanations.natural.explain import require_enough
 from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist
+from vesalius.grading.keys import ReferenceRoles, known_roles
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
+from vesalius.options import Load, require_drawable
 from vesalius.progress import Progress, shown
 from vesalius.runs.settings import RunLimits
 from vesalius_bench.ratings.grading_ratings import Rating, read_ratings
 from vesalius_bench.study.documents import Localisation, Study
-from vesalius_bench.study.roles import RatedText, ReferenceRoles, known_roles, rated_by_people, read_roles
+from vesalius_bench.study.roles import RatedText, rated_by_people, read_roles
 from vesalius_bench.study.run import (
     EXPLAINED,
     LOCALISED,
@@ -143,7 +144,7 @@ def study(
     with removed_if_empty(directory), opened as work, shown(progress) as report:
         missing = [one for one in wanted if not work.is_explained(one)]
         if missing or work.evidence is None:
-            specimen = loaded(model, dtype=dtype, device=device, progress=report)
+            specimen = loaded(model, Load(dtype=dtype, device=device), progress=report)
             _circuit(work, with_sums(specimen, sums), circuit, settings, report)
             specimen = _studied(work, specimen)
             _measure(work, specimen, settings, report)

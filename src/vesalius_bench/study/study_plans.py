@@ -6,14 +6,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source
+from vesalius.api.loading import loaded
 from vesalius.api.plans import plan
 from vesalius.api.shapes import read_shape
 from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
 from vesalius.documents.plan import Plan
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
+from vesalius.options import Load
 from vesalius.progress import Progress, shown
 from vesalius_bench.study.studies import PROMPTS, TOP, require_study
 from vesalius_bench.study.study_evidence import MOST_PRUNED
@@ -48,7 +49,7 @@ def study_plan(
         shape = None if isinstance(model, Specimen) else read_shape(model, dtype=dtype)
         subject: dict[str, Any] = {"n": n, "seed": seed, "progress": report}
         if shape is None:
-            model = with_sums(loaded(model, dtype=dtype, device=device, progress=report), sums)
+            model = with_sums(loaded(model, Load(dtype=dtype, device=device), progress=report), sums)
             config = model.model.config
         else:
             config = shape.model.config

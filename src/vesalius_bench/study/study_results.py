@@ -10,6 +10,7 @@ from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
 from vesalius.documents.request import Request
 from vesalius.explanations.scientists import BUILTIN
+from vesalius.grading.keys import ReferenceRoles
 from vesalius.runs.directory import read_explanation
 from vesalius.runs.published import SOURCE as PUBLISHED_IN
 from vesalius.runs.published import TABLE_4
@@ -23,7 +24,7 @@ from vesalius_bench.study.documents import (
     Study,
     StudyRow,
 )
-from vesalius_bench.study.roles import MEASURE, RatedText, ReferenceRoles
+from vesalius_bench.study.roles import MEASURE, RatedText
 from vesalius_bench.study.run import ExplainedBy, StudyRun, StudySettings
 from vesalius_bench.study.study_steps import SHEET_FILE, write_sheet
 

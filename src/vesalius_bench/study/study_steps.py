@@ -24,6 +24,7 @@ from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.files import write_json, write_text
 from vesalius.grading.judges import Judge
+from vesalius.grading.keys import ReferenceRoles
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress
@@ -31,7 +32,7 @@ from vesalius.runs.directory import CALLS, EXPLANATIONS, read_explanation
 from vesalius.runs.work import judging_errors, totals
 from vesalius_bench.ratings.grading_ratings import LEAST_RATERS
 from vesalius_bench.study.documents import Localisation
-from vesalius_bench.study.roles import MEASURE, RatedText, ReferenceRoles, rated_by_judges
+from vesalius_bench.study.roles import MEASURE, RatedText, rated_by_judges
 from vesalius_bench.study.run import StudyRun, StudySettings, folder_of
 from vesalius_mechrl.api_sets import discover_sets
 

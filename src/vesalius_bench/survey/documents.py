@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import JsonValue, SerializerFunctionWrapHandler, computed_field, model_serializer
 
-from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.performance import Performance
@@ -134,12 +134,14 @@ class SurveyCell(Record):
         }
 
 
-class Survey(ResultDocument):
+class Survey(ResultDocument, kind="survey"):
     """Every model on every behaviour: who performs what, which components matter, and how stable that is.
 
     `cells` come model by model, in the order asked for.
     """
 
+    FILE = SURVEY_FILE
+    RANK = 90
     REMEDY = "run `vesalius survey` again"
 
     request: Request
@@ -188,6 +190,10 @@ class Survey(ResultDocument):
         """How many cells ended how, in words."""
         statuses = [cell.status for cell in self.cells]
         return ", ".join(f"{statuses.count(one)} {one}" for one in get_args(Status) if one in statuses)
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the first line of its summary."""
+        return Line("survey", repr(self).splitlines()[0][:120])
 
     def view(self) -> View:
         """Who performs what, which components matter, how stable that is, and every cell."""

@@ -8,8 +8,8 @@ import time
 import warnings
 from functools import lru_cache
 
-from vesalius.api.catalogue import load, loaded
 from vesalius.api.discoveries import discover
+from vesalius.api.loading import load, loaded
 from vesalius.api.sweeps import sweep
 from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.performance import PROMPTS, performance, undecided
@@ -20,6 +20,7 @@ from vesalius.errors import BadInput, Note
 from vesalius.intervene import Recordings
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
+from vesalius.options import Load
 from vesalius.progress import Progress
 from vesalius.statistics import interval_or_none
 from vesalius_bench.survey.documents import CellDiscovery, CellSweep, Figure, Status, SurveyCell
@@ -53,7 +54,7 @@ def loaded_model(name: str, dtype: str, device: str) -> Specimen:
 def _studied(case: CellCase) -> Specimen:
     model, behaviour = case.places
     specimen = loaded_model(model, case.settings.dtype, case.settings.device)
-    return loaded(specimen, behaviour=behaviour, metric=case.settings.metric)
+    return loaded(specimen, Load(behaviour, case.settings.metric))
 
 
 def _measured(case: CellCase, specimen: Specimen, progress: Progress | bool) -> SurveyCell:

@@ -17,12 +17,12 @@ from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.behaviours.trial import require_drawable
 from vesalius.discovery.methods import require_method
 from vesalius.documents.plan import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.intervene.effects import KINDS
 from vesalius.model.dtypes import dtype_named
+from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process

@@ -5,8 +5,7 @@ up, `exemplars.py` chooses what MILAN is shown, `prompting.py` and `templates/` 
 language model that takes the unit tests.
 """
 
-from vesalius_functions.agents.dialogue import DialogueLimits, interpret_with
+from vesalius_functions.agents.dialogue import DialogueLimits, Exemplars, exemplars_for, interpret_with
 from vesalius_functions.agents.evaluator import Tested, take_unit_tests
-from vesalius_functions.agents.exemplars import Exemplars, exemplars_for
 
 __all__ = ["DialogueLimits", "Exemplars", "Tested", "exemplars_for", "interpret_with", "take_unit_tests"]

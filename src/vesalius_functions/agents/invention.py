@@ -9,13 +9,74 @@ it misses free prose and texts without quotes, and it also counts a value that a
 where it says so as if it had been seen (`f(4) = 16`).
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vesalius_functions.agents.commands import read_command
-from vesalius_functions.agents.writing import said_input, said_output
-from vesalius_functions.box import Asked
+from vesalius_functions.box import Asked, Layer, Reply
+
+# How inputs and outputs are written to a language model: numbers as they are, texts as JSON, long ones cut.
+
+#: What is shown of one output, and of all outputs of a round.
+MOST_OF_ONE, MOST_OF_ALL = 300, 12_000
+#: Significant digits of a net's weights.
+DIGITS = 6
+
+
+def said_input(value: Any) -> str:
+    """An input as the model reads it."""
+    return _cut(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _number(value))
+
+
+def said_output(reply: Reply) -> str:
+    """An output as the model reads it, or why there is none."""
+    if reply.error is not None:
+        return f"none ({_cut(' '.join(reply.error.split()))})"
+    return said_input(reply.value)
+
+
+def said_pairs(asked: Sequence[Asked]) -> str:
+    """One line per query; lines beyond the room of a round are left out, and that is said."""
+    lines, room = [], MOST_OF_ALL
+    for number, one in enumerate(asked):
+        line = f"f({said_input(one.input)}) = {said_output(one.reply)}"
+        room -= len(line) + 1
+        if room < 0:
+            lines.append(f"({len(asked) - number} more outputs are left out: ask fewer at a time)")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def said_layers(layers: Sequence[Layer]) -> str:
+    """The layers of a net, three lines each, rounded."""
+    lines = []
+    for number, layer in enumerate(layers, 1):
+        weights = "; ".join(_rounded(row) for row in layer["weights"])
+        lines.append(f"Layer {number}: {len(layer['biases'])} units, activation {layer['activation']}")
+        lines += [f"weights: {weights}", f"biases: {_rounded(layer['biases'])}"]
+    return "\n".join(lines)
+
+
+def _rounded(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.{DIGITS}g}" for value in values)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.10g}"
+    return str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_OF_ONE else f"{text[:MOST_OF_ONE]}... ({len(text)} characters)"
+
 
 _ANSWER = re.compile(r"^[ \t#>*_]*(?:\[[ \t]*DESCRIPTION|DESCRIPTION[ \t*_]*:)", re.MULTILINE | re.IGNORECASE)
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -70,7 +131,7 @@ def _agree(stated: Pair, known: Pair) -> bool:
 
 
 def _says(stated: str, known: str, *, whole: bool) -> bool:
-    said, true = _number(stated), _number(known)
+    said, true = _invention_number(stated), _invention_number(known)
     if said is None or true is None:
         return stated.strip("\"'") == known.strip("\"'")
     digits = -int(said.as_tuple().exponent)
@@ -79,10 +140,25 @@ def _says(stated: str, known: str, *, whole: bool) -> bool:
     return abs(float(said) - float(true)) <= 0.5 * 10.0**-digits * (1 + 1e-9)
 
 
-def _number(text: str) -> Decimal | None:
+def _invention_number(text: str) -> Decimal | None:
     """The number a text is, also in quotes; None if it is none that a float can hold."""
     try:
         number = Decimal(text.strip("\"'"))
     except InvalidOperation:
         return None
     return number if number.is_finite() and abs(number.adjusted()) < LARGEST else None
+
+
+# The prompts: templates in `templates/`, one per category inside one frame, filled with the limits of the run.
+
+
+def render(template: str, **values: object) -> str:
+    """A prompt from its template."""
+    return _environment().get_template(f"{template}.md").render(**values).strip()
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("vesalius_functions.agents", "templates")
+    # Prompts are plain text: escaping for HTML would change what the model reads.
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True)

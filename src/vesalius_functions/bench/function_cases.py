@@ -21,8 +21,7 @@ from vesalius.errors import BadInput, choices, quoted
 from vesalius_functions.agents.commands import usable_input
 from vesalius_functions.agents.dialogue import PARTS, WORDS
 from vesalius_functions.agents.dialogue import DialogueLimits as Talk
-from vesalius_functions.agents.prompting import render
-from vesalius_functions.agents.writing import said_pairs
+from vesalius_functions.agents.invention import render, said_pairs
 from vesalius_functions.answer import Answer
 from vesalius_functions.bench.functions import chosen_suite, suite_functions
 from vesalius_functions.bench.scorecard import figures_of, metrics_of

@@ -10,8 +10,8 @@ from vesalius.api.places import directory_for
 from vesalius.errors import BadInput, note
 from vesalius.files import write_text
 from vesalius_functions.agents import exemplars_for
-from vesalius_functions.agents.evaluator_data import SPLITS, TESTED, TESTS, USUAL_SEED, evaluator_examples
-from vesalius_functions.agents.writing import said_input, said_output
+from vesalius_functions.agents.evaluator import SPLITS, TESTED, TESTS, USUAL_SEED, evaluator_examples
+from vesalius_functions.agents.invention import said_input, said_output
 from vesalius_functions.answer import Mode, json_value
 from vesalius_functions.box import Box, Function
 from vesalius_functions.interpreters import check_askable

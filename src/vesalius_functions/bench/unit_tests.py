@@ -23,7 +23,7 @@ from vesalius.runs.ledger import read_ledger
 from vesalius.runs.replay import stored_seed
 from vesalius.runs.work import ModelAccess
 from vesalius.sandbox import Executions
-from vesalius_functions.agents.writing import said_input
+from vesalius_functions.agents.invention import said_input
 from vesalius_functions.answer import Answer
 from vesalius_functions.bench.settings import FunctionSettings
 from vesalius_functions.bench.state import FunctionState

@@ -65,9 +65,11 @@ class Selectivity(Record):
         return [[value / sum(row) for value in row] for row in weights]
 
 
-class Reliability(ResultDocument):
+class Reliability(ResultDocument, kind="reliability"):
     """A reliability study: figures by category and by function and, where asked for, the matrix of selectivity."""
 
+    FILE = RELIABILITY_FILE
+    RANK = None
     REMEDY = "run `vesalius functions reliability` again"
 
     request: Request

@@ -55,9 +55,11 @@ class ScoreCorrelation(Record):
     n: int
 
 
-class UnitTests(ResultDocument):
+class UnitTests(ResultDocument, kind="unit_tests"):
     """The unit tests of one run as people and evaluators took them."""
 
+    FILE = UNIT_TESTS_FILE
+    RANK = None
     REMEDY = "run `vesalius functions unit-tests` again"
 
     run: str

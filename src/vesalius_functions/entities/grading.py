@@ -20,9 +20,7 @@ from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
 from vesalius_functions.answer import Answer, Grade
 from vesalius_functions.box import Function
-from vesalius_functions.entities.concepts import all_concepts
-from vesalius_functions.entities.functions import EntityFunction
-from vesalius_functions.entities.unit_tests import unit_tests
+from vesalius_functions.entities.functions import EntityFunction, all_concepts, unit_tests
 from vesalius_functions.knowledge.scoring import VectorScorer
 from vesalius_functions.knowledge.vectors import EMPTY_WORDS, other_space, words_of
 from vesalius_functions.submitted import Refused, entry_of

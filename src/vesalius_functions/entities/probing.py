@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vesalius_functions.box import Box
-from vesalius_functions.entities.concepts import all_concepts
+from vesalius_functions.entities.functions import all_concepts
 from vesalius_functions.knowledge.vectors import EMPTY_WORDS, frequent_words, space
 
 #: Words are asked and named from these ranks of frequency; before them come function words.

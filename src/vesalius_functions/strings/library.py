@@ -5,27 +5,63 @@ deterministic can be said of them, and so is `count_substring`, which for one le
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import permutations
+from random import Random
 from types import ModuleType
 
 from vesalius.errors import BadInput, choices
 from vesalius_functions.answer import Mode
 from vesalius_functions.strings import faulty, operations
-from vesalius_functions.strings.parameters import (
-    ALPHABET,
-    DIGIT,
-    INDEXES,
-    LETTER,
-    NOTHING,
-    REAL_SHIFT,
-    REPLACEMENT,
-    SHIFT,
-    SUFFIX,
-    Kind,
-    Parameters,
-)
+from vesalius_functions.strings.operations import LETTERS
+
+# What the parameters of an operation can be: how they are drawn, and all of them where they can be listed.
+
+BOTH_CASES = LETTERS + LETTERS.upper()
+LONGEST_SUFFIX = 5
+
+Parameters = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of parameters. Where they are too many to list, `values` holds some, and the others are solved for."""
+
+    name: str
+    draw: Callable[[Random], Parameters]
+    values: tuple[Parameters, ...]
+    complete: bool = True
+
+
+def _listed(name: str, every: list[Parameters]) -> Kind:
+    return Kind(name, lambda rng: rng.choice(every), tuple(every))
+
+
+def _suffix(rng: Random) -> Parameters:
+    return ("".join(rng.choices(BOTH_CASES, k=rng.randint(1, LONGEST_SUFFIX))),)
+
+
+def _replacement(rng: Random) -> Parameters:
+    return tuple(rng.sample(BOTH_CASES, 2))
+
+
+def _alphabet(rng: Random) -> Parameters:
+    return ("".join(rng.sample(LETTERS, 26)),)
+
+
+NOTHING = _listed("nothing", [()])
+DIGIT = _listed("digit", [(number,) for number in range(1, 10)])
+LETTER = _listed("letter", [(letter,) for letter in BOTH_CASES])
+INDEXES = _listed("two indexes", list(permutations(range(10), 2)))
+SHIFT = _listed("shift", [(shift,) for shift in range(26)])
+#: A shift by zero changes nothing: the corrected suite leaves it out.
+REAL_SHIFT = _listed("shift", [(shift,) for shift in range(1, 26)])
+SUFFIX = Kind("suffix", _suffix, LETTER.values, complete=False)
+REPLACEMENT = Kind("replacement", _replacement, (), complete=False)
+ALPHABET = Kind("alphabet", _alphabet, (), complete=False)
+
 
 RANDOM = ("add_order_to_inx", "sub_order_to_inx")
 #: In the published edition only.
@@ -130,3 +166,82 @@ def operation(name: str, mode: Mode) -> Operation:
 def _function(name: str, mode: Mode) -> Callable[..., str]:
     modules: list[ModuleType] = [faulty, operations] if mode == "published" else [operations]
     return next(getattr(module, name) for module in modules if hasattr(module, name))
+
+
+# Strings to ask about: words of every shape, with digits, blanks, capitals, apostrophes and punctuation.
+
+LONGEST = 30
+_WORDS = """apple river stone quick jump zebra velvet xylophone mango kettle window frost lizard budget whisper galaxy
+    question puzzle hazel jacket vivid oxygen quartz rhythm banana committee letter tomato umbrella yellow zero island
+    echo octopus eagle harbor copper violin maple thunder walnut pepper bubble coffee sunset garden python circle
+    kiwi jigsaw exit fuzzy equal vow box sky yes hymn a I so"""
+_CONTRACTIONS = "it's don't o'clock we're can't Anna's y'all 'tis he'd rock'n'roll"
+WORDS, CONTRACTIONS = _WORDS.split(), _CONTRACTIONS.split()
+MARKS = "!?.,-_:;#@&"
+
+
+def strings(rng: Random, *, letters: str = "") -> Iterator[str]:
+    """Strings without end; every other one has some of `letters` put in, so that a rule about them shows."""
+    while True:
+        made = rng.choice(_SHAPES)(rng)
+        if letters and rng.random() < 0.5:
+            for _ in range(rng.randint(1, 2)):
+                place = rng.randint(0, len(made))
+                made = made[:place] + rng.choice(letters) + made[place:]
+        if len(made) <= LONGEST:
+            yield made
+
+
+def varied(rng: Random, count: int, *, letters: str = "") -> Iterator[str]:
+    """Strings without end and without repeats; the first `count` hold digits, blanks, capitals and an apostrophe."""
+    needed = [str.isdigit, str.isspace, str.isupper, "'".__eq__]
+    if count < len(needed):
+        needed = []
+    seen: set[str] = set()
+    source = strings(rng, letters=letters)
+    while True:
+        test = needed.pop() if needed else None
+        made = next(s for s in source if s not in seen and (test is None or any(map(test, s))))
+        seen.add(made)
+        yield made
+
+
+def _word(rng: Random) -> str:
+    word = rng.choice(WORDS)
+    return rng.choice([word, word, word.capitalize(), word.upper(), _mixed(rng, word)])
+
+
+def _mixed(rng: Random, word: str) -> str:
+    return "".join(rng.choice([c.lower(), c.upper()]) for c in word)
+
+
+def _words(rng: Random) -> str:
+    return " ".join(_word(rng) for _ in range(rng.randint(2, 4)))
+
+
+def _numbered(rng: Random) -> str:
+    number = str(rng.randint(0, 9999))
+    return rng.choice([_word(rng) + number, number + _word(rng), f"{_word(rng)} {number}", f"{number} {_words(rng)}"])
+
+
+def _contracted(rng: Random) -> str:
+    return " ".join(rng.sample([rng.choice(CONTRACTIONS), _word(rng)], 2))
+
+
+def _marked(rng: Random) -> str:
+    return rng.choice([_word(rng) + rng.choice(MARKS), f"{_word(rng)}{rng.choice(MARKS)} {_words(rng)}"])
+
+
+def _padded(rng: Random) -> str:
+    return " " * rng.randint(0, 2) + _words(rng) + " " * rng.randint(1, 2)
+
+
+def _letters(rng: Random) -> str:
+    return "".join(rng.choices(BOTH_CASES, k=rng.randint(1, 16)))
+
+
+def _anything(rng: Random) -> str:
+    return "".join(rng.choices(BOTH_CASES + "0123456789 '" + MARKS, k=rng.randint(1, 24)))
+
+
+_SHAPES = (_word, _words, _words, _numbered, _numbered, _contracted, _marked, _padded, _letters, _anything)

@@ -14,8 +14,7 @@ from typing import Any
 
 from vesalius.errors import BadInput
 from vesalius_functions.answer import ENTRY, Mode
-from vesalius_functions.strings.library import Operation, operation
-from vesalius_functions.strings.parameters import Parameters
+from vesalius_functions.strings.library import Operation, Parameters, operation
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ pairs, where there is one. It is found when first asked. Answers are graded on t
 stand-in says.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,10 +26,10 @@ from vesalius_functions.box import Category, Reply
 from vesalius_functions.published import Loaded, Unusable, folder_of, name_in, read_records, usable
 from vesalius_functions.scripts import SCRIPT, ScriptRunner, entry, read_script
 from vesalius_functions.strings.faulty import WORDS
-from vesalius_functions.strings.function import Pair, run
-from vesalius_functions.strings.inputs import varied
-from vesalius_functions.strings.program import StringProgram
-from vesalius_functions.strings.search.recover import recover
+from vesalius_functions.strings.library import library, strings, varied
+from vesalius_functions.strings.program import Step, StringProgram
+from vesalius_functions.strings.search.solve import recover
+from vesalius_functions.strings.suite import TESTS, Pair, StringFunction, functions, run
 from vesalius_functions.unit_tests import UnitTest
 
 Generation = Literal["v0", "v1"]
@@ -243,3 +243,55 @@ def _check_scripts(functions: Sequence[PublishedFunction], path: Path) -> None:
             f"{path}: the scripts beside it give {same} of {total} stored outputs: they are of another generation; "
             f"put the pairs and the scripts of one generation into a folder"
         )
+
+
+# Unit tests: three input-output pairs, one of which is the function's own; the right answer picks it.
+
+
+def unit_tests(function: StringFunction | PublishedFunction, *, seed: int = 0) -> list[UnitTest]:
+    """Ten, or as many as a published function has."""
+    if isinstance(function, PublishedFunction):
+        return list(function.triplets)
+    rng = Random(f"{function.seed} unit tests {seed}")
+    unrelated = _unrelated(function, rng)
+    related = _related(function, rng) if function.mode == "fixed" else unrelated
+    return [_unit_test(own, [next(unrelated), next(related)], rng) for own in function.tests[:TESTS]]
+
+
+def _unit_test(own: Pair, wrong: list[Pair], rng: Random) -> UnitTest:
+    correct = rng.randrange(3)
+    return UnitTest.of_pairs([*wrong[:correct], own, *wrong[correct:]], correct)
+
+
+def _unrelated(function: StringFunction, rng: Random) -> Iterator[Pair]:
+    """Pairs of other functions that are wrong for this one."""
+    for other in functions(f"beside {function.seed} {rng.random()}", function.mode):
+        pair = rng.choice(other.tests)
+        if _wrong(function, pair):
+            yield pair
+
+
+def _related(function: StringFunction, rng: Random) -> Iterator[Pair]:
+    """Pairs of functions that share all but one operation with this one, and are wrong for it."""
+    source = strings(rng, letters=function.letters)
+    while True:
+        s, relative = next(source), _relative(function.program, rng)
+        reply = run(relative, s)
+        if reply.error is None and _wrong(function, (s, reply.value)):
+            yield s, reply.value
+
+
+def _relative(program: StringProgram, rng: Random) -> StringProgram:
+    """One step exchanged for another; a single operation gets a second beside it instead."""
+    operation = rng.choice(list(library("fixed").values()))
+    other = Step(operation, operation.kind.draw(rng))
+    steps = [*program.steps]
+    if len(steps) == 1:
+        steps.insert(rng.randrange(2), other)
+    else:
+        steps[rng.randrange(len(steps))] = other
+    return StringProgram(tuple(steps))
+
+
+def _wrong(function: StringFunction, pair: Pair) -> bool:
+    return function.replies([pair[0]])[0].value != pair[1]

@@ -61,7 +61,7 @@ class BackupGroup(Record):
     links: tuple[SetSynergy, ...]
 
 
-class HeadSets(Viewable, Keyed, Document):
+class HeadSets(Viewable, Keyed, Document, kind="sets"):
     """What a search of sets of heads found, and what of it held on other prompts.
 
     `components` have the largest effect of ablating a head in addition to some other set, `sets` are the best that were
@@ -71,6 +71,8 @@ class HeadSets(Viewable, Keyed, Document):
     first. `pool` are the heads that were searched, `budget` the sets that could be measured.
     """
 
+    FILE = SETS_FILE
+    RANK = 80
     SCHEMA = 1
     REMEDY = "run `vesalius discover --method sets` again"
     ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("directory", "picture")

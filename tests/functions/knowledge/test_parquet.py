@@ -9,7 +9,7 @@ import pytest
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
 from vesalius_functions.knowledge import vectors
-from vesalius_functions.knowledge.packages import data_folder, read_texts
+from vesalius_functions.knowledge.geography import data_folder, read_texts
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.functions.needs import needs_facts
 from vesalius.errors import BadInput
-from vesalius_functions.knowledge.inventory import inventory, tables
+from vesalius_functions.knowledge.geography import inventory, tables
 from vesalius_functions.knowledge.tables import (
     UNDEFINED,
     WELL_KNOWN,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
-from vesalius_functions.knowledge.packages import data_folder
+from vesalius_functions.knowledge.geography import data_folder
 from vesalius_functions.knowledge.vectors import other_space, space, words_of
 
 

@@ -14,8 +14,7 @@ from vesalius_functions.answer import Answer, Mode
 from vesalius_functions.numeric import NumericFunction, interpret
 from vesalius_functions.numeric.expressions import Atom, Expression, Pair
 from vesalius_functions.numeric.function import Corruption, Kind, NoiseKind
-from vesalius_functions.numeric.interpreter.candidates import Candidate, meets, sizes
-from vesalius_functions.numeric.interpreter.session import Points
+from vesalius_functions.numeric.interpreter.session import Candidate, Points, meets, sizes
 from vesalius_functions.numeric.nets import train
 from vesalius_functions.numeric.sampling import draw_expression
 

@@ -13,8 +13,8 @@ from vesalius.errors import BadInput
 from vesalius_functions import Box
 from vesalius_functions.answer import Mode
 from vesalius_functions.categories import SUITE
-from vesalius_functions.knowledge.mapping import TableMapper
 from vesalius_functions.knowledge.models import NO_ANSWER
+from vesalius_functions.knowledge.scoring import TableMapper
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, by_name
 from vesalius_functions.relations import RelationFunction, exceptions, inventory, sample
 

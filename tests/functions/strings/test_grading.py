@@ -10,10 +10,10 @@ from vesalius.sandbox import Sandbox
 from vesalius_functions import Answer, Grade
 from vesalius_functions.answer import Mode
 from vesalius_functions.strings import StringFunction, grade, oracle, program, sample, unit_tests
-from vesalius_functions.strings.function import run
 from vesalius_functions.strings.grading import is_rule
 from vesalius_functions.strings.library import library
 from vesalius_functions.strings.program import Step, StringProgram
+from vesalius_functions.strings.suite import run
 
 
 def function(mode: Mode = "fixed") -> StringFunction:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vesalius_functions.answer import Mode
 from vesalius_functions.strings.library import RANDOM, library
 from vesalius_functions.strings.program import Step, StringProgram, program
-from vesalius_functions.strings.search.evidence import attempt
+from vesalius_functions.strings.search.space import attempt
 
 TEXTS = st.text() | st.text("abzAZ0 '\"\\\n!e", max_size=40)
 

@@ -14,10 +14,8 @@ from vesalius_functions.answer import Answer, Mode
 from vesalius_functions.box import Category
 from vesalius_functions.strings import StringFunction, interpret, program, recover, sample
 from vesalius_functions.strings.program import StringProgram
-from vesalius_functions.strings.search.evidence import Observations
-from vesalius_functions.strings.search.probes import KEYS, PROBES
 from vesalius_functions.strings.search.solve import permutation, replacement, suffixes
-from vesalius_functions.strings.search.space import space
+from vesalius_functions.strings.search.space import KEYS, PROBES, Observations, space
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from vesalius.errors import BadInput
 from vesalius_functions.answer import Mode
 from vesalius_functions.strings import StringFunction, sample
-from vesalius_functions.strings.inputs import LONGEST, varied
-from vesalius_functions.strings.library import library
+from vesalius_functions.strings.library import LONGEST, library, varied
 from vesalius_functions.strings.program import program
 from vesalius_functions.strings.suite import (
     ATOMIC_SHARE,

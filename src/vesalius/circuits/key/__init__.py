@@ -6,12 +6,20 @@ Only grading imports it, and the code here that trains the circuits: nothing an 
 - `answer("3")`: what grading compares with: the program text, and a tag and a note per component
 """
 
-from vesalius.circuits.key.answers import AnswerKey, ComponentAnswer, answer_of
-from vesalius.circuits.key.examples import Example, examples
 from vesalius.circuits.key.inert import INERT, is_interchange_inert, shows_across_positions
-from vesalius.circuits.key.roles import task_roles
-from vesalius.circuits.key.sizes import Size, published_size, rule_size, trained_size
-from vesalius.circuits.key.task import Task
+from vesalius.circuits.key.task import (
+    AnswerKey,
+    ComponentAnswer,
+    Example,
+    Size,
+    Task,
+    answer_of,
+    examples,
+    published_size,
+    rule_size,
+    task_roles,
+    trained_size,
+)
 from vesalius.circuits.key.tasks import TASKS
 from vesalius.errors import BadInput, choices
 

@@ -9,8 +9,8 @@ graded against them.
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.key.answers import AnswerKey, ComponentAnswer
 from vesalius.circuits.key.inert import is_interchange_inert
+from vesalius.circuits.key.task import AnswerKey, ComponentAnswer
 from vesalius.circuits.originals import hook_component
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices

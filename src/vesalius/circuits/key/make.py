@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 
-from vesalius.circuits.inputs import draw_inputs
 from vesalius.circuits.key import INERT, Task, all_tasks, examples, task, trained_size
 from vesalius.circuits.specimens import (
     Card,
     as_examples,
     benchmark_cards,
     benchmark_root,
+    draw_inputs,
     load_specimen,
     write_card,
     write_specimen,
@@ -35,9 +35,9 @@ from vesalius.files import read_json
 from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.states import State, to_state
 from vesalius.model.transformer import Transformer
-from vesalius.rasp.sampling import repetitive_inputs, shuffled
+from vesalius.rasp.generator import repetitive_inputs, shuffled
+from vesalius.training.fit import SettingResult, train_group
 from vesalius.training.gate import REPETITIVE_THRESHOLDS, THRESHOLDS, Gate, measure
-from vesalius.training.group import SettingResult, train_group
 from vesalius.training.setting import Setting, Size
 from vesalius.training.stepper import Recipe
 from vesalius.training.trainer import CheckReport

@@ -8,11 +8,18 @@ inputs are drawn.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from vesalius.circuits.inputs import Inputs, Sampler
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.circuits.key.in_model import note_in_model
+from vesalius.circuits.key.inert import is_interchange_inert
+from vesalius.circuits.key.listing import program_text
+from vesalius.circuits.specimens import Inputs, Sampler, draw_of_lengths
 from vesalius.components import Component
 from vesalius.model.specimen import Token
-from vesalius.rasp import Program, Variable, compile_program
+from vesalius.rasp import Program, Role, Variable, compile_program, roles_of
 
 
 @dataclass(frozen=True)
@@ -89,3 +96,183 @@ def circuit(
         )
 
     return make
+
+
+# The model size of a task: the published rule and its three exceptions.
+
+SHRINK = {
+    "7": 1.5, "18": 1.6, "21": 1.3, "24": 1.2, "25": 1.5, "34": 1.5, "35": 3.0, "36": 2.5, "37": 2.2,
+}  # fmt: skip
+DEFAULT_SHRINK = 2.0
+WIDTH_FROM_D_MODEL = frozenset({"7", "18", "21", "25", "26", "29", "34", "35", "36", "37"})
+
+# The published model of task 20 is wider than the rule says (4).
+PUBLISHED_D_MODEL = {"20": 13}
+# These two meet the acceptance gate at a fraction of their published width (120 and 200), so they are trained smaller.
+TRAINED_D_MODEL = {"20": 13, "39": 32, "97": 64}
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a low-level model."""
+
+    n_layers: int
+    n_heads: int
+    d_model: int
+    d_head: int
+
+    @property
+    def d_mlp(self) -> int:
+        """Hidden width of each MLP."""
+        return 4 * self.d_model
+
+
+def rule_size(task: Task) -> Size:
+    """The size that the published rule gives, without exceptions."""
+    program = task.program()
+    n_layers, n_heads = max(2, program.n_layers), max(4, program.n_heads)
+    shrink = SHRINK.get(task.id, DEFAULT_SHRINK)
+    if task.id in WIDTH_FROM_D_MODEL:
+        d_model = max(2, int(program.d_model / shrink))
+        return Size(n_layers, n_heads, d_model, max(1, d_model // n_heads))
+    d_head = max(1, int(program.d_head / shrink))
+    return Size(n_layers, n_heads, n_heads * d_head, d_head)
+
+
+def published_size(task: Task) -> Size:
+    """The size of the published model."""
+    return _with_width(task, PUBLISHED_D_MODEL)
+
+
+def trained_size(task: Task) -> Size:
+    """The size we train: the published one, except that tasks 39 and 97 are smaller."""
+    return _with_width(task, TRAINED_D_MODEL)
+
+
+def _with_width(task: Task, widths: dict[str, int]) -> Size:
+    size = rule_size(task)
+    if task.id not in widths:
+        return size
+    d_model = widths[task.id]
+    return Size(size.n_layers, size.n_heads, d_model, d_model // size.n_heads)
+
+
+# Five input-output pairs per task: short to long, chosen so that together they show what the task does.
+
+COUNT = 5
+CANDIDATES = 400
+
+# The condition each sampler balances: the examples must show both branches.
+_BRANCHES: dict[Sampler, Callable[[tuple[Any, ...]], bool]] = {
+    "uniform": lambda tokens: True,
+    "often_sorted": lambda tokens: list(tokens) == sorted(tokens),
+    "often_equal": lambda tokens: len(set(tokens)) == 1,
+    "often_even": lambda tokens: all(token % 2 == 0 for token in tokens),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sequence of tokens and the program's output for it."""
+
+    input: tuple[Token, ...]
+    output: tuple[Any, ...]
+
+
+def examples(task: Task) -> tuple[Example, ...]:
+    """Five examples of a task; the same ones on every call."""
+    candidates = _candidates(task)
+    chosen: list[Example] = []
+    for length in _lengths(task.max_len):
+        of_length = [example for example in candidates if len(example.input) == length and example not in chosen]
+        chosen.append(max(of_length, key=lambda example: _novelty(task, example, chosen)))
+    return tuple(chosen)
+
+
+def _lengths(longest: int) -> list[int]:
+    """Five lengths from 3, or 2 where sequences are very short, up to the longest (at most 12, to stay readable)."""
+    top = min(longest, 12)
+    bottom = 3 if top > 4 else 2
+    return [bottom + round(step * (top - bottom) / (COUNT - 1)) for step in range(COUNT)]
+
+
+def _candidates(task: Task) -> list[Example]:
+    program = task.program()
+    lengths = torch.tensor(_lengths(task.max_len)).repeat(CANDIDATES // COUNT)
+    codes = draw_of_lengths(task.inputs, lengths, seed=int(task.id))
+    outputs = program.decode(program.run(codes, lengths).output, lengths)
+    return [
+        Example(
+            tuple(task.vocab[code] for code in row[: len(output)]),
+            tuple(round(value, 6) for value in output) if task.numerical else tuple(output),
+        )
+        for row, output in zip(codes.tolist(), outputs, strict=True)
+    ]
+
+
+def _novelty(task: Task, example: Example, chosen: list[Example]) -> tuple[int, int, int]:
+    branch = _BRANCHES[task.sampler]
+    same_branch = sum(branch(other.input) == branch(example.input) for other in chosen)
+    values = {value for other in chosen for value in other.output}
+    return -same_branch, len(set(example.output) - values), len(set(example.output))
+
+
+# The tag of every component: the rule of `vesalius.rasp`, with one exception.
+
+EXCEPTIONS = {("21", Component(3, 0)): Role.AGGREGATOR}
+
+
+def task_roles(task: Task) -> dict[Component, Role]:
+    """The tag of each component of a task's circuit, by its name in the trained model."""
+    return {
+        task.locate(component): EXCEPTIONS.get((task.id, component), role)
+        for component, role in roles_of(task.program()).items()
+    }
+
+
+# The answer key of one specimen, as grading reads it: the program, and what each component does.
+
+
+class ComponentAnswer(BaseModel):
+    """What one component does. `interchange_inert`: no interchange between inputs can detect it (see `inert`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    tag: Role
+    note: str
+    variables: tuple[str, ...]
+    interchange_inert: bool
+
+
+class AnswerKey(BaseModel):
+    """What the circuit computes, by which program, in which components."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    description: str
+    program: str
+    components: tuple[ComponentAnswer, ...]
+
+
+def answer_of(task: Task) -> AnswerKey:
+    """The answer key of a task."""
+    tags = task_roles(task)
+    return AnswerKey(
+        id=task.id,
+        name=task.name,
+        description=task.description,
+        program=program_text(task.build()),
+        components=tuple(
+            ComponentAnswer(
+                id=str(component),
+                tag=tags[component],
+                note=note_in_model(task.id, str(component), task.notes[str(component)]),
+                variables=variables,
+                interchange_inert=is_interchange_inert(task.id, component),
+            )
+            for component, variables in task.components
+        ),
+    )

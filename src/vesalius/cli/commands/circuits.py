@@ -21,6 +21,7 @@ from vesalius.cli.options import (
     MaxCostOption,
     MaxTokensOption,
     MetricOption,
+    OnePrompt,
     PartsEngineOption,
     PartsJobsOption,
     PlanOption,
@@ -37,50 +38,31 @@ from vesalius.cli.options import (
     TopOption,
     UnsafeSandboxOption,
     WrongOption,
+    command,
     names,
     studied_for,
 )
 from vesalius.errors import BadInput
+from vesalius.options import SWEPT, Draw, Edit, Knockout, Load, Parts
 
 commands = typer.Typer()
 
 
-@commands.command()
+@command(commands)
 def sweep(
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    prompt: PromptOption = None,
-    answer: AnswerOption = None,
-    wrong: WrongOption = None,
-    counterfactual: CounterfactualOption = None,
-    metric: MetricOption = None,
-    kind: Annotated[
-        str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual prompt) or value-bias.")
-    ] = "zero",
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Replace every pair of components instead of each alone.")
-    ] = False,
-    components: Annotated[
-        str | None,
-        typer.Option(
-            "--components", "-c", help="Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all."
-        ),
-    ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
-    split: SplitOption = "test",
-    top: TopOption = 12,
+    load: Load,
+    one: OnePrompt,
+    knockout: Knockout,
+    draw: Draw = SWEPT,
     out: Annotated[
         str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
     ] = None,
-    engine: PartsEngineOption = None,
-    jobs: PartsJobsOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
     plan: PlanOption = False,
     json: JsonOption = False,
+    top: TopOption = 12,
+    *,
+    parts: Parts,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
 
@@ -93,63 +75,34 @@ def sweep(
     from vesalius import api
     from vesalius.cli.console import output, resumable
 
-    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    options = {
-        "behaviour": studied,
-        "metric": metric,
-        "kind": kind,
-        "pairs": pairs,
-        "components": names(components),
-        "n": n,
-        "seed": seed,
-        "tokenizer": tokenizer,
-        "revision": revision,
-        "dtype": dtype,
-        "device": device,
-        "engine": engine,
-        "jobs": jobs,
-    }
+    load = one.studied(load)
     if plan:
+        options = {**load.values(), **knockout.values(), **parts.values(), "n": draw.n, "seed": draw.seed}
         return output(api.plan("sweep", specimen, **options), as_json=json)
     with resumable():
-        report = api.sweep_report(specimen, split=split, out=out or True, **options)
+        report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
     return output(report, as_json=json, top=top)
 
 
-@commands.command(name="what-if")
+@command(commands, name="what-if")
 def what_if(
     specimen: Annotated[
         str | None,
         typer.Argument(help="As for `vesalius sweep`; left out with --from.", metavar="[SPECIMEN]"),
     ] = None,
-    behaviour: BehaviourOption = None,
-    metric: MetricOption = None,
     components: Annotated[
         str | None,
         typer.Option("--components", "-c", help="Replaced together, comma-separated: L1H2,L3_MLP."),
     ] = None,
-    kind: Annotated[
-        str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual) or patch (--source).")
-    ] = "zero",
-    at: Annotated[
-        str | None, typer.Option("--at", help="Only at this position: a role of the prompts, end, or a number from 0.")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", help="One prompt of your own: a text, or a JSON list of tokens.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="The prompt that values are taken from, of as many tokens.")
-    ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
-    split: SplitOption = "test",
+    *,
+    edit: Edit,
+    load: Load,
+    draw: Draw,
+    out: Annotated[str | None, typer.Option(help="Directory for what_if.json. Default: vesalius-runs/...")] = None,
+    json: JsonOption = False,
     file: Annotated[
         str | None, typer.Option("--from", help="Ask again what a what_if.json asked, instead of naming it here.")
     ] = None,
-    out: Annotated[str | None, typer.Option(help="Directory for what_if.json. Default: vesalius-runs/...")] = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
-    json: JsonOption = False,
 ) -> None:
     """Replace some components together and print how the outputs change.
 
@@ -161,27 +114,13 @@ def what_if(
     from vesalius import api
     from vesalius.cli.console import output
 
-    where = {"dtype": dtype, "device": device, "out": out or True}
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
         return output(api.what_if_again(file, out=out or True), as_json=json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
-    result = api.what_if(
-        specimen,
-        names(components) or (),
-        kind=kind,
-        at=at,
-        prompt=prompt,
-        source=source,
-        n=n,
-        seed=seed,
-        split=split,
-        behaviour=behaviour,
-        metric=metric,
-        **where,
-    )
+    result = api.what_if(specimen, components, edit, load, draw, out=out or True)
     return output(result, as_json=json)
 
 
@@ -261,7 +200,7 @@ def discover(
     """
     from vesalius import api
     from vesalius.cli.console import output, print_json, print_view, resumable
-    from vesalius.documents import HeadSets
+    from vesalius_mechrl.sets.document import HeadSets
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     options = {

@@ -36,7 +36,7 @@ from vesalius.explanations.hyve.tools import (
 )
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Comparison
-from vesalius.sandbox.limits import Limits
+from vesalius.sandbox.lockdown import Limits
 
 PROMPTS = Path(__file__).parent / "prompts"
 MAX_ITERATIONS = 3

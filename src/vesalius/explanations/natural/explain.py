@@ -19,7 +19,7 @@ from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.behaviours.trial import note_limits, require_drawable
+from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
 from vesalius.documents.performance import Performance
@@ -36,6 +36,7 @@ from vesalius.explanations.natural.selection import Selection, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.explanations.natural.study import REPORTED, PerPrompt, Study
 from vesalius.model.specimen import Specimen
+from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
 
 PROMPTS, SELECTION, TOP = 16, 8, 12

@@ -11,8 +11,8 @@ from vesalius.rasp import Program as RaspProgram
 from vesalius.rasp import SelectorWidth, Variable
 from vesalius.rasp.document import to_document
 from vesalius.rasp.draft import Draft
-from vesalius.rasp.graph import head_name
 from vesalius.rasp.language import Value
+from vesalius.rasp.placement import head_name
 
 NAME = "circuit"
 

@@ -5,11 +5,26 @@ all values apart, so that only known values can tell one from another. All are m
 threshold stands at a value that does.
 """
 
-from collections.abc import Iterator, Sequence
+import ast
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
-from vesalius.rasp.naming.operation import Candidate, Value, numbers, ordered, said_value
-from vesalius.rasp.naming.sets import described_sets
+from vesalius.rasp.naming.operation import (
+    ARGUMENTS,
+    NOTHING,
+    Candidate,
+    Entries,
+    Key,
+    Value,
+    class_of_value,
+    compiled,
+    described_sets,
+    is_true,
+    numbers,
+    ordered,
+    said_value,
+)
 
 #: Larger moduli, divisors and constants than this are not used in names.
 LARGEST_CONSTANT = 10
@@ -150,3 +165,246 @@ def formulas(values: Sequence[Value]) -> Iterator[Candidate]:
 
 def _whole(values: list[Value]) -> bool:
     return all(isinstance(value, int) for value in values)
+
+
+# A candidate about other arguments than it was made for.
+
+
+def renamed(candidate: Candidate, arguments: Sequence[str]) -> Candidate:
+    """The candidate with its first argument called `arguments[0]`, and so on."""
+    if tuple(arguments) == ARGUMENTS[: len(arguments)]:
+        return candidate
+    to: dict[str, str] = dict(zip(ARGUMENTS, arguments, strict=False))
+    marks = {old: f"\0{new}\0" for old, new in to.items()}
+    template = escaped(candidate.template.format(**marks))
+    for new in to.values():
+        template = template.replace(f"\0{new}\0", "{" + new + "}")
+    return Candidate(candidate.operation, in_arguments(candidate.formula, to), template)
+
+
+def in_arguments(formula: str, to: Mapping[str, str]) -> str:
+    """A formula with its variables renamed; texts in it stay as they are."""
+    tree = ast.parse(formula, mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in to:
+            node.id = to[node.id]
+    return ast.unparse(tree)
+
+
+# Operations of two and three arguments, simplest first; what reads only one of them is among those of `single`.
+
+Y, Z = "{y}", "{z}"
+Columns = Sequence[Sequence[Value]]
+
+
+def of_two(columns: Columns) -> Iterator[Candidate]:
+    """Comparisons, then arithmetic, then remainders and limits of sums and differences."""
+    left, right = columns
+    yield Candidate("equality", "x == y", f"whether {X} equals {Y}")
+    yield Candidate("equality", "x != y", f"whether {X} differs from {Y}")
+    if ordered([*left, *right]) is not None:
+        yield from _order()
+    if numbers([*left, *right]) is None:
+        return
+    if set(left) | set(right) <= {0, 1}:
+        yield from _logic()
+    yield from _arithmetic()
+    yield from _whole_arithmetic(left, right)
+    yield from _pairs_limits(left, right)
+
+
+def _order() -> Iterator[Candidate]:
+    yield Candidate("order", "x < y", f"whether {X} is smaller than {Y}")
+    yield Candidate("order", "x >= y", f"whether {X} is at least {Y}")
+    yield Candidate("order", "x > y", f"whether {X} is larger than {Y}")
+    yield Candidate("order", "x <= y", f"whether {X} is at most {Y}")
+    yield Candidate("order", "(x > y) - (x < y)", f"whether {X} is smaller than, equal to or larger than {Y}")
+    yield Candidate("minimum", "min(x, y)", f"the smaller of {X} and {Y}")
+    yield Candidate("maximum", "max(x, y)", f"the larger of {X} and {Y}")
+
+
+def _logic() -> Iterator[Candidate]:
+    yield Candidate("conjunction", "x == 1 and y == 1", f"whether {X} and {Y} are both 1")
+    yield Candidate("disjunction", "x == 1 or y == 1", f"whether {X} or {Y} is 1")
+    yield Candidate("conjunction", "not (x == 1 and y == 1)", f"whether {X} and {Y} are not both 1")
+    yield Candidate("disjunction", "not (x == 1 or y == 1)", f"whether neither {X} nor {Y} is 1")
+
+
+def _arithmetic() -> Iterator[Candidate]:
+    yield Candidate("sum", "x + y", f"the sum of {X} and {Y}")
+    yield Candidate("difference", "x - y", f"{X} minus {Y}")
+    yield Candidate("difference", "y - x", f"{Y} minus {X}")
+    yield Candidate("distance", "abs(x - y)", f"the distance between {X} and {Y}")
+    yield Candidate("product", "x * y", f"the product of {X} and {Y}")
+    yield Candidate("quotient", "x / y", f"{X} divided by {Y}")
+    yield Candidate("quotient", "y / x", f"{Y} divided by {X}")
+    yield Candidate("mean", "(x + y) / 2", f"the mean of {X} and {Y}")
+
+
+def _whole_arithmetic(left: Sequence[Value], right: Sequence[Value]) -> Iterator[Candidate]:
+    if not all(isinstance(value, int) for value in (*left, *right)):
+        return
+    yield Candidate("parity", "(x + y) % 2", f"the parity of the sum of {X} and {Y}")
+    yield Candidate("parity", "(x + y) % 2 == 0", f"whether the sum of {X} and {Y} is even")
+    for a, b, one, two in (("x", "y", X, Y), ("y", "x", Y, X)):
+        yield Candidate("multiple", f"{a} % {b} == 0", f"whether {one} is a multiple of {two}")
+        yield Candidate("modulo", f"{a} % {b}", f"{one} modulo {two}")
+        yield Candidate("quotient", f"{a} // {b}", f"{one} divided by {two}, rounded down")
+    for k in range(2, LARGEST_CONSTANT + 1):
+        yield Candidate("multiple", f"(x + y) % {k} == 0", f"whether the sum of {X} and {Y} is a multiple of {k}")
+        yield Candidate("multiple", f"(x * y) % {k} == 0", f"whether the product of {X} and {Y} is a multiple of {k}")
+        yield Candidate("modulo", f"(x + y) % {k}", f"the sum of {X} and {Y}, modulo {k}")
+        yield Candidate("modulo", f"(x - y) % {k}", f"{X} minus {Y}, modulo {k}")
+        yield Candidate("modulo", f"(x * y) % {k}", f"the product of {X} and {Y}, modulo {k}")
+    for c in range(1, LARGEST_CONSTANT + 1):
+        yield Candidate("sum", f"x + y + {c}", f"the sum of {X} and {Y}, plus {c}")
+        yield Candidate("difference", f"x + y - {c}", f"the sum of {X} and {Y}, minus {c}")
+        yield Candidate("difference", f"x - y - {c}", f"{X} minus {Y}, minus {c}")
+        yield Candidate("difference", f"y - x - {c}", f"{Y} minus {X}, minus {c}")
+    for k in (2, 3):
+        yield Candidate("sum", f"{k} * x + y", f"{k} times {X} plus {Y}")
+        yield Candidate("sum", f"x + {k} * y", f"{X} plus {k} times {Y}")
+        yield Candidate("difference", f"x - {k} * y", f"{X} minus {k} times {Y}")
+        yield Candidate("difference", f"{k} * x - y", f"{k} times {X} minus {Y}")
+
+
+def _pairs_limits(left: Sequence[Value], right: Sequence[Value]) -> Iterator[Candidate]:
+    """Thresholds and limits of a sum, a difference or a product, at the values these can have."""
+    for formula, text, combine in (
+        ("x + y", f"the sum of {X} and {Y}", lambda x, y: x + y),
+        ("x - y", f"{X} minus {Y}", lambda x, y: x - y),
+        ("abs(x - y)", f"the distance between {X} and {Y}", lambda x, y: abs(x - y)),
+        ("x * y", f"the product of {X} and {Y}", lambda x, y: x * y),
+    ):
+        results = sorted({combine(x, y) for x in set(left) for y in set(right)})
+        for below, value in pairwise(results):
+            yield Candidate("threshold", f"{formula} >= {value!r}", f"whether {text} is at least {value:.6g}")
+            yield Candidate("threshold", f"{formula} <= {below!r}", f"whether {text} is at most {below:.6g}")
+        for value in results:
+            yield Candidate("equality", f"{formula} == {value!r}", f"whether {text} is {value:.6g}")
+            yield Candidate("equality", f"{formula} != {value!r}", f"whether {text} is not {value:.6g}")
+        for limit in results[1:-1]:
+            yield Candidate("clamp", f"min({formula}, {limit!r})", f"{text}, limited to at most {limit:.6g}")
+            yield Candidate("clamp", f"max({formula}, {limit!r})", f"{text}, limited to at least {limit:.6g}")
+
+
+def of_three(columns: Columns) -> Iterator[Candidate]:
+    """Whether all are equal, the extremes, the sum; in terms of two, one decides between the others."""
+    yield Candidate("equality", "x == y == z", f"whether {X}, {Y} and {Z} are all equal")
+    values = [value for column in columns for value in column]
+    if ordered(values) is not None:
+        yield Candidate("minimum", "min(x, y, z)", f"the smallest of {X}, {Y} and {Z}")
+        yield Candidate("maximum", "max(x, y, z)", f"the largest of {X}, {Y} and {Z}")
+        yield Candidate("order", "x < y < z", f"whether {X}, {Y} and {Z} rise")
+        yield Candidate("order", "x <= y <= z", f"whether {X}, {Y} and {Z} never fall")
+    if numbers(values) is not None:
+        yield Candidate("sum", "x + y + z", f"the sum of {X}, {Y} and {Z}")
+        yield Candidate("sum", "x + y - z", f"the sum of {X} and {Y}, minus {Z}")
+        yield Candidate("difference", "x - y - z", f"{X} minus {Y} and {Z}")
+        yield Candidate("product", "x * y * z", f"the product of {X}, {Y} and {Z}")
+        yield Candidate("parity", "(x + y + z) % 2", f"the parity of the sum of {X}, {Y} and {Z}")
+
+
+# Two conditions at once, and a value that passes only under a condition.
+
+
+class _Condition(NamedTuple):
+    """A condition on both arguments: its candidate, and the keys it holds for."""
+
+    candidate: Candidate
+    holds: frozenset[Key]
+
+
+def conjunctions(entries: Entries) -> Iterator[Candidate]:
+    """Two-class tables whose one class is a product of two named sets (its complement: a disjunction)."""
+    labels = sorted(set(entries.values()), key=repr)
+    if len(labels) != 2:
+        return
+    for label in labels:
+        members = [key for key, each in entries.items() if each == label]
+        columns = [frozenset(key[i] for key in members) for i in (0, 1)]
+        if any(key[0] in columns[0] and key[1] in columns[1] and each != label for key, each in entries.items()):
+            continue
+        first, second = (_named_set(columns[i], {key[i] for key in entries}, ARGUMENTS[i]) for i in (0, 1))
+        if first is not None and second is not None:
+            conditions = _bare(first), _bare(second)
+            both = f"({first.formula}) and ({second.formula})"
+            yield Candidate("conjunction", both, f"whether {conditions[0]} and {conditions[1]}")
+            yield Candidate(
+                "conjunction", f"not ({both})", f"whether it is not so that {conditions[0]} and {conditions[1]}"
+            )
+
+
+def _named_set(members: frozenset[Value], values: set[Value], argument: str) -> Candidate | None:
+    """The condition on one argument that holds for the members and no other value."""
+    for candidate in _whether(values):
+        function = compiled(candidate.formula, 1)
+        if all(is_true(function, (value,)) == (value in members) for value in values):
+            return renamed(candidate, (argument,))
+    return None
+
+
+def _whether(values: set[Value]) -> Iterator[Candidate]:
+    """The conditions on one argument that can be said as "if ..."."""
+    return (each for each in predicates(sorted(values, key=repr)) if each.template.startswith("whether "))
+
+
+def _bare(condition: Candidate) -> str:
+    return condition.template.removeprefix("whether ")
+
+
+def gates(entries: Entries, *, valued: bool) -> Iterator[Candidate]:
+    """One argument, or a function of it, under a condition; elsewhere one class. With `valued` the entries are values,
+    else they are only classes.
+    """
+    for condition in _conditions(entries):
+        for is_open in (True, False):
+            inside = {key: each for key, each in entries.items() if (key in condition.holds) == is_open}
+            outside = {each for key, each in entries.items() if (key in condition.holds) != is_open}
+            if len(outside) == 1 and len(set(inside.values())) > 1:
+                yield from _passing(condition.candidate, inside, outside.pop(), is_open=is_open, valued=valued)
+
+
+def _passing(
+    condition: Candidate, inside: Entries, closed: Hashable, *, is_open: bool, valued: bool
+) -> Iterator[Candidate]:
+    test = condition.formula if is_open else f"not ({condition.formula})"
+    when = f"where {_bare(condition)}, otherwise" if is_open else f"except where {_bare(condition)}: there"
+    for place in (0, 1):
+        table = {(key[place],): each for key, each in inside.items()}
+        if any(table[(key[place],)] != each for key, each in inside.items()):
+            continue
+        for candidate in functions([key[0] for key in table]):
+            of_value = class_of_value(compiled(candidate.formula, 1), table)
+            if of_value is None:
+                continue
+            shut, said = _shut(of_value, closed, valued=valued)
+            passed = renamed(candidate, (ARGUMENTS[place],))
+            formula = f"{passed.formula} if {test} else {shut!r}"
+            yield Candidate("gate", formula, f"{passed.template} {when} {escaped(said)}")
+            break
+
+
+def _shut(of_value: dict[Value, Hashable], closed: Hashable, *, valued: bool) -> tuple[Value, str]:
+    """What a closed gate gives, as a value and in words."""
+    if valued:
+        return (NOTHING, "nothing") if closed is None else (closed, said_value(closed))
+    for value, each in of_value.items():
+        if each == closed and isinstance(value, str | int | float):
+            return value, said_value(value)
+    return NOTHING, "nothing"
+
+
+def _conditions(entries: Entries) -> Iterator[_Condition]:
+    for place in (0, 1):
+        for candidate in _whether({key[place] for key in entries}):
+            yield _condition(renamed(candidate, (ARGUMENTS[place],)), entries)
+    yield _condition(Candidate("equality", "x == y", "whether {x} equals {y}"), entries)
+    if ordered(value for key in entries for value in key) is not None:
+        yield _condition(Candidate("order", "x < y", "whether {x} is smaller than {y}"), entries)
+        yield _condition(Candidate("order", "x <= y", "whether {x} is at most {y}"), entries)
+
+
+def _condition(candidate: Candidate, keys: Iterable[Key]) -> _Condition:
+    function = compiled(candidate.formula, 2)
+    return _Condition(candidate, frozenset(key for key in keys if is_true(function, key)))

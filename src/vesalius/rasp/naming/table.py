@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import replace
 
 from vesalius.rasp.formula import LONGEST
-from vesalius.rasp.naming.gates import conjunctions, gates
 from vesalius.rasp.naming.operation import (
     ARGUMENTS,
     FAILED,
@@ -28,9 +27,17 @@ from vesalius.rasp.naming.operation import (
     gives_values,
     said_value,
 )
-from vesalius.rasp.naming.pairs import of_three, of_two
-from vesalius.rasp.naming.renaming import renamed
-from vesalius.rasp.naming.single import escaped, formulas, functions, predicates
+from vesalius.rasp.naming.single import (
+    conjunctions,
+    escaped,
+    formulas,
+    functions,
+    gates,
+    of_three,
+    of_two,
+    predicates,
+    renamed,
+)
 
 PAIR = {2: Candidate("pair", "(x, y)", "both {x} and {y}"), 3: Candidate("pair", "(x, y, z)", "{x}, {y} and {z}")}
 

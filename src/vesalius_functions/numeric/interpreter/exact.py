@@ -12,11 +12,10 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vesalius_functions.numeric.expressions import Atom, Reals
-from vesalius_functions.numeric.interpreter import rationals, shapes, spaces
-from vesalius_functions.numeric.interpreter.candidates import Candidate, from_atom, meets, rounded
-from vesalius_functions.numeric.interpreter.jumps import Allowed, distinguished
-from vesalius_functions.numeric.interpreter.session import EDGE, Points, Session
-from vesalius_functions.numeric.interpreter.windows import windowed_rules
+from vesalius_functions.numeric.interpreter import session as rationals
+from vesalius_functions.numeric.interpreter import shapes, spaces
+from vesalius_functions.numeric.interpreter.session import EDGE, Candidate, Points, Session, from_atom, meets, rounded
+from vesalius_functions.numeric.interpreter.windows import Allowed, distinguished, windowed_rules
 
 #: Two settings of a shape disagree about a point if their values differ by more than this share of its height.
 _DISAGREE = 1e-6

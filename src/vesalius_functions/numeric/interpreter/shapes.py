@@ -14,8 +14,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vesalius_functions.numeric.expressions import Atom, Reals
-from vesalius_functions.numeric.interpreter.candidates import rounded
-from vesalius_functions.numeric.interpreter.session import Points
+from vesalius_functions.numeric.interpreter.session import Points, rounded
 
 #: One-decimal values that the generator draws from.
 PERIODS = np.round(np.arange(1, 64) * 0.1, 1)

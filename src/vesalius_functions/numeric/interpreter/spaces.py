@@ -14,8 +14,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vesalius_functions.numeric.expressions import Atom, Reals, polynomial_text
-from vesalius_functions.numeric.interpreter.candidates import EXACT, Candidate, from_atom, rounded, sizes
-from vesalius_functions.numeric.interpreter.session import Points
+from vesalius_functions.numeric.interpreter.session import EXACT, Candidate, Points, from_atom, rounded, sizes
 
 Term = tuple[int, str]
 SCALE = 128.0

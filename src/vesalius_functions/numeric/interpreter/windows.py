@@ -10,13 +10,37 @@ from dataclasses import replace
 from itertools import chain
 
 import numpy as np
+from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from vesalius_functions.numeric.expressions import OPERANDS, Atom, Reals, evaluate, formula
 from vesalius_functions.numeric.interpreter import shapes, spaces
-from vesalius_functions.numeric.interpreter.candidates import Candidate, from_atom
-from vesalius_functions.numeric.interpreter.jumps import Allowed, distinguished
-from vesalius_functions.numeric.interpreter.session import Points, Session
+from vesalius_functions.numeric.interpreter.session import EDGE, Candidate, Points, Session, from_atom
+
+# Telling waves apart that differ by whole periods: they are the same function but for rounding at their own jumps.
+
+Allowed = Callable[[Reals], Bool[ndarray, " points"]]
+_QUESTIONS = 12
+
+
+def distinguished(
+    session: Session, candidates: list[Candidate], waves: list[tuple[float, float]], allowed: Allowed
+) -> list[Candidate]:
+    """The candidate that agrees best at the jumps of its waves (period, shift); all of them if there is one or none."""
+    if len(candidates) < 2:
+        return candidates
+    jumps = np.concatenate([np.arange(-256, 257) * period / 2 + shift for period, shift in waves[:4]])
+    jumps = np.unique(np.round(jumps[np.abs(jumps) < EDGE], 1))
+    jumps = jumps[allowed(jumps)]
+    values = np.array([candidate.predict(jumps) for candidate in candidates])
+    size = np.abs(values).max(axis=0)
+    telling = jumps[(np.abs(values - values[0]) > 1e-6 * size).any(axis=0)]
+    asked = session.ask(session.rng.permutation(telling)[:_QUESTIONS])
+    if not len(asked):
+        return candidates[:1]
+    misses = [float(np.abs(candidate.predict(asked.x) - asked.y).sum()) for candidate in candidates]
+    return [candidates[int(np.argmin(misses))]]
+
 
 #: Half of the widest rectangle.
 _WIDEST = 5.0
@@ -162,3 +186,71 @@ def wave_combined(operation: str, rule: Candidate, wave: Atom) -> Candidate:
         free=rule.free + 2,
         operands=(rule.operands[-1] if rule.operands else rule.family, "square_wave"),
     )
+
+
+# Sums and products with a rectangle or a square wave under noise, by least squares over all widths or waves at once.
+
+#: What the other operand is a sum of, roughly: enough to find the window by.
+_UNION = (*((power, "1") for power in range(6)), (0, "step"), (1, "step"), (0, "ceil"))
+
+
+def windowed_fits(points: Points) -> Iterator[Candidate]:
+    """One rule per space of the other operand, for the best rectangle and the best square wave."""
+    for operation in ("sum", "product"):
+        for family, lattice in (
+            ("rectangle", shapes.rectangles(points.x)),
+            ("square_wave", shapes.square_waves(points.x)),
+        ):
+            setting = _best_setting(points, lattice, operation, family)
+            yield from _beside(points, operation, Atom(family, tuple(map(float, setting))))
+
+
+def _best_setting(points: Points, lattice: shapes.Lattice, operation: str, family: str) -> Float[ndarray, " numbers"]:
+    if operation == "sum":
+        basis = _basis(points.x)
+        rest = points.y - basis @ (basis.T @ points.y)
+        gain = 2 * lattice.values @ rest - (lattice.values**2).sum(axis=1) + ((lattice.values @ basis) ** 2).sum(axis=1)
+        return lattice.settings[int(np.argmax(gain))]
+    if family == "square_wave":
+        explained = (((lattice.values * points.y) @ _basis(points.x)) ** 2).sum(axis=1)
+        return lattice.settings[int(np.argmax(explained))]
+    return lattice.settings[int(np.argmax([_explained_inside(points, row) for row in lattice.values]))]
+
+
+def _explained_inside(points: Points, window: Float[ndarray, " points"]) -> float:
+    """How much less is left if the other operand is fitted inside a rectangle and zero outside."""
+    inside = np.flatnonzero(window)
+    if len(inside) < 12:
+        return -np.inf
+    y = points.y[inside]
+    explained = float(((_basis(points.x[inside]).T @ y) ** 2).sum())
+    return explained - float((points.y**2).sum())
+
+
+def _basis(x: Reals) -> Float[ndarray, "points terms"]:
+    columns = np.stack([spaces.column(term, x) for term in _UNION], axis=1)
+    norms = np.linalg.norm(columns, axis=0)
+    basis, _ = np.linalg.qr(columns / np.where(norms > 0, norms, 1.0))
+    return basis
+
+
+def _beside(points: Points, operation: str, window: Atom) -> Iterator[Candidate]:
+    """The other operand in each of its spaces, together with the window."""
+    values = evaluate(window, points.x)
+    is_wave = window.family == "square_wave"
+    if operation == "sum":
+        rest, others = Points(points.x, points.y - values), ADDENDS
+    elif is_wave:
+        rest, others = Points(points.x, points.y * values), FACTORS
+    else:
+        rest, others = points.where(values > 0), FACTORS
+    if len(rest) < 8:
+        return
+    for space in others:
+        for fit in spaces.fits(space, rest, np.ones(len(rest))):
+            rule = fit.candidate()
+            yield (
+                wave_combined(operation, rule, window)
+                if is_wave
+                else rectangle_combined(operation, rule, window.params[0] / 2)
+            )

@@ -18,16 +18,11 @@ from random import Random
 from vesalius.errors import BadInput
 from vesalius_functions.answer import ENTRY, Answer, Mode
 from vesalius_functions.box import Box
-from vesalius_functions.strings.inputs import strings, varied
-from vesalius_functions.strings.library import library
+from vesalius_functions.strings.library import BOTH_CASES, library, strings, varied
 from vesalius_functions.strings.operations import LETTERS
-from vesalius_functions.strings.parameters import BOTH_CASES
 from vesalius_functions.strings.program import StringProgram
-from vesalius_functions.strings.search.chance import possible
-from vesalius_functions.strings.search.evidence import Observations, Output, attempt
-from vesalius_functions.strings.search.probes import KEYS, PROBES
-from vesalius_functions.strings.search.solve import solved
-from vesalius_functions.strings.search.space import Space, space
+from vesalius_functions.strings.search.solve import possible, solved
+from vesalius_functions.strings.search.space import KEYS, PROBES, Observations, Output, Space, attempt, space
 
 NAME = "search"
 #: Never more queries than this for one function, whatever the box allows.

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from operator import eq
 
+from vesalius_functions.answer import Mode
+from vesalius_functions.strings.library import BOTH_CASES, LONGEST_SUFFIX, RANDOM
 from vesalius_functions.strings.operations import LETTERS
-from vesalius_functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
 from vesalius_functions.strings.program import Step, StringProgram
-from vesalius_functions.strings.search.evidence import Observations, Output, attempt
-from vesalius_functions.strings.search.space import Space
+from vesalius_functions.strings.search.space import Observations, Output, Space, attempt, space
 
 #: To build a suffix, so many of the longest inputs are compared, and so many of the most promising steps are tried.
 _SHOWN, _CLIMBS = 3, 60
@@ -218,3 +218,77 @@ def _alike(made: Output, seen: str) -> int:
 
 #: Cheap ones first.
 _SOLVERS = (_replaced_last, _mapped_last, _appended_last, _replaced_then_mapped, _replaced_first, _appended_first)
+
+
+# Programs with a random operation: which of them can have given every output that was seen.
+
+#: No step makes a string longer than this many characters, or longer by more than so many.
+_LONG, _MORE = 30, 8
+
+
+def possible(space: Space, evidence: Observations) -> Iterator[StringProgram]:
+    """Programs of a random operation, by itself or before or after another step, that can give all outputs seen."""
+    steps = [*space.steps, *_appended(space, evidence)]
+    for name in (name for name in RANDOM if name in space.operations):
+        draw = Step(space.operations[name])
+        for step in steps:
+            for program in (StringProgram((*step.steps, draw)), StringProgram((draw, *step.steps))):
+                if _can_give_all(program, evidence):
+                    yield program
+
+
+def _appended(space: Space, evidence: Observations) -> Iterator[StringProgram]:
+    """Steps that append what all outputs end with: suffixes are too many to be listed."""
+    append = space.operations.get("string_concatenate")
+    if append is not None:
+        yield from (StringProgram((Step(append, (suffix,)),)) for suffix in suffixes(evidence.outputs))
+
+
+def _can_give_all(program: StringProgram, evidence: Observations) -> bool:
+    for s, out in zip(evidence.inputs, evidence.outputs, strict=True):
+        longest = max(len(s), _LONG) + _MORE
+        chances = [(i + 0.5) / longest for i in range(longest)]
+        if not any(attempt(_with_chance(program, chance), s) == out for chance in chances):
+            return False
+    return True
+
+
+def _with_chance(program: StringProgram, chance: float) -> StringProgram:
+    return StringProgram(tuple(Step(s.operation, (chance,)) if s.operation.random else s for s in program.steps))  # type: ignore[arg-type]
+
+
+# A program for stored pairs: not an interpretation, because no query is made.
+
+
+def recover(pairs: Sequence[tuple[str, str]], *, mode: Mode = "published") -> StringProgram | None:
+    """The simplest program of up to two operations that agrees with all pairs, if there is one.
+
+    A random program agrees if it can give every output; it is taken only where no other agrees.
+    """
+    evidence = Observations([s for s, _ in pairs], [out for _, out in pairs])
+    searched = space(mode)
+    return (
+        _one_step(searched, evidence)
+        or _two_steps(searched, evidence)
+        or next(iter(solved(searched, evidence)), None)
+        or next(possible(searched, evidence), None)
+    )
+
+
+def _one_step(searched: Space, evidence: Observations) -> StringProgram | None:
+    return next((program for program in searched.steps if evidence.fits(program)), None)
+
+
+def _two_steps(searched: Space, evidence: Observations) -> StringProgram | None:
+    """Tries all of them on the pair with the longest output, and those that are right there on the others."""
+    key, wanted = max(zip(evidence.inputs, evidence.outputs, strict=True), key=lambda pair: len(pair[1] or ""))
+    right: dict[str, list[StringProgram]] = {}
+    for first, middle in zip(searched.steps, searched.outputs(key), strict=True):
+        if middle is None:
+            continue
+        if middle not in right:
+            right[middle] = [then for then in searched.steps if attempt(then, middle) == wanted]
+        for then in right[middle]:
+            if evidence.fits(candidate := StringProgram(first.steps + then.steps)):
+                return candidate
+    return None

@@ -5,19 +5,89 @@ each further step makes of that; the pair of results is a number, and the number
 find the compositions that give two observed outputs is then a binary search. Building takes some seconds, once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import islice
+from random import Random
 
 import numpy as np
 
 from vesalius.errors import BadInput, choices
 from vesalius_functions.answer import Mode
 from vesalius_functions.strings.faulty import WORDS
-from vesalius_functions.strings.library import RIGHT_IN_THE_DATA, Operation, library
-from vesalius_functions.strings.parameters import BOTH_CASES
+from vesalius_functions.strings.library import BOTH_CASES, RIGHT_IN_THE_DATA, Operation, library, varied
 from vesalius_functions.strings.program import Step, StringProgram
-from vesalius_functions.strings.search.evidence import FAULTS, Observations, Output, attempt
-from vesalius_functions.strings.search.probes import KEYS, PROBES
+
+# The strings that the search always asks about first, in this order.
+
+KEYS = ("Jackdaw's 4 big SphinX of quiz", "vEx my PROUD tan flocK, 7 hog")
+_BY_HAND = (
+    "",
+    "abcdefghijklm",
+    "nopqrstuvwxyz",
+    "ABCDEFGHIJKLM",
+    "NOPQRSTUVWXYZ",
+    "Zz Zz zZ",
+    " lead and trail  ",
+    "12345 67890",
+    "a",
+    "Z",
+    "7",
+    " ",
+    "aeiou AEIOU",
+    "abc",
+    "5tart and end 9",
+    "zyxwvutsrqponml",
+    "BQZVJXKWFYHG TPCM",
+    "'quoted'",
+    "aabbccddeeff",
+    "LEVEL level",
+    "gO",
+    "\tTab and\nline ",
+)
+_DRAWN = 26
+
+PROBES: tuple[str, ...] = (*KEYS, *_BY_HAND, *islice(varied(Random(20230915), _DRAWN), _DRAWN))
+
+
+# What a function was seen to do, and which programs agree with that.
+
+#: What an operation may raise on an odd string: the faults of the published edition.
+FAULTS = (KeyError, ValueError, OverflowError)
+
+Output = str | None
+
+
+def attempt(function: Callable[[str], str], s: str) -> Output:
+    """The output of an operation or a program, None where it raises."""
+    try:
+        return function(s)
+    except FAULTS:
+        return None
+
+
+@dataclass
+class Observations:
+    """Inputs with their outputs; None is an input that the function failed on."""
+
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+
+    def add(self, inputs: Iterable[str], outputs: Iterable[Output]) -> None:
+        """Note more of it."""
+        self.inputs += inputs
+        self.outputs += outputs
+
+    def fits(self, program: StringProgram) -> bool:
+        """Whether the program does the same everywhere; it usually fails early."""
+        return all(attempt(program, s) == out for s, out in zip(self.inputs, self.outputs, strict=True))
+
+    def agreement(self, program: StringProgram) -> float:
+        """On which share of the inputs the program does the same."""
+        same = sum(attempt(program, s) == out for s, out in zip(self.inputs, self.outputs, strict=True))
+        return same / max(len(self.inputs), 1)
+
 
 #: Two steps that agree on these are one: the probes, what counting operations give, and every letter as an end.
 _TELLING = (*PROBES, *WORDS, *BOTH_CASES)

@@ -5,8 +5,15 @@ length of the sequence.
 """
 
 from vesalius.circuits.key.task import circuit
-from vesalius.circuits.key.tasks.vocabularies import ABC, BELOW_THIRTY, LETTERS, WORDS, ZERO_TO_TEN
-from vesalius.circuits.key.tasks.wording import count_notes, length_notes
+from vesalius.circuits.key.tasks.wording import (
+    ABC,
+    BELOW_THIRTY,
+    LETTERS,
+    WORDS,
+    ZERO_TO_TEN,
+    count_notes,
+    length_notes,
+)
 from vesalius.components import Component
 from vesalius.rasp import (
     Aggregate,

@@ -10,7 +10,7 @@ from typing import Any
 
 from vesalius.circuits.key.task import Task
 from vesalius.circuits.key.tasks import functions as f
-from vesalius.circuits.key.tasks.vocabularies import (
+from vesalius.circuits.key.tasks.wording import (
     AROUND_ZERO,
     BELOW_THIRTY,
     BELOW_TWENTY,
@@ -18,8 +18,10 @@ from vesalius.circuits.key.tasks.vocabularies import (
     TENTHS,
     WORDS,
     ZERO_TO_TEN,
+    format_examples,
+    format_list,
+    format_value,
 )
-from vesalius.circuits.key.tasks.wording import format_examples, format_list, format_value
 from vesalius.model.specimen import Token
 from vesalius.rasp import Map, Variable, tokens
 

@@ -1,8 +1,7 @@
 """Circuits that move tokens: a head attends to a computed position and copies its token."""
 
 from vesalius.circuits.key.task import circuit
-from vesalius.circuits.key.tasks.vocabularies import ABC, BELOW_THIRTY, LETTERS, ZERO_TO_TEN
-from vesalius.circuits.key.tasks.wording import length_notes
+from vesalius.circuits.key.tasks.wording import ABC, BELOW_THIRTY, LETTERS, ZERO_TO_TEN, length_notes
 from vesalius.rasp import (
     Aggregate,
     Comparison,

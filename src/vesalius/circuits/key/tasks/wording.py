@@ -1,6 +1,7 @@
 """Text that several notes share: the two parts of a count, and the pair that measures the sequence length."""
 
 from collections.abc import Callable, Iterable, Sequence
+from string import ascii_lowercase
 from typing import Any
 
 
@@ -42,3 +43,17 @@ def format_list(values: Sequence[Any]) -> str:
     """`1, 2 and 3`."""
     texts = [format_value(value) for value in values]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+# The vocabularies that several tasks share. Numbers stand in ascending order, so a sorted code is a sorted value.
+
+ABC = ("a", "b", "c")
+LETTERS = tuple(ascii_lowercase)
+WORDS = ("J", "LB", "TPSI", "V", "b", "no", "oCLrZaW", "poiVg")
+ZERO_TO_TEN = tuple(range(11))
+BELOW_TWENTY = tuple(range(20))
+BELOW_THIRTY = tuple(range(30))
+AROUND_ZERO = tuple(range(-10, 10))
+# Tenths from -1 up to 0.9, as floating point gives them by this subtraction: 0.1 is 0.10000000000000009 here.
+TENTHS = tuple(step / 10 - 1 for step in range(20))
+QUARTERS = tuple(step / 4 for step in range(20))

@@ -1,0 +1,348 @@
+"""The options of verbs and commands, declared once.
+
+A record is a frozen dataclass whose fields carry their help text and flag names. A verb of `vesalius.api` takes
+records, and callers may give their fields as keywords; a command takes the same records, and each field is a flag. What
+a result says about its request, the command that repeats it and the name of its directory are read off the same fields.
+
+Where verbs differ in a default, the record is given with that default (`Draw(n=16)`), never declared a second time.
+Nothing heavy is imported here, so that `--help` stays quick.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, fields, replace
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from vesalius.errors import BadInput, choices, require_whole
+
+#: A directory; True for one under `vesalius-runs`, named after the request; None or False to write nothing.
+Out = str | Path | bool | None
+MOST_PROMPTS = 100_000
+#: Seeds of controls and held-out prompts are larger than the one requested, and all must fit 64 bits.
+LARGEST_SEED = 2**62
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What a field is besides its type and default.
+
+    `of` lists the accepted values. `rare` options stand under "More" in the help. `asked` says when the field is part
+    of a request: "given" where it is not the verb's default, "always", or "never" because it decides nothing. `word` is
+    how the name of a directory writes the value. `off` is the flag that switches the field off. `role` "method" marks
+    what a request calls its method, "words" what follows the command without a flag.
+    """
+
+    help: str
+    names: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    metavar: str | None = None
+    of: tuple[str, ...] = ()
+    rare: bool = False
+    asked: str = "given"
+    word: str | None = None
+    off: str | None = None
+    role: str | None = None
+
+
+def flag(text: str, *names: str, **more: Any) -> Flag:
+    """The help text of a field, its flags where they are not `--name`, and further fields of `Flag`."""
+    return Flag(text, names, **more)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A field of a record: its name, its flag, its type in Python and on the command line, and its default."""
+
+    name: str
+    flag: Flag
+    type: Any
+    default: Any
+
+    @property
+    def key(self) -> str:
+        """What requests and the command line call it: the flag, in Python's spelling."""
+        if self.flag.off is not None:
+            return self.flag.off
+        return self.flag.names[0].removeprefix("--").replace("-", "_") if self.flag.names else self.name
+
+    @property
+    def repeated(self) -> bool:
+        """Whether it is given once per value on the command line; other lists are one text with commas."""
+        return get_origin(_without_none(self.type)) is Sequence
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a whole number."""
+        return _without_none(self.type) is int
+
+    @property
+    def text_type(self) -> Any:
+        """Its type on the command line: what is neither a number nor a switch is a text there."""
+        kind = _without_none(self.type)
+        plain = kind if kind in (bool, int, float, str) else list[str] if self.repeated else str
+        return plain | None if self.default is None or self.repeated else plain
+
+
+def _without_none(kind: Any) -> Any:
+    parts = [part for part in get_args(kind) if part is not type(None)]
+    return parts[0] if get_origin(kind) in (Union, UnionType) and len(parts) == 1 else kind
+
+
+class Record:
+    """Options that belong together. Values that can be refused without a model are refused when the record is made."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __post_init__(self) -> None:
+        for option in options_of(type(self)):
+            value = getattr(self, option.name)
+            if option.whole and not (value is None and option.default is None):
+                require_whole(**{option.name: value})
+            if option.flag.of and isinstance(value, str) and value not in option.flag.of:
+                raise BadInput(f"{option.name} {value!r} does not exist; choose one of {choices(option.flag.of)}")
+
+    def values(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@cache
+def options_of(record: type[Record]) -> tuple[Option, ...]:
+    """The fields of a record, in order."""
+    hints = get_type_hints(record, include_extras=True)
+    found = []
+    for field in fields(record):
+        kind, told = get_args(hints[field.name])[:2]
+        found.append(Option(field.name, told, kind, field.default))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A function's parameters with its records taken apart into their fields.
+
+    `plain` are the parameters that are no records, `records` the default of each record by the parameter's name.
+    """
+
+    name: str
+    plain: dict[str, inspect.Parameter]
+    records: dict[str, Record]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], more: Mapping[str, Record] | None = None) -> "Flat":
+        """Those of a function, with `more` records that it does not see itself."""
+        plain, records = {}, {}
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+            kind = parameter.annotation
+            if isinstance(kind, type) and issubclass(kind, Record):
+                records[name] = kind() if parameter.default is parameter.empty else parameter.default
+            else:
+                plain[name] = parameter
+        records |= more or {}
+        flat = [option.name for one in records.values() for option in options_of(type(one))]
+        assert len({*flat, *plain}) == len(flat) + len(plain), f"{function.__name__}: two options have one name"
+        return cls(function.__name__, plain, records)
+
+    def options(self) -> Iterator[tuple[str, Option]]:
+        """Every field with its record's parameter; defaults are those of this function."""
+        for name, record in self.records.items():
+            for option in options_of(type(record)):
+                yield name, replace(option, default=getattr(record, option.name))
+
+    def signature(self, returns: Any = inspect.Signature.empty) -> inspect.Signature:
+        """What callers may give: the plain parameters, and every field as a keyword."""
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        first = [one for one in self.plain.values() if one.kind is not keyword]
+        own = [
+            inspect.Parameter(option.name, keyword, default=option.default, annotation=option.type)
+            for _, option in self.options()
+        ]
+        last = [one for one in self.plain.values() if one.kind is keyword]
+        return inspect.Signature([*first, *own, *last], return_annotation=returns)
+
+    def gather(self, args: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The function's arguments: records are made of the fields given, on top of a record where one is given too."""
+        records, rest = dict(self.records), []
+        for value in args:
+            name = next((name for name, one in self.records.items() if type(one) is type(value)), None)
+            if name is None:
+                rest.append(value)
+            else:
+                records[name] = value
+        owner = {option.name: name for name, option in self.options()}
+        plain: dict[str, Any] = {}
+        changes: dict[str, dict[str, Any]] = {}
+        for key, value in given.items():
+            if key in self.plain:
+                plain[key] = value
+            elif isinstance(value, Record) and key in records:
+                records[key] = value
+            elif key in owner:
+                changes.setdefault(owner[key], {})[key] = value
+            else:
+                near = get_close_matches(key, [*self.plain, *owner], 1)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{self.name}() has no option {key!r}{meant}")
+        made = {name: replace(one, **changes[name]) if name in changes else one for name, one in records.items()}  # type: ignore[type-var]
+        own = inspect.Signature(list(self.plain.values()))
+        try:
+            return own.bind(*rest, **plain).arguments | made
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None
+
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+def given_options(records: Sequence[Record], usual: Sequence[Record]) -> Iterator[tuple[Option, Any]]:
+    """The fields that a request names: those that are always named, and those that are not the usual ones."""
+    defaults = {type(one): one for one in usual}
+    for record in records:
+        for option in options_of(type(record)):
+            value, default = getattr(record, option.name), getattr(defaults[type(record)], option.name)
+            if option.flag.asked == "always" or (option.flag.asked == "given" and value != default):
+                yield option, value
+
+
+def require_drawable(n: int, seed: int) -> None:
+    """Refuse numbers of prompts and seeds that are none, or out of range."""
+    require_whole(n=n, seed=seed)
+    if not 1 <= n <= MOST_PROMPTS:
+        raise BadInput(f"an experiment on {n} prompts is not possible; request 1 to {MOST_PROMPTS:,}")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise BadInput(f"seed {seed} cannot be used; choose one from 0 to {LARGEST_SEED}")
+
+
+@dataclass(frozen=True)
+class Load(Record):
+    """How a specimen is read, and what it is studied for. A request takes these from the loaded specimen."""
+
+    behaviour: Annotated[
+        Any,
+        flag(
+            "What a natural model is studied for: induction, ioi, ..., addition:high=99,shots=0, a plug-in, or a file "
+            "of rows (.jsonl, .json, .csv), of templates (.toml), or a dataset's directory.",
+            "--behaviour",
+            "-b",
+        ),
+    ] = None
+    metric: Annotated[
+        Any,
+        flag(
+            "What is measured of the answers: logit-difference, probability, probability-difference, "
+            "log-probability, loss or kl. Default: logit-difference, or log-probability without wrong answers.",
+        ),
+    ] = None
+    tokenizer: Annotated[Any, flag("Directory of a tokenizer for a natural model. Default: its own.", rare=True)] = None
+    revision: Annotated[str | None, flag("Revision of a hub id.", rare=True)] = None
+    dtype: Annotated[
+        Any, flag("Number format of a natural model: auto (as stored), float32, bfloat16, float16.", rare=True)
+    ] = "auto"
+    device: Annotated[
+        Any,
+        flag(
+            "cpu, cuda, mps, or several over which layers are spread: cuda:0,cuda:1. auto: for natural models a GPU "
+            "where there is one, several where the model does not fit one.",
+            rare=True,
+        ),
+    ] = "auto"
+
+
+@dataclass(frozen=True)
+class Draw(Record):
+    """Which prompts."""
+
+    n: Annotated[int, flag("Prompts.", least=1, asked="always", word="n{}")] = 16
+    seed: Annotated[int, flag("Seed of the prompts and of what is drawn at random.", asked="always", word="seed{}")] = 0
+    split: Annotated[
+        str,
+        flag("Pool of names, templates and fillers: train, validation or test.", rare=True, word="split{}"),
+    ] = "test"
+
+    def __post_init__(self) -> None:
+        require_drawable(self.n, self.seed)
+
+
+@dataclass(frozen=True)
+class Parts(Record):
+    """Where parts of the work run."""
+
+    engine: Annotated[
+        str | None,
+        flag("Run parts elsewhere: local (processes) or ray. Default: all in this process.", rare=True, asked="never"),
+    ] = None
+    jobs: Annotated[
+        int | None,
+        flag(
+            "Parts at a time. Default: 2 with --engine; alone it means --engine local.",
+            least=1,
+            rare=True,
+            asked="never",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Knockout(Record):
+    """What a sweep replaces, and by what."""
+
+    kind: Annotated[
+        str,
+        flag(
+            "zero, mean, resample (from the counterfactual prompt) or value-bias.",
+            "--kind",
+            "-k",
+            of=("zero", "mean", "resample", "value-bias"),
+            asked="always",
+            word="{}",
+        ),
+    ] = "zero"
+    pairs: Annotated[bool, flag("Replace every pair of components instead of each alone.", "--pairs", word="pairs")] = (
+        False
+    )
+    components: Annotated[
+        Any,
+        flag("Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all.", "--components", "-c"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Edit(Record):
+    """What takes the place of components in one question: values of which kind, where, and on which prompt."""
+
+    kind: Annotated[
+        str,
+        flag(
+            "zero, mean, resample (from the counterfactual) or patch (--source).",
+            "--kind",
+            "-k",
+            of=("zero", "mean", "resample", "patch"),
+            asked="always",
+            word="{}",
+        ),
+    ] = "zero"
+    at: Annotated[str | int | None, flag("Only at this position: a role of the prompts, end, or a number from 0.")] = (
+        None
+    )
+    prompt: Annotated[Any, flag("One prompt of your own: a text, or a JSON list of tokens.")] = None
+    source: Annotated[Any, flag("The prompt that values are taken from, of as many tokens.")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prompt is None and self.source is not None:
+            raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
+        if self.prompt is None and self.kind == "patch":
+            raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
+        if self.prompt is not None and self.source is None and self.kind != "zero":
+            raise BadInput(
+                f"kind {self.kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'"
+            )
+
+
+#: The prompts of each verb, where they are not `Draw()`.
+SWEPT = Draw(n=16)
