@@ -127,7 +127,7 @@ def test_page_and_pictures(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for words in ("Can it be trusted?", "L1H2", "Jaccard", "random order", "vesalius discover frac_prevs --method eap"):
         assert words in text
-    assert "http://www.w3.org/2000/svg" in text
+    assert all(f'<svg class="{name}"' in text for name in ("headmap", "circuit", "chart"))
     assert not any(loader in text for loader in ("<img", "src=", "<link", "@import", "url("))
     for name in ("heads.svg", "circuit.svg", "curve.svg"):
         root = ElementTree.fromstring((tmp_path / name).read_text(encoding="utf-8"))

@@ -19,6 +19,8 @@ from vesalius.errors import visible
 ROWS = 20
 #: Columns of running text where the output is not a terminal, and the least width of a wrapped cell.
 PROSE, NARROWEST = 100, 14
+#: Lines of one item of a list that is cut.
+LINES = 3
 GAP = "  "
 
 
@@ -63,7 +65,8 @@ def _section(one: Section, top: int | None, width: int | None) -> Iterator[str]:
     elif isinstance(one, Text):
         mark = "  " if one.bullets else ""
         for words in one.words[: one.terminal]:
-            yield from _wrapped(words, width or PROSE, first=mark, then=mark * 2)
+            most = None if one.terminal is None else LINES
+            yield from _wrapped(words, width or PROSE, first=mark, then=mark * 2, most=most)
         if one.terminal is not None and len(one.words) > one.terminal:
             yield f"{mark}and {len(one.words) - one.terminal} more; the page has them"
     elif isinstance(one, Code):
@@ -77,13 +80,13 @@ def _section(one: Section, top: int | None, width: int | None) -> Iterator[str]:
         yield from _sheet(one, top, width)
 
 
-def _wrapped(text: str, width: int | None, *, first: str = "", then: str = "  ") -> list[str]:
-    """A text in lines; a very narrow terminal breaks lines itself."""
+def _wrapped(text: str, width: int | None, *, first: str = "", then: str = "  ", most: int | None = None) -> list[str]:
+    """A text in lines, at most so many; a very narrow terminal breaks lines itself."""
     text = visible(" ".join(text.split()))
     if width is None or width < NARROWEST:
         return [f"{first}{text}"]
     options = {"initial_indent": first, "subsequent_indent": then, "break_long_words": False}
-    return textwrap.wrap(text, width, break_on_hyphens=False, **options) or [""]
+    return textwrap.wrap(text, width, break_on_hyphens=False, max_lines=most, placeholder=" ...", **options) or [""]
 
 
 def _sheet(sheet: Sheet, top: int | None, width: int | None) -> Iterator[str]:

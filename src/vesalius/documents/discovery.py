@@ -51,7 +51,7 @@ from vesalius.files import read_json
 
 DISCOVERY_FILE, DISCOVERY_PAGE = "discovery.json", "discovery.html"
 #: Connections that are drawn, out of so many of the strongest edges; edges that a view lists.
-CONNECTIONS, DRAWN_FROM, LISTED_IN_VIEW = 18, 360, 100
+CONNECTIONS, DRAWN_FROM, LISTED_IN_VIEW = 18, 360, 20
 #: Edges below this part of the strongest are not drawn.
 WORTH_DRAWING = 0.02
 #: Methods that search heads and no MLPs, and what a score is by other methods.

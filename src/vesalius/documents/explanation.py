@@ -83,7 +83,7 @@ EXPLANATION_FILE = "explanation.json"
 AtWork = tuple[str, Sequence[Grid]]
 NO_SPECIMEN = "This page was made without the model at hand, so there is no picture of the component at work."
 #: Characters of the answer and of what a component computes, components and lines of the program on one screen.
-ANSWER, COMPUTES, ROLE, SCREEN, PROGRAM_LINES = 280, 60, 34, 12, 5
+ANSWER, COMPUTES, ROLE, PATH, SCREEN, PROGRAM_LINES = 280, 60, 34, 200, 12, 5
 #: Lines about the flow and about what is not established on one screen.
 FLOW_LINES, GAP_LINES = 7, 7
 #: The measure whose figure stands beside a claim, where it was measured.
@@ -203,9 +203,10 @@ def view_of(
     description = explanation.task_description
     return View(
         subject_of(name or explanation.specimen, explanation.behaviour),
-        Answer(description),
+        Answer(shortened(description, ANSWER)),
         [
             Facts(_brief(explanation)),
+            *([Text([description], pages_only=True)] if len(description) > ANSWER else []),
             *(_summary(explanation) if natural else ()),
             *_screen(explanation),
             *([] if natural or not explanation.program else [_short_program(explanation.program)]),
@@ -230,10 +231,13 @@ def _brief(explanation: Explanation) -> list[tuple[str, str]]:
     if explanation.behaviour is not None:
         screen = explanation.in_short()
         path = screen.main_path or screen.broken_path or "none from the tokens to the answer"
-        return [("", explanation.title), ("path", path), ("claims", screen.verdicts)]
+        return [("", shortened(explanation.title, PATH)), ("path", shortened(path, PATH)), ("claims", screen.verdicts)]
     counts = _tally(part.verdict for part in explanation.components)
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    parts = [f"{part.id} {part.role or part.tag or NO_TAG} ({part.verdict})" for part in explanation.components]
+    parts = [
+        f"{part.id} {shortened(part.role or part.tag or NO_TAG, ROLE)} ({part.verdict})"
+        for part in explanation.components
+    ]
     size = f"{len(parts)} components{f' ({said})' if said else ''}"
     return [("", f"{explanation.title}: {size}"), ("", join_first(parts, 4) or "nothing was established")]
 

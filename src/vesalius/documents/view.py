@@ -96,12 +96,15 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a view. `pages_only`: terminals leave it out; `terminal_only`: all others do."""
+    """A part of a view. `pages_only`: terminals leave it out; `terminal_only`: all others do. A page opens what is
+    `folded` on request.
+    """
 
     title: str = field(default="", kw_only=True)
     caption: str = field(default="", kw_only=True)
     pages_only: bool = field(default=False, kw_only=True)
     terminal_only: bool = field(default=False, kw_only=True)
+    folded: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -135,9 +138,8 @@ class Sheet(Section):
 
     `terminal` is the number of rows that a terminal shows (0: none; None: as many as the command asks for). Figures of
     the columns in `signed` are printed with their sign. `ranked_by`: where not all rows are shown, those with the
-    largest figures in this column are. `sorted_by` names the column that they are sorted by.
-    `folded` sheets are opened on request. `more` says where the rows are that a terminal does not show,
-    `notebook` which columns a notebook shows (all, where it names none).
+    largest figures in this column are. `sorted_by` names the column that they are sorted by. `more` says where the rows
+    are that a terminal does not show, `notebook` which columns a notebook shows (all, where it names none).
     """
 
     columns: Sequence[str]
@@ -146,7 +148,6 @@ class Sheet(Section):
     signed: Sequence[str] = ()
     ranked_by: str = ""
     sorted_by: str = ""
-    folded: bool = False
     more: str = "--json has them all"
     notebook: Sequence[str] = ()
 
@@ -299,7 +300,6 @@ class Group(Section):
     tag: str | None = None
     verdict: str = ""
     side_by_side: bool = False
-    folded: bool = False
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ def anchor(name: str) -> str:
 
 def linked(text: str, names: Collection[str]) -> Markup:
     """A text in which each of these names leads to its place on the page."""
+    text = shown(text)
     if not names:
         return escape(text)
     pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", text)

@@ -164,7 +164,7 @@ def _(one: Sheet) -> ShownSheet:
     raw = one.shown(MOST_ROWS)
     places = [place for place, name in enumerate(one.columns) if not _second_end(one.columns, place)]
     numbers = [any(_is_figure(row[place]) for row in raw) for place in places]
-    sortable = len(raw) >= SORTABLE
+    sortable = len(raw) >= SORTABLE or bool(one.sorted_by)
     return ShownSheet(
         one.title or ", ".join(filter(None, head)) or "table",
         tuple(

@@ -89,7 +89,10 @@ def _facts(survey: Survey) -> list[tuple[str, str]]:
         performed = [_label(cell.behaviour) for cell in _of_model(survey, model) if cell.status == "performed"]
         best += [f"{short_name(model)} performs {', '.join(performed)}"] if performed else []
     facts = [("in short", "; ".join(best) or "no model performs any of the behaviours")]
-    facts += [("cells", f"{len(survey.cells)}: {survey.counts()}"), ("replaced by", str(options.get("kind", "")))]
+    facts += [
+        ("in all", f"{len(survey.cells)} cell{'s' * (len(survey.cells) != 1)}: {survey.counts()}"),
+        ("replaced by", str(options.get("kind", ""))),
+    ]
     facts += [("prompts of a sweep", str(options.get("n", ""))), ("seed", str(survey.request.seed))]
     facts += [("discovery", str(options["discover"]))] if options.get("discover") else []
     return [*facts, ("work", duration(survey.seconds))]
