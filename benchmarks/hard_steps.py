@@ -13,13 +13,13 @@ from pathlib import Path
 
 from vesalius.behaviours.trial import trial
 from vesalius.circuits.specimens import load_specimen
+from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.faithfulness import NothingToKeep, faithfulness_curve
-from vesalius.discovery.methods import DEFAULT_STEPS, discover
+from vesalius.discovery.methods import discover
 from vesalius.files import write_json
 from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, precision_at_size, true_circuit
 from vesalius.runs.hard import hard_circuits
 from vesalius.runs.methods import HELD_OUT
-from vesalius_mechrl.search.model_search import MethodOptions
 
 PROMPTS = 8
 
@@ -29,7 +29,7 @@ def figures(folder: Path, name: str, steps: int) -> dict[str, float | None]:
     specimen, truth = load_specimen(folder), true_circuit(name, folder)
     material = trial(specimen, PROMPTS, seed=0)
     held_out = trial(specimen, PROMPTS, seed=HELD_OUT, apart_from=material)
-    result = discover(specimen, "eap-ig", material=material, options=MethodOptions(steps=steps))
+    result = discover(specimen, EAPIG(steps), material=material)
     circuit = result.circuit
     areas = grade_circuit_scores(circuit, truth)
     judged = {edge: score for edge, score in circuit.edge_scores.items() if truth.judges(edge)}
@@ -51,7 +51,7 @@ def figures(folder: Path, name: str, steps: int) -> dict[str, float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=64)
-    parser.add_argument("--steps", type=int, nargs="+", default=[DEFAULT_STEPS, 20])
+    parser.add_argument("--steps", type=int, nargs="+", default=[EAPIG().steps, 20])
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     rows = []

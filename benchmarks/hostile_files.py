@@ -45,10 +45,9 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.files import write_json
 from vesalius.model import Config, Transformer
-from vesalius.model.files import write_tensors
 from vesalius.model.gguf_file import GgufFile
 from vesalius.model.huggingface import load_huggingface
-from vesalius.model.states import to_state
+from vesalius.model.states import to_state, write_tensors
 from vesalius.runs.ledger import Ledger
 from vesalius_bench.ratings.grading_ratings import read_ratings
 from vesalius_functions.entities import load_published as load_entities

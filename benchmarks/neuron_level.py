@@ -25,11 +25,11 @@ from torch import Tensor
 import vesalius as ves
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.methods import smooth_readout
+from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.neurons import HELD_OUT_SEED, HELD_OUT_SPLIT, Keeping
 from vesalius.files import write_json
 from vesalius.grading.discovery import auroc
-from vesalius.intervene import Cost, Replacement, attribute_units, effects
+from vesalius.intervene import Cost, ablation_named, attribute_units, effects
 from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
@@ -42,8 +42,8 @@ KEPT_MLPS = (1, 2, 4, 8, 15)
 
 def neuron_scores(model: Transformer, material: Trial, rule: Rule) -> Float[Tensor, "layer neuron"]:
     """Every neuron's mean attribution over the prompts."""
-    replacement = Replacement.of_kind(
-        "resample", model, material.batch, counterfactual=material.counterfactual, neurons=True
+    replacement = ablation_named("resample").table(
+        model, material.batch, counterfactual=material.counterfactual, neurons=True
     )
     readout, _ = smooth_readout(model, material)
     scores = attribute_units(model, material.batch, readout, replacement, rule=rule).mean(0)

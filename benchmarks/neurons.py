@@ -30,7 +30,7 @@ from benchmarks.measure import rivals
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, mlp_units
 from vesalius.files import write_json
-from vesalius.intervene import Batch, Replacement, attribute_units, effects
+from vesalius.intervene import Batch, ablation_named, attribute_units, effects
 from vesalius.intervene.relevance import RULES, Rule
 from vesalius.model.hooks import HookPoint
 from vesalius.model.transformer import Transformer
@@ -54,7 +54,7 @@ def swept(model: Transformer, material: Trial, neurons: list[Component]) -> Tens
 def looped(model: Transformer, material: Trial, neurons: list[Component]) -> Tensor:
     """The same by one hooked forward for each neuron."""
     batch, readout, rows = material.batch, material.readout, torch.arange(len(material.batch))
-    other = Replacement.of_kind("resample", model, batch, counterfactual=material.counterfactual, neurons=True).values
+    other = ablation_named("resample").table(model, batch, counterfactual=material.counterfactual, neurons=True).values
 
     def scores(hooks: list[Any]) -> Tensor:
         logits = model.run_with_hooks(
@@ -116,7 +116,7 @@ def all_scores(shape_name: str, device: torch.device) -> dict[str, Any]:
     }
 
     def scored(rule: Rule) -> Tensor:
-        replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
+        replacement = ablation_named("resample").table(model, batch, counterfactual=other, neurons=True)
         return attribute_units(model, batch, measurement.readout, replacement, rule=rule)
 
     for rule in RULES:

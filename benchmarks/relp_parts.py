@@ -24,7 +24,7 @@ from benchmarks.relp import METHODS, STEPS, correlation
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, mlp_units
 from vesalius.files import read_json, write_json
-from vesalius.intervene import Plan, Recordings, Replacement, Row, attribute_units, effects, run
+from vesalius.intervene import Plan, Recordings, Replacement, Row, ablation_named, attribute_units, effects, run
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.relevance import Rule
@@ -99,8 +99,8 @@ def edge_estimates(model: Transformer, material: Trial, places: Tensor) -> dict[
 
 def neuron_estimates(model: Transformer, material: Trial) -> dict[str, Float[Tensor, "prompt neuron"]]:
     """Every method's estimates of all neurons."""
-    replacement = Replacement.of_kind(
-        "resample", model, material.batch, counterfactual=material.counterfactual, neurons=True
+    replacement = ablation_named("resample").table(
+        model, material.batch, counterfactual=material.counterfactual, neurons=True
     )
     rules: dict[str, Rule] = {"eap": "gradient", "relp": "relp", "relp-qk": "relp-qk"}
     estimates = {

@@ -14,8 +14,8 @@ from vesalius.backbones.local import NAME as LOCAL_MODEL
 from vesalius.backbones.local import LocalServer, find_model
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
-from vesalius.model.files import load_model
 from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
+from vesalius.model.states import load_model
 from vesalius.model.tokenizer import Tokenizer
 
 # Nothing of the shell or the build system that a test runs in: the width and the colours of its terminal, keys,

@@ -292,7 +292,7 @@ class Knockout(Record):
     """What a sweep replaces, and by what."""
 
     kind: Annotated[
-        str,
+        Any,
         flag(
             "zero, mean, resample (from the counterfactual prompt) or value-bias.",
             "--kind",
@@ -316,7 +316,7 @@ class Edit(Record):
     """What takes the place of components in one question: values of which kind, where, and on which prompt."""
 
     kind: Annotated[
-        str,
+        Any,
         flag(
             "zero, mean, resample (from the counterfactual) or patch (--source).",
             "--kind",
@@ -336,12 +336,11 @@ class Edit(Record):
         super().__post_init__()
         if self.prompt is None and self.source is not None:
             raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
-        if self.prompt is None and self.kind == "patch":
+        kind = str(self.kind)
+        if self.prompt is None and kind == "patch":
             raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
-        if self.prompt is not None and self.source is None and self.kind != "zero":
-            raise BadInput(
-                f"kind {self.kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'"
-            )
+        if self.prompt is not None and self.source is None and kind != "zero":
+            raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
 
 
 #: The prompts of each verb, where they are not `Draw()`.

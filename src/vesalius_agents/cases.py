@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.loading import loaded
+from vesalius.circuits.specimens import SPECIMEN_FILE, benchmark_directory
 from vesalius.components import Component, Edge, parse_components
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
@@ -18,6 +19,7 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.errors import BadInput
 from vesalius.explanations.retesting import Retester, why_not_again
+from vesalius.grading.circuits import Grade, grade
 from vesalius.grading.discovery import median_and_mean
 from vesalius.grading.natural import false_claims
 from vesalius.options import Load
@@ -33,9 +35,11 @@ __all__ = [
     "find_circuit",
     "grade_circuit_found",
     "grade_natural",
+    "grade_submission",
     "median_over_cases",
     "method_named",
     "pooled_over_components",
+    "require_graded",
     "scored_circuit",
 ]
 SUBMITTED = "submitted"
@@ -60,6 +64,18 @@ def find_circuit(case: DiscoveryCase) -> Circuit:
 def grade_circuit_found(circuit: Circuit, case: DiscoveryCase) -> DiscoveryFigures:
     """Scores against the true circuit, and how faithful their circuits are on prompts that were not seen."""
     return grade_found(circuit, case)
+
+
+def grade_submission(explanation: Explanation, specimen: str) -> Grade:
+    """The grade of an explanation of a benchmark circuit, or of a specimen directory that has an answer key."""
+    own = benchmark_directory(specimen)
+    return grade(explanation, directory=None if own is not None else Path(specimen))
+
+
+def require_graded(specimen: str) -> None:
+    """Refuse a specimen that has no answer key."""
+    if benchmark_directory(specimen) is None and not (Path(specimen) / SPECIMEN_FILE).is_file():
+        raise BadInput(f"specimen {specimen!r} has no answer key; explanations of benchmark circuits are graded")
 
 
 def scored_circuit(specimen: Any, scores: Mapping[str, Any], edges: Mapping[str, Any] | None = None) -> Circuit:
@@ -131,7 +147,7 @@ def grade_natural(explanation: Explanation, specimen: Any = None, *, seed: int =
     """
     subject = loaded(explanation.specimen if specimen is None else specimen, Load(explanation.behaviour))
     records = [(part.id, record) for part in explanation.components for record in part.claims]
-    lost = sum(len(part.refuted) for part in explanation.components if not part.profile)
+    lost = sum(part.decided.total() - len(part.claims) for part in explanation.components if not part.profile)
     supported = [(part, record) for part, record in records if record.verdict == "supported"]
     again = Retester(subject, explanation, seed=seed)
     typed = [(part, record) for part, record in supported if why_not_again(explanation, part, record) is None]

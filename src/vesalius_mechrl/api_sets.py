@@ -18,7 +18,8 @@ from vesalius.discovery.methods import DEFAULT_PROMPTS
 from vesalius.documents.request import Request
 from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, choices, require_whole
-from vesalius.intervene import KINDS
+from vesalius.intervene import ablation_named
+from vesalius.intervene.ablations import Ablation
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
@@ -30,7 +31,7 @@ from vesalius_mechrl.sets.document import SETS_FILE, HeadSets
 from vesalius_mechrl.sets.queries import LEAST_SHARE
 from vesalius_mechrl.sets.synergy import synergy_matrix
 
-SETS, DEFAULT_KIND = "sets", "mean"
+DEFAULT_KIND = "mean"
 
 
 def discover_sets(
@@ -39,7 +40,7 @@ def discover_sets(
     *,
     budget: int | None = None,
     pool: Iterable[str | Component] | str | None = None,
-    kind: str = DEFAULT_KIND,
+    kind: Ablation | str = DEFAULT_KIND,
     least: float = LEAST_SHARE,
     n: int = DEFAULT_PROMPTS,
     seed: int = 0,
@@ -63,8 +64,7 @@ def discover_sets(
     """
     if search not in NAMES:
         raise BadInput(f"search {search!r} does not exist; choose one of {choices(NAMES)}")
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    kind = ablation_named(kind).name
     require_drawable(n, seed)
     require_whole(budget=0 if budget is None else budget)
     named = None if pool is None else list(map(str, split_names(pool)))
@@ -76,7 +76,7 @@ def discover_sets(
     subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
         specimen = subject.load(specimen, report)
-        request = request_on(specimen, "discover", method=SETS, options=options, seed=seed)
+        request = request_on(specimen, "sets", options=options, seed=seed)
         directory = directory_for(out, *_words(specimen.name, request, named)) if out else None
         with removed_if_empty(directory):
             result = searched(
@@ -96,14 +96,6 @@ def discover_sets(
     queries = result.queries
     head_sets = HeadSets(**result.document(), request=request, pool=queries.source.heads, budget=queries.budget)
     return head_sets if directory is None else _write_files(head_sets, result, directory)
-
-
-def set_options(method: str, **options: Any) -> dict[str, Any]:
-    """The options of a search of sets that were given (not None); refused for any other method."""
-    given = {name: value for name, value in options.items() if value is not None}
-    if given and method != SETS:
-        raise BadInput("`search`, `pool`, `kind` and `least` go with `method` sets; add it or leave them out")
-    return given
 
 
 def _write_files(head_sets: HeadSets, result: SetDiscovery, directory: Path) -> HeadSets:

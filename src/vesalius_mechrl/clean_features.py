@@ -16,9 +16,9 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
+from vesalius.intervene.ablations import Ablation, Replacement, ablation_named
 from vesalius.intervene.attribution import attribute
-from vesalius.intervene.effects import Replacement
-from vesalius.model.files import read_tensors, write_tensors
+from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius_mechrl.matrices import Matrix, Rows
 
@@ -77,13 +77,13 @@ def measure_clean_features(
     model: Transformer,
     pool: Rows,
     *,
-    kind: str,
+    kind: Ablation | str,
     heads: Sequence[Component],
     replacement: Replacement | None = None,
 ) -> CleanFeatures:
     """Attribution and attention of some heads on some rows; pass `replacement` if it was computed before."""
-    replacement = replacement or Replacement.of_kind(
-        kind, model, pool.batch, counterfactual=pool.counterfactual, reference=pool.batch
+    replacement = replacement or ablation_named(kind).table(
+        model, pool.batch, counterfactual=pool.counterfactual, reference=pool.batch
     )
     columns = {component: column for column, component in enumerate(model.components)}
     scores = attribute(model, pool.batch, pool.readout, replacement)[:, [columns[head] for head in heads]].float().cpu()

@@ -26,10 +26,9 @@ from vesalius.behaviours.trial import trial, unchanged_outputs, unique
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
-from vesalius.intervene import KINDS, Batch, Readout, effects
-from vesalius.model.files import read_tensors, write_tensors
+from vesalius.intervene import Batch, Readout, ablation_named, effects
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
-from vesalius.model.states import fingerprint
+from vesalius.model.states import fingerprint, read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 
@@ -205,8 +204,7 @@ def _identity(
     seed: int,
     size: int,
 ) -> Identity:
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {', '.join(KINDS)}")
+    ablation_named(kind)
     for split, n in pools.items():
         split_index(split)
         if n < 1:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vesalius.errors import BadInput
 from vesalius.intervene.embeddings import mean_embedding
-from vesalius.model.files import read_tensors, write_tensors
+from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius_mechrl.matrices import Matrix, Rows
 

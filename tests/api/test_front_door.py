@@ -65,9 +65,8 @@ def test_what_cannot_be_meant_is_refused_in_a_line(
         call(specimen)
 
 
-def test_sets_of_heads_are_a_method_like_any_other(specimen: Specimen, tmp_path: Path) -> None:
-    found = ves.discover(specimen, "sets", n=8, pool="L1H1,L1H2", out=tmp_path)
-    assert isinstance(found, HeadSets)
+def test_sets_of_heads_are_found_by_their_own_verb(specimen: Specimen, tmp_path: Path) -> None:
+    found = ves.discover_sets(specimen, n=8, pool="L1H1,L1H2", out=tmp_path)
     assert found.sets[0].heads == ("L1H2",)
     assert (found.method, found.pool, found.request.options["pool"]) == ("sets", ("L1H1", "L1H2"), ["L1H1", "L1H2"])
     assert HeadSets.read(tmp_path / "sets.json") == found
@@ -79,17 +78,19 @@ def test_sets_of_heads_are_a_method_like_any_other(specimen: Specimen, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("options", "line"),
+    ("call", "line"),
     [
-        ({"method": "sets", "checks": False}, "do not go with `method` sets"),
-        ({"method": "sets", "split": "train"}, "leave out `split` and `material`"),
-        ({"method": "sets", "jobs": 2}, "`engine` and `jobs` do not go with `method` sets"),
-        ({"method": "eap", "search": "beam"}, "go with `method` sets"),
+        (lambda s: ves.discover(s, "sets"), r"finds sets instead of scores; use `vesalius sets` or ves\.discover_sets"),
+        (lambda s: ves.discover(s, "eap", search="beam"), "`search` cannot be given with `method` eap"),
     ],
 )
-def test_options_of_sets_and_of_scores_do_not_mix(options: dict[str, Any], line: str, specimen: Specimen) -> None:
+def test_sets_and_scores_have_verbs_of_their_own(
+    call: Callable[[Specimen], Any], line: str, specimen: Specimen
+) -> None:
     with pytest.raises(ves.BadInput, match=line):
-        ves.discover(specimen, **options)
+        call(specimen)
+    with pytest.raises(TypeError, match="checks"):
+        ves.discover_sets(specimen, checks=False)  # type: ignore[call-arg]
 
 
 def test_what_was_a_dict_has_a_type_and_still_reads_like_one(specimen: Specimen, tmp_path: Path) -> None:
@@ -141,11 +142,12 @@ def test_force_and_progress_reach_the_discovery_before_an_explanation(
     specimen: Specimen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vesalius.discovery import methods
+    from vesalius.discovery.method import MethodResult
 
     given: dict[str, Any] = {}
     usual = methods.discover
 
-    def noted(*names: Any, **options: Any) -> methods.MethodResult:
+    def noted(*names: Any, **options: Any) -> MethodResult:
         given.update(options)
         return usual(*names, **{**options, "force": False})
 

@@ -18,8 +18,9 @@ from vesalius.api import discoveries
 from vesalius.api.options import SubjectOptions
 from vesalius.api.subjects import Subject
 from vesalius.behaviours.trial import trial
-from vesalius.discovery.methods import MethodResult
+from vesalius.discovery.method import MethodResult
 from vesalius.discovery.methods import discover as scored
+from vesalius.discovery.methods import method_named, method_names
 from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
 from vesalius.model.specimen import Specimen
 from vesalius_mechrl.sets.document import HeadSets
@@ -45,7 +46,7 @@ RESULTS: dict[str, Callable[[Specimen], Sweep | Discovery | HeadSets | Explanati
     "sweep of others": lambda s: ves.api.sweep_report(s, kind="resample", n=2, split="train"),
     "discover": lambda s: ves.discover(s, "eap-ig", n=4, seed=2, steps=2),
     "search": lambda s: ves.discover(s, "bandit", n=4, budget=3, seeds=2, checks=False),
-    "sets": lambda s: ves.discover(s, "sets", search="pairs", pool=["L1H1", "L1H2"], kind="zero", n=8),
+    "sets": lambda s: ves.discover_sets(s, "pairs", pool=["L1H1", "L1H2"], kind="zero", n=8),
     "explain": lambda s: ves.explain(s, ["L0_MLP"], seed=3, leave_out="count"),
     "explain nothing": lambda s: ves.explain(s, []),
     "explain an empty circuit": lambda s: ves.explain(s, empty_circuit(s)),
@@ -114,9 +115,9 @@ def test_what_has_no_request_is_refused(specimen: Specimen) -> None:
         ves.rerun(Request(command="bench circuits"))
 
 
+METHODS = method_names()
 #: Stands for the directory of the model under test.
 OWN_TOKENIZER = "its own directory"
-SETS = {"method": "sets", "checks": True, "n": 8}
 #: Another value than the default of every keyword, and the keywords that it needs beside it.
 OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
     "sweep": {
@@ -144,10 +145,6 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "seeds": (2, {"method": "bandit"}),
         "steps": (10, {"method": "rl"}),
         "split": ("train", {}),
-        "search": ("greedy", SETS),
-        "pool": (["L0H0", "L0H1"], SETS),
-        "kind": ("zero", SETS),
-        "least": (0.2, SETS),
         "select": (["top"], {}),
         "size": (2, {"select": ["top"]}),
         "rivals": (1, {}),
@@ -158,6 +155,21 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "revision": ("main", {}),
         "dtype": ("float64", {}),
         "material": (None, {}),
+    },
+    "discover_sets": {
+        "search": ("greedy", {}),
+        "pool": (["L0H0", "L0H1"], {}),
+        "kind": ("zero", {}),
+        "least": (0.2, {}),
+        "budget": (9, {}),
+        "n": (9, {}),
+        "seed": (1, {}),
+        "force": (False, {}),
+        "behaviour": ("induction-out", {}),
+        "metric": ("probability", {}),
+        "tokenizer": (OWN_TOKENIZER, {}),
+        "revision": ("main", {}),
+        "dtype": ("float64", {}),
     },
     "explain": {
         "components": (["L0H0"], {}),
@@ -186,13 +198,15 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
 @pytest.mark.parametrize("command", OTHER_VALUES)
 def test_every_keyword_is_named_as_deciding_or_not(command: str) -> None:
     keywords = set(list(inspect.signature(getattr(ves, command)).parameters)[1:])
+    if "options" in keywords:  # those of the method that is named
+        keywords = keywords - {"options"} | {name for kind in METHODS for name in method_named(kind).option_help()}
     assert keywords == set(OTHER_VALUES[command]) | (keywords & UNDECIDING)
     assert not set(OTHER_VALUES[command]) & UNDECIDING
 
 
 def asked(command: str, tiny: Path, **keywords: Any) -> Request:
     call = ves.api.sweep_report if command == "sweep" else getattr(ves, command)
-    usual: dict[str, Any] = {"behaviour": "induction", "n": 4}
+    usual: dict[str, Any] = {"behaviour": "induction", "n": 8 if command == "discover_sets" else 4}
     if command == "sweep":
         usual |= {"components": ["L0H0", "L0H1"]}
     else:
@@ -204,7 +218,7 @@ def asked(command: str, tiny: Path, **keywords: Any) -> Request:
     return request
 
 
-@pytest.mark.parametrize("command", ["sweep", "discover"])
+@pytest.mark.parametrize("command", ["sweep", "discover", "discover_sets"])
 def test_every_keyword_that_decides_is_in_the_request(
     command: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

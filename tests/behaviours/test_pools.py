@@ -5,7 +5,12 @@ import re
 import pytest
 
 from tests.behaviours.word_tokenizer import POOLS, SERIES, byte_tokenizer, word_tokenizer
-from vesalius.behaviours import SPLITS, behaviour, behaviours, capitals, docstring, greater_than, ioi, successor, words
+from vesalius.behaviours import SPLITS, behaviour, behaviours, words
+from vesalius.behaviours import builtin as capitals
+from vesalius.behaviours import builtin as docstring
+from vesalius.behaviours import builtin as greater_than
+from vesalius.behaviours import builtin as ioi
+from vesalius.behaviours import builtin as successor
 from vesalius.behaviours.material import Material, fill, select_split
 from vesalius.errors import BadInput
 

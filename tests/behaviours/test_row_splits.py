@@ -6,9 +6,9 @@ import pytest
 
 from tests.behaviours.test_own import GOOD, SIZES, TOKENIZER, own
 from tests.behaviours.word_tokenizer import word_tokenizer
-from vesalius.behaviours import counterfactuals
+from vesalius.behaviours import encoding as counterfactuals
 from vesalius.behaviours import own as row_behaviours
-from vesalius.behaviours.counterfactuals import partners
+from vesalius.behaviours.encoding import partners
 from vesalius.behaviours.own import LEAST_TO_DIVIDE
 from vesalius.behaviours.prompts import Prompt
 from vesalius.behaviours.words import NAMES

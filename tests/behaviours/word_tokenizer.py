@@ -10,7 +10,12 @@ import re
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from vesalius.behaviours import capitals, docstring, greater_than, ioi, successor, words
+from vesalius.behaviours import builtin as capitals
+from vesalius.behaviours import builtin as docstring
+from vesalius.behaviours import builtin as greater_than
+from vesalius.behaviours import builtin as ioi
+from vesalius.behaviours import builtin as successor
+from vesalius.behaviours import words
 from vesalius.model.tokenizer import Tokenizer
 
 BOS, UNKNOWN = 0, 1

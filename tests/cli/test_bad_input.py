@@ -20,7 +20,7 @@ from vesalius.circuits.specimens import benchmark_directory
 INDUCTION = ("--behaviour", "induction")
 #: The shape of frac_prevs, as its circuit files have it.
 SHAPE = {"n_layers": 2, "n_heads": 4, "d_model": 12}
-SETS = [*INDUCTION, "--method", "sets", "--force"]
+SETS = ["sets", "TINY", *INDUCTION, "--force"]
 
 
 def refused(vesalius: Vesalius, arguments: Sequence[object], reason: str) -> None:
@@ -75,22 +75,21 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY"], "name a behaviour, such as --behaviour induction"),
         (["discover", "frac_prevs", *INDUCTION], "leave out the behaviour 'induction'"),
         (["discover", "nosuch"], "specimen 'nosuch' is not known"),
-        (["discover", "TINY", *INDUCTION, "--search", "beam", "--force"], "go with --method sets"),
-        (["discover", "TINY", *SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, rl"),
-        (["discover", "TINY", *SETS, "--kind", "half"], "kind 'half' does not exist"),
-        (["discover", "TINY", *SETS, "--budget", "0"], "a budget of 0 queries is too small"),
-        (["discover", "TINY", *SETS, "--pool", "L0H0,L0H1", "--budget", "4"], "2 heads have 3 sets"),
-        (["discover", "TINY", *SETS, "--pool", "L0H0"], "name at least two heads"),
-        (["discover", "TINY", *SETS, "--pool", "L0H0,L7H0"], "L7H0 is not in this model"),
-        (["discover", "TINY", *SETS, "--pool", "L0H0,somewhere"], "component 'somewhere' is not a name"),
-        (["discover", "TINY", *SETS, "--pool", ","], "the list of components is empty"),
-        (["discover", "TINY", *SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
-        (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
-        (["discover", "TINY", *SETS, "--least", "0"], "least 0 must be shares of the clean score"),
-        (["discover", "TINY", *SETS, "--quick"], "leaving out the checks do not go with --method sets"),
-        (["discover", "TINY", *SETS, "--paper"], "--steps and leaving out the checks do not go with"),
-        (["discover", "TINY", *SETS, "--seeds", "2"], "do not go with --method sets"),
-        (["discover", "TINY", *SETS, "--kind", ""], "kind '' does not exist"),
+        (["discover", "TINY", *INDUCTION, "--search", "beam", "--force"], "--search"),
+        ([*SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, rl"),
+        ([*SETS, "--kind", "half"], "kind 'half' does not exist"),
+        ([*SETS, "--budget", "0"], "a budget of 0 queries is too small"),
+        ([*SETS, "--pool", "L0H0,L0H1", "--budget", "4"], "2 heads have 3 sets"),
+        ([*SETS, "--pool", "L0H0"], "name at least two heads"),
+        ([*SETS, "--pool", "L0H0,L7H0"], "L7H0 is not in this model"),
+        ([*SETS, "--pool", "L0H0,somewhere"], "component 'somewhere' is not a name"),
+        ([*SETS, "--pool", ","], "the list of components is empty"),
+        ([*SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
+        ([*SETS, "--n", "4"], "use at least 8"),
+        ([*SETS, "--least", "0"], "least 0 must be shares of the clean score"),
+        ([*SETS, "--quick"], "--quick"),
+        (["discover", "TINY", *INDUCTION, "--method", "sets"], "use `vesalius sets`"),
+        ([*SETS, "--kind", ""], "kind '' does not exist"),
         (["discover", "frac_prevs", "--n", "1000000000000"], "request 1 to 100,000"),
         (["discover", "frac_prevs", "--seed", "-1"], "seed -1 cannot be used"),
         (["discover", "frac_prevs", "--seed", str(2**64)], "choose one from 0 to"),
@@ -98,9 +97,12 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY", *INDUCTION], "tiny does not perform induction: accuracy 0."),
         (["discover", "TINY", *INDUCTION, "--method", "rl", "--budget", "0"], "the model has 8 heads; choose 1 to 8"),
         (["discover", "TINY", *INDUCTION, "--method", "bandit", "--budget", "9"], "--budget 9: the model has 8 heads"),
-        (["discover", "TINY", *INDUCTION, "--method", "eap", "--budget", "3"], "are for --method bandit and rl"),
+        (
+            ["discover", "TINY", *INDUCTION, "--method", "eap", "--budget", "3"],
+            "--budget cannot be given with",
+        ),
         (["discover", "frac_prevs", "--method", "rl", "--budget", "3"], "give at least 4"),
-        (["discover", "frac_prevs", "--method", "bandit", "--paper"], "--steps and --paper belong to --method rl"),
+        (["discover", "frac_prevs", "--method", "bandit", "--paper"], "--paper cannot be given with --method bandit"),
         (["bench", "mechrl", "frac_prevs"], "has a finite vocabulary; these behaviours need a natural model"),
         (["bench", "mechrl", "TINY", "--training", "juggling"], "behaviour 'juggling' does not exist"),
         (["bench", "mechrl", "TINY", "--training", "ioi", "--held-out", "ioi"], "ioi is named twice"),
@@ -138,13 +140,13 @@ def test_discovery(vesalius: Vesalius, tiny: Path, arguments: list[str], reason:
 
 def test_out_is_looked_at_before_anything_is_measured(vesalius: Vesalius, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no directory")
-    for method in ("sweep", "sets"):
-        refused(vesalius, ["discover", "3", "-m", method, "--out", "notes.txt"], "cannot be used as a directory")
+    for command in ("discover", "sets"):
+        refused(vesalius, [command, "3", "--out", "notes.txt"], "cannot be used as a directory")
 
 
 def test_a_refusal_leaves_no_directory_behind(vesalius: Vesalius, tmp_path: Path) -> None:
     refused(vesalius, ["discover", "3", "-m", "bandit", "--budget", "0"], "choose 1 to 8")
-    refused(vesalius, ["discover", "3", "-m", "sets", "--budget", "0"], "a budget of 0 queries is too small")
+    refused(vesalius, ["sets", "3", "--budget", "0"], "a budget of 0 queries is too small")
     assert not list((tmp_path / "vesalius-runs").iterdir())
 
 

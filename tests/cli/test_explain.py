@@ -21,7 +21,7 @@ from vesalius.cli.terminal import lines_of
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.grading import grade
-from vesalius.model.files import save_model
+from vesalius.model.states import save_model
 from vesalius.model.transformer import Transformer
 
 #: A screen: lines of a benchmark circuit, of a natural model, and columns.

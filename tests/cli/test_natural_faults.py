@@ -17,7 +17,7 @@ from tests.cli.conftest import Outcome, Vesalius
 from tests.closeness import assert_same_document
 from vesalius.backbones.failures import SystemClock
 from vesalius.explanations.hyve.natural import scope
-from vesalius.explanations.hyve.tools import MAX_LOOKS
+from vesalius.explanations.hyve.prompting import STAGE
 from vesalius.sandbox import Limits
 
 pytestmark = pytest.mark.slow
@@ -218,7 +218,7 @@ def test_an_unknown_tool_is_answered_and_comes_to_an_end(
     assert problems == [f"{stage}: it went on calling tools and never answered" for stage in stages]
     (line,) = notes(left)
     assert "4 times, first in L0H0 observation: it went on calling tools" in line
-    assert trace(Path("out"))["usage"]["malformed"] == 4 * (MAX_LOOKS + 3)
+    assert trace(Path("out"))["usage"]["malformed"] == 4 * ((STAGE.looks or 0) + 3)
 
 
 def test_endless_code_is_stopped_once(

@@ -240,8 +240,8 @@ def test_other_commands_take_an_engine(vesalius: Vesalius, inducer: Path, comman
 
 
 def test_sets_have_no_parts(vesalius: Vesalius, inducer: Path) -> None:
-    got = vesalius("discover", inducer, "-b", "induction", "--method", "sets", "--jobs", 2)
-    assert (got.code, "do not go with --method sets" in got.err) == (2, True)
+    got = vesalius("sets", inducer, "-b", "induction", "--jobs", 2)
+    assert (got.code, "--jobs" in got.err) == (2, True)
 
 
 def test_a_directory_of_another_survey(vesalius: Vesalius, inducer: Path) -> None:

@@ -15,7 +15,7 @@ from vesalius.components import all_components
 from vesalius.discovery import checks as checks_module
 from vesalius.discovery.checks import circuit_size, run_checks
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import acdc_stability, discover
+from vesalius.discovery.methods import discover
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 
@@ -44,7 +44,7 @@ def test_acdc_is_resampled_on_its_own_prompts() -> None:
     material = trial(specimen, 4, seed=7)
     found = discover(specimen, "acdc", material=material)
     checks = run_checks(specimen, found, n=4)
-    expected, forwards = acdc_stability(specimen.model, material)
+    expected, forwards = found.method.stability(specimen, found, checks.size)
     assert checks.stability == expected
     assert checks.stability.resamples == 100
     assert checks.metrics["jaccard"] > 0.5

@@ -5,13 +5,14 @@ import torch
 
 import vesalius as ves
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.discovery.methods import DEFAULT_STEPS, METHODS, MethodResult, contrast, discover
+from vesalius.discovery.attribution import EAPIG, contrast
+from vesalius.discovery.method import MethodResult
+from vesalius.discovery.methods import CORE_NAMES, discover, method_named
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, all_logits
-from vesalius_mechrl.search.model_search import MethodOptions
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CORE_NAMES)
 def test_a_known_circuit_comes_first(method: str) -> None:
     specimen = ves.load("frac_prevs")
     found = discover(specimen, method, n=8)
@@ -25,20 +26,23 @@ def test_a_known_circuit_comes_first(method: str) -> None:
 def test_eap_ig_averages_as_many_gradients_as_asked_for() -> None:
     specimen = ves.load("frac_prevs")
 
-    def scored(method: str, steps: int = 0) -> MethodResult:
-        return discover(specimen, method, n=4, options=MethodOptions(steps=steps))
+    def scored(method: str, steps: int | None = None) -> MethodResult:
+        return discover(specimen, method_named(method, steps=steps), n=4)
 
-    usual, one, three = (scored("eap-ig", steps) for steps in (0, 1, 3))
+    usual, one, three = (scored("eap-ig", steps) for steps in (None, 1, 3))
     # The gradient at the clean prompt alone is that of EAP; each further one is a forward and a backward pass.
     assert one.circuit == scored("eap").circuit
-    assert (three.forwards - one.forwards, usual.forwards - one.forwards) == (2 * 3, (DEFAULT_STEPS - 1) * 3)
+    assert (three.forwards - one.forwards, usual.forwards - one.forwards) == (2 * 3, (5 - 1) * 3)
     assert three.circuit not in (one.circuit, usual.circuit)
-    with pytest.raises(BadInput, match="`steps` -1 is out of range; give at least 1, or 0 for 5"):
+    assert discover(specimen, EAPIG(steps=3), n=4).circuit == three.circuit
+    with pytest.raises(BadInput, match="`steps` -1 is out of range; give at least 1"):
         scored("eap-ig", -1)
-    with pytest.raises(BadInput, match="also for eap-ig"):
+    with pytest.raises(BadInput, match="`steps` cannot be given with `method` relp, which has no options"):
         scored("relp", 3)
-    with pytest.raises(BadInput, match="not eap-ig"):
-        discover(specimen, "eap-ig", options=MethodOptions(seeds=2))
+    with pytest.raises(BadInput, match="`seeds` cannot be given with `method` eap-ig, whose options are `steps`"):
+        method_named("eap-ig", seeds=2)
+    with pytest.raises(BadInput, match=r"give EAPIG\(steps=...\)"):
+        method_named(EAPIG(), steps=2)
 
 
 @pytest.mark.parametrize(("method", "nonzero"), [("sweep", 2), ("eap", 10)])
@@ -73,7 +77,7 @@ def test_refusals() -> None:
         BadInput, match="method 'magic' does not exist; choose one of sweep, eap, eap-ig, relp, relp-qk, acdc"
     ):
         discover(specimen, "magic")
-    with pytest.raises(BadInput, match=r"use ves\.discover_sets"):
+    with pytest.raises(BadInput, match=r"use `vesalius sets` or ves\.discover_sets"):
         discover(specimen, "sets")
     for n in (0, -1, 10**12):
         with pytest.raises(BadInput, match=f"{n} prompts is not possible; request 1 to 100,000"):
@@ -83,6 +87,6 @@ def test_refusals() -> None:
             discover(specimen, seed=seed)
     with torch.no_grad():
         specimen.model.blocks[0].mlp.W_out[0, 0] = float("nan")
-    for method in METHODS:
+    for method in CORE_NAMES:
         with pytest.raises(BadInput, match="not finite"):
             discover(specimen, method, n=4)

@@ -1,5 +1,7 @@
 """Searches on a model: their scores, their checks, and what is refused before anything runs."""
 
+from typing import Any
+
 import pytest
 
 import vesalius as ves
@@ -10,15 +12,15 @@ from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import discover, smooth_readout
+from vesalius.discovery.methods import discover, method_named
 from vesalius.errors import BadInput
 from vesalius_mechrl.search import model_search
 from vesalius_mechrl.search.budget import QueryBudget
-from vesalius_mechrl.search.model_search import SEARCHES, HeadEffects, MethodOptions, search_heads
+from vesalius_mechrl.search.model_search import RL, Bandit, HeadEffects
 from vesalius_mechrl.sets.discover import discover_sets
 
 
-@pytest.mark.parametrize("method", SEARCHES)
+@pytest.mark.parametrize("method", ["bandit", "rl"])
 def test_measured_heads_score_as_in_a_sweep(method: str) -> None:
     specimen = ves.load("frac_prevs")
     sweep_scores = discover(specimen, n=6).circuit.components
@@ -37,7 +39,7 @@ def test_the_mean_over_searches_includes_samples_of_zero() -> None:
     """With a budget for every head all searches measure the same, zeros included."""
     specimen = ves.load("frac_prevs")
     single = discover(specimen, "bandit", n=4).circuit
-    discovery = discover(specimen, "bandit", n=4, options=MethodOptions(seeds=3))
+    discovery = discover(specimen, Bandit(seeds=3), n=4)
     assert discovery.circuit.components == pytest.approx(single.components)
     assert discovery.metrics == {"seeds_jaccard": 1.0}
 
@@ -53,8 +55,7 @@ def test_a_head_scores_the_mean_of_all_its_samples(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(model_search, "QueryBudget", record)
     specimen = ves.load("frac_prevs")
     material = trial(specimen, 16)
-    options = MethodOptions(budget=1, seeds=5)
-    result = search_heads(specimen, material, "bandit", options, smooth=smooth_readout, seed=2)
+    result = Bandit(budget=1, seeds=5).score(specimen, material, seed=2)
     assert sum(len(values) for budget in budgets for values in budget.samples) == 5 * 16
     strongest = [budget.samples[6] for budget in budgets]  # L1H2
     assert len({len(values) for values in strongest}) > 1
@@ -76,8 +77,7 @@ def test_every_search_takes_the_prompts_in_another_order(monkeypatch: pytest.Mon
     specimen = ves.load("frac_prevs")
     for seeds in (1, 4):
         first_rows.clear()
-        options = MethodOptions(budget=1, seeds=seeds)
-        search_heads(specimen, trial(specimen, 16), "bandit", options, smooth=smooth_readout)
+        Bandit(budget=1, seeds=seeds).score(specimen, trial(specimen, 16))
         starts = first_rows[:: len(first_rows) // seeds]
         assert len(starts) == seeds
         assert len(set(starts)) >= min(2, seeds)
@@ -108,9 +108,9 @@ class RowCounter:
 def test_forwards_are_what_was_run(method: str, backward: int, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backward pass counts as two forward passes; the prompts and their counterfactuals are run once for all."""
     specimen = ves.load("frac_prevs")
-    material, options = trial(specimen, 4), MethodOptions(budget=4, seeds=seeds)
+    material, search = trial(specimen, 4), method_named(method, budget=4, seeds=seeds)
     counter = RowCounter(specimen.model, monkeypatch)
-    result = search_heads(specimen, material, method, options, smooth=smooth_readout)
+    result = search.score(specimen, material)
     assert result.forwards == pytest.approx(counter.rows / 4 + backward)
 
 
@@ -123,12 +123,12 @@ def test_a_policy_is_trained_on_other_prompts_than_it_searches(monkeypatch: pyte
         return trials[-1]
 
     monkeypatch.setattr(model_search, "trial", record)
-    search_heads(specimen, material, "rl", MethodOptions(steps=64), smooth=smooth_readout)
+    RL(steps=64).score(specimen, material)
     assert len(trials) == 1
     assert rows_of(trials[0]).isdisjoint(rows_of(material))
 
 
-@pytest.mark.parametrize("method", SEARCHES)
+@pytest.mark.parametrize("method", ["bandit", "rl"])
 def test_a_search_is_checked_on_heads_and_not_resampled(method: str) -> None:
     """L1H2 is the one head that matters: with MLPs kept, the first of eight heads restores everything."""
     specimen = ves.load("frac_prevs")
@@ -160,17 +160,21 @@ def test_searched_components_alone_are_ablated() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "reason"),
     [
-        ("bandit", MethodOptions(budget=0), "`budget` 0: the model has 8 heads; choose 1 to 8"),
-        ("bandit", MethodOptions(budget=10**12), "choose 1 to 8"),
-        ("bandit", MethodOptions(seeds=0), "`seeds` 0"),
-        ("bandit", MethodOptions(paper=True), "belong to `method` rl"),
-        ("rl", MethodOptions(steps=-1), "`steps` -1"),
-        ("rl", MethodOptions(budget=3), "give at least 4"),
+        ("bandit", {"budget": 0}, "`budget` 0: the model has 8 heads; choose 1 to 8"),
+        ("bandit", {"budget": 10**12}, "choose 1 to 8"),
+        ("bandit", {"seeds": 0}, "`seeds` 0"),
+        (
+            "bandit",
+            {"paper": True},
+            "`paper` cannot be given with `method` bandit, whose options are `budget`",
+        ),
+        ("rl", {"steps": -1}, "`steps` -1"),
+        ("rl", {"budget": 3}, "give at least 4"),
     ],
 )
-def test_refusals(method: str, options: MethodOptions, reason: str) -> None:
+def test_refusals(method: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
-        discover(ves.load("frac_prevs"), method, n=4, options=options)
+        ves.discover("frac_prevs", method, n=4, **options)
 
 
 def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:

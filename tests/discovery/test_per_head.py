@@ -11,7 +11,7 @@ from tests.discovery.planted import planted_tables
 from tests.discovery.test_strategies import with_attribution
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, attribute, logit_difference
-from vesalius.intervene.effects import Replacement
+from vesalius.intervene.ablations import ablation_named
 from vesalius_mechrl.clean_features import ATTENTION_TARGETS, features_path, measure_clean_features, target_keys
 from vesalius_mechrl.environment import Episodes
 from vesalius_mechrl.evaluate import policy_orders, start_episodes
@@ -144,7 +144,7 @@ def test_features_are_the_columns_of_the_requested_heads() -> None:
     batch, readout = Batch(tokens), logit_difference(*torch.tensor([[5, 5, 5], [0, 1, 2], [3, 4, 5]]))
     heads = [part for part in model.components if part.is_head][::-2]
     features = measure_clean_features(model, Rows(batch, readout, None), kind="zero", heads=heads)
-    every = attribute(model, batch, readout, Replacement.of_kind("zero", model, batch))
+    every = attribute(model, batch, readout, ablation_named("zero").table(model, batch))
     assert torch.allclose(features.attribution, every[:, [model.components.index(head) for head in heads]].float())
     pattern = model.run_with_cache(tokens)[1][f"blocks.{heads[0].layer}.attn.hook_pattern"][:, heads[0].head]
     first = pattern[:, 1:, 0].mean(1)

@@ -113,7 +113,7 @@ def test_a_circuit_without_backups_has_no_rival() -> None:
 def test_refusals() -> None:
     with pytest.raises(BadInput, match="choose 0 to 10"):
         ves.discover("frac_prevs", rivals=11, progress=False)
-    with pytest.raises(BadInput, match="do not go with `method` sets"):
+    with pytest.raises(BadInput, match=r"use `vesalius sets` or ves\.discover_sets"):
         ves.discover("frac_prevs", "sets", rivals=1, progress=False)
     with pytest.raises(BadInput, match="`rivals_by` edges needs a method that scores edges"):
         ves.discover("frac_prevs", "sweep", rivals=1, rivals_by="edges", progress=False)

@@ -159,7 +159,7 @@ def test_a_saved_circuit_is_cut_by_a_rule() -> None:
         ({"select": "exact"}, "chooses among edges, and this method scores components"),
         ({"method": "eap", "select": "exact", "size": 111}, "has 110 edges"),
         ({"method": "acdc", "select": "bootstrap", "size": 5, "n": 2}, "cannot be resampled; select top"),
-        ({"method": "sets", "select": "top"}, "do not go with `method` sets"),
+        ({"method": "sets", "select": "top"}, "use `vesalius sets`"),
     ],
 )
 def test_refusals(options: dict, message: str) -> None:

@@ -11,7 +11,8 @@ from vesalius.backbones import Scripted, open_backbone, untrusted_text
 from vesalius.backbones.untrusted_text import MARK, fence_key, neutralise
 from vesalius.circuits.key import answer
 from vesalius.documents.explanation import Explanation
-from vesalius.grading.judges import MEASURES, Judge, MeasureName, judge_explanation, prompts
+from vesalius.grading.judges import MEASURES, Judge, MeasureName, judge_explanation
+from vesalius.grading.judges import judge as prompts
 
 RIGHT = "Marks every position whose token equals x and writes that flag for later heads."
 WRONG = "Translates German poetry into limericks."

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.models import configs, random_model, small_config
-from vesalius.intervene import KINDS, Batch, Readout, Replacement, attribute, effects, logit_difference
+from vesalius.intervene import KINDS, Batch, Readout, Replacement, ablation_named, attribute, effects, logit_difference
 from vesalius.model import Component, Config, HookPoint, Transformer
 
 
@@ -28,7 +28,7 @@ def test_exact_where_the_score_is_linear(config: Config, seed: int, kind: str) -
     model = random_model(config, seed)
     model.blocks[-1].mlp.W_out.zero_()
     batch, other, readout = material(config, seed)
-    replacement = Replacement.of_kind(kind, model, batch, counterfactual=other)
+    replacement = ablation_named(kind).table(model, batch, counterfactual=other)
     estimated = attribute(model, batch, readout, replacement)
     found = effects(model, batch, readout, kind=kind, counterfactual=other)
     assert estimated.shape == found.matrix.shape == (3, len(model.components))
@@ -67,7 +67,7 @@ def test_a_derivative_everywhere(config: Config, seed: int, kind: str) -> None:
         config = config.model_copy(update={"activation": "gelu"})
     model = random_model(config, seed).double()
     batch, other, readout = material(config, seed)
-    replacement = Replacement.of_kind(kind, model, batch, counterfactual=other)
+    replacement = ablation_named(kind).table(model, batch, counterfactual=other)
     estimated = attribute(model, batch, readout, replacement)
     for column, component in enumerate(model.components):
         expected = slope(model, batch, readout, replacement, component)
@@ -78,7 +78,7 @@ def test_a_derivative_everywhere(config: Config, seed: int, kind: str) -> None:
 def test_portions_change_nothing(rows: int) -> None:
     model = random_model(small_config())
     batch, other, readout = material(model.config, 0)
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other)
     whole = attribute(model, batch, readout, replacement)
     assert torch.allclose(attribute(model, batch, readout, replacement, rows=rows), whole, atol=1e-5)
 
@@ -86,6 +86,6 @@ def test_portions_change_nothing(rows: int) -> None:
 def test_weights_gather_no_gradient() -> None:
     model = random_model(small_config())
     batch, _, readout = material(model.config, 0)
-    found = attribute(model, batch, readout, Replacement.of_kind("zero", model, batch))
+    found = attribute(model, batch, readout, ablation_named("zero").table(model, batch))
     assert not found.requires_grad
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -7,10 +7,10 @@ from tests.closeness import same_tensors
 from tests.devices import LogicalDevices, device_of
 from tests.models import STRUCTURES, random_model, small_config
 from vesalius.intervene import Batch, Readout, effects, logit_difference
+from vesalius.intervene.ablations import ablation_named
 from vesalius.intervene.attribution import attribute
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
-from vesalius.intervene.effects import Replacement
 from vesalius.intervene.engine import run
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.recordings import Recordings
@@ -25,7 +25,7 @@ def _everything(model, batch, counterfactual, readout) -> dict[str, torch.Tensor
     """Scores of every kind of run: sweep, first-order effects, edges by EAP-IG, exactly, and as masks."""
     resampled = effects(model, batch, readout, kind="resample", counterfactual=counterfactual)
     means = effects(model, batch, readout, kind="mean")
-    replacement = Replacement.of_kind("mean", model, batch)
+    replacement = ablation_named("mean").table(model, batch)
     recordings = Recordings(model, batch, readout)
     rows = [Row(prompt, edges={edge: prompt}, positions=[1, 2, 4]) for edge in EDGES for prompt in range(len(batch))]
     plan = Plan.of(model.config, rows, width=batch.tokens.shape[1])
@@ -87,5 +87,5 @@ def test_scores_of_half_precision_are_summed_in_float32(dtype: torch.dtype) -> N
     swept = effects(model, Batch(tokens), summed)
     assert (swept.baseline.dtype, swept.matrix.dtype) == (torch.float32, torch.float32)
     assert swept.baseline.item() == pytest.approx(600, abs=1e-3)
-    attributed = attribute(model, Batch(tokens), summed, Replacement.of_kind("zero", model, Batch(tokens)))
+    attributed = attribute(model, Batch(tokens), summed, ablation_named("zero").table(model, Batch(tokens)))
     assert attributed.dtype == torch.float32

@@ -16,8 +16,8 @@ from vesalius.intervene import (
     Batch,
     Effects,
     Readout,
-    Replacement,
     Row,
+    ablation_named,
     agreement,
     effects,
     logit_difference,
@@ -65,7 +65,7 @@ def test_against_the_naive_loop(config: Config, seed: int, kind: str, in_pairs: 
     readout = last_difference(tokens)
     sets = pairs(model.components)[:6] if in_pairs else None
     found = effects(model, batch, readout, kind=kind, sets=sets, counterfactual=counterfactual)
-    table = Replacement.of_kind(kind, model, batch, counterfactual=counterfactual)
+    table = ablation_named(kind).table(model, batch, counterfactual=counterfactual)
     for prompt in range(3):
         clean = naive_logits(model, batch, Row(prompt), table.values)[-1]
         assert float(found.baseline[prompt]) == pytest.approx(float(clean[1] - clean[0]), abs=1e-4)

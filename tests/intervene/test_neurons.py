@@ -13,8 +13,8 @@ from vesalius.intervene import (
     Plan,
     Readout,
     Recordings,
-    Replacement,
     Row,
+    ablation_named,
     attribute,
     attribute_units,
     effects,
@@ -115,7 +115,7 @@ def test_neurons_beside_a_layer_of_experts() -> None:
     assert {part.layer for part in mlp_units(model.config) if part.is_neuron} == {0}
     for kind in ("zero", "mean", "resample"):
         swept = effects(model, batch, readout, kind=kind, sets=[("L0N3",), ("L0N5", "L0N19")], counterfactual=other)
-        replacement = Replacement.of_kind(kind, model, batch, counterfactual=other, neurons=True)
+        replacement = ablation_named(kind).table(model, batch, counterfactual=other, neurons=True)
         clean = Recordings(model, batch, readout).scores()
         for prompt, choice in enumerate(replacement.choices.tolist()):
             row = Row(prompt, {"L0N5": choice, "L0N19": choice})
@@ -129,7 +129,7 @@ def test_attribution_is_the_slope_of_every_neuron() -> None:
     """Move each neuron a small way towards its replacement: the effect over the share moved is the estimate."""
     model = random_model(small_config(activation="gelu"), 7).double()
     batch, other, readout = prompt_pairs(model.config, 7)
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other, neurons=True)
     estimated = attribute_units(model, batch, readout, replacement, rows=2)
     clean, share = activations(model, batch, neurons=True), 1e-6
     near = tuple(a + share * (b - a) for a, b in zip(clean.units, replacement.values.units, strict=True))
@@ -147,7 +147,7 @@ def test_changes_are_those_of_the_counterfactual() -> None:
     model = random_model(small_config(), 9).double()
     model.blocks[0].mlp.W_gate[:, 3] = 0.0  # silu(0) = 0 on every prompt
     batch, other, _ = prompt_pairs(model.config, 9)
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other, neurons=True)
     sizes = unit_changes(model, batch, replacement)
     assert float(sizes[3]) == 0.0
     real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
@@ -256,7 +256,7 @@ def test_experts_are_scored_as_parts_of_their_mlp(rule: Rule) -> None:
     """An MLP's output is the sum of what its experts add: their scores sum to its own, chosen or not."""
     model = random_model(small_config(**STRUCTURES["experts"]), 8).double()
     batch, other, readout = prompt_pairs(model.config, 8)
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other, neurons=True)
     units = attribute_units(model, batch, readout, replacement, rule=rule).view(3, 2, 4)
     parts = attribute(model, batch, readout, replacement, rule=rule)
     assert torch.allclose(units.sum(2), parts[:, [4, 9]], atol=1e-9)

@@ -8,7 +8,7 @@ import torch
 from tests.intervene.hand_worked import hand_worked
 from tests.models import STRUCTURES, random_model, small_config
 from vesalius.components import Component, Edge, mlp_units
-from vesalius.intervene import Batch, Recordings, Replacement, attribute, attribute_units
+from vesalius.intervene import Batch, Recordings, ablation_named, attribute, attribute_units
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.readout import logit_difference
@@ -44,11 +44,11 @@ def test_edges_worked_by_hand() -> None:
 
 def test_components_worked_by_hand() -> None:
     model, batch, other, readout = hand_worked()
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other)
     scores = attribute(model, batch, readout, replacement, rule="relp")[0].tolist()
     by_hand = {Component(0, 0): -0.4, Component(0): 0.0, Component(1, 0): 0.0, Component(1): 4.8}
     assert dict(zip(model.components, scores, strict=True)) == pytest.approx(by_hand, abs=1e-9)
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other, neurons=True)
     neurons = attribute_units(model, batch, readout, replacement, rule="relp")[0].tolist()
     assert dict(zip(mlp_units(model.config), neurons, strict=True)) == pytest.approx(
         {Component(0, neuron=0): 0.0, Component(1, neuron=0): 4.8}, abs=1e-9
@@ -92,7 +92,7 @@ def test_components_are_sums_of_their_edges() -> None:
     tokens, others = torch.randint(0, 17, (2, 3, 5), generator=torch.Generator().manual_seed(2))
     last, correct, wrong = torch.tensor([[4, 3, 4], [0, 1, 2], [1, 2, 0]])
     batch, other, readout = Batch(tokens), Batch(others), logit_difference(last, correct, wrong)
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other)
     for rule in ("relp", "relp-qk"):
         edges = edge_attribution(model, batch, readout, counterfactual=other, rule=rule)
         nodes = attribute(model, batch, readout, replacement, rule=rule)
@@ -149,7 +149,7 @@ def test_components_are_finite_differences_of_the_model_with_constants(structure
     tokens, others = torch.randint(0, model.config.d_vocab, (2, 3, 5), generator=torch.Generator().manual_seed(2))
     read = torch.tensor([[4, 3, 4], [0, 1, 2], [1, 2, 0]])  # positions, right and wrong tokens
     batch, other = Batch(tokens), Batch(others)
-    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other)
+    replacement = ablation_named("resample").table(model, batch, counterfactual=other)
     scores = attribute(model, batch, logit_difference(*read), replacement, rule=rule)
     twin = differences(model, batch, other, read, rule)
     assert torch.allclose(scores, twin, rtol=1e-6, atol=1e-8)  # central differences err by the square of the step

@@ -24,10 +24,10 @@ from vesalius.intervene import (
     run,
     zeros,
 )
+from vesalius.intervene.ablations import Replacement
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
-from vesalius.intervene.effects import Replacement
 from vesalius.intervene.head_inputs import HeadInputs
 from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, memory_for
 from vesalius.intervene.values import contribution

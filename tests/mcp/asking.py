@@ -6,14 +6,14 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 from mcp.client.client import Client
 
-from vesalius_agents.mcp.budget import Budget
-from vesalius_agents.mcp.desk import Desk, Options
+from vesalius_agents.mcp.desk import BUDGET, Desk, Options
 from vesalius_agents.mcp.server import Server
 
 #: A circuit of one component, whose task is the absolute value of the token.
@@ -25,7 +25,7 @@ Returned = TypeVar("Returned")
 @contextmanager
 def desk_in(directory: Path, **budget: float) -> Iterator[Desk]:
     """A desk on `directory`/run; the same directory continues."""
-    desk = Desk(directory / "run", Options(root=directory, budget=Budget(**budget), functions=4))  # type: ignore[arg-type]
+    desk = Desk(directory / "run", Options(root=directory, budget=replace(BUDGET, **budget), functions=4))
     try:
         yield desk
     finally:

@@ -248,7 +248,7 @@ def test_code_runs_in_the_sandbox_as_often_as_the_budget_says(tmp_path: Path) ->
 
 
 def test_a_specimen_below_the_root_is_read_and_others_are_not(tmp_path: Path) -> None:
-    from vesalius_agents.mcp.paths import Names
+    from vesalius_agents.mcp.desk import Names
 
     package = Path(ves.__file__).parent
     names = Names(package.parent, known={"absolute"}, behaviours={"ioi"})

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from vesalius.model.hooks import Tap
-from vesalius.model.linear import affine
-from vesalius.model.norms import NormLayer
+from vesalius.model.mlp import NormLayer, affine
 from vesalius.model.positions import rotate
 
 

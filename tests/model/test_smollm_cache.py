@@ -16,8 +16,8 @@ from tests.model.tiny_gguf import write_tiny_gguf
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, sha256, write_json
 from vesalius.model import Transformer, smollm
-from vesalius.model.files import load_model
 from vesalius.model.smollm import smollm_directory
+from vesalius.model.states import load_model
 from vesalius.model.tokenizer import Tokenizer
 
 TOKENS = torch.tensor([[0, 5, 17, 200, 3]])

@@ -20,7 +20,7 @@ from vesalius.components import all_components
 from vesalius.documents import Circuit, Discovery, Explanation, Scorecard, Sweep
 from vesalius.errors import BadInput
 from vesalius.intervene.effects import Effects, pairs
-from vesalius.model.files import read_tensors
+from vesalius.model.states import read_tensors
 
 
 @cache

@@ -15,9 +15,8 @@ from vesalius.errors import BadInput, Failed
 from vesalius.explanations import scientist as builtin_scientist
 from vesalius.explanations.scientists import Explained, Task, explain_task
 from vesalius.grading.circuits import CircuitGrade, Graded
-from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import ComponentScore, ProgramGrade
-from vesalius.grading.tags import tag_rows
+from vesalius.grading.tags import NULLS, tag_rows
 from vesalius.runs import circuits as benchmark
 from vesalius.runs import steps
 from vesalius.runs.circuits import CircuitsBenchmark

@@ -70,7 +70,7 @@ def card() -> dict[str, Any]:
     state = DiscoveryState()
     for case in asked.cases:
         figures = run_case(case).model_dump(mode="json")
-        state.note({"event": "discovered", "method": case.method, "case": case.id, "figures": figures})
+        state.note({"event": "discovered", "method": case.method.name, "case": case.id, "figures": figures})
     return discovery_scorecard(asked, state).as_data()
 
 

@@ -9,7 +9,7 @@ import vesalius as ves
 from vesalius.behaviours.trial import trial, with_wrong_answers
 from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import load_specimen
-from vesalius.discovery.methods import contrast
+from vesalius.discovery.attribution import contrast
 from vesalius.documents.scorecard import DiscoveryFigures, HardFigures, Scorecard
 from vesalius.grading.discovery import precision_at_size
 from vesalius.intervene import Recordings

@@ -11,7 +11,7 @@ from vesalius.behaviours.trial import Trial, rows_of, trial
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery import checks
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import discover
+from vesalius.discovery.methods import discover, method_named
 from vesalius.errors import BadInput
 from vesalius.intervene import Readout
 from vesalius.runs import methods
@@ -21,7 +21,7 @@ from vesalius.runs.methods import DiscoveryCase, run_case
 def case_of(method: str, name: str, n: int) -> DiscoveryCase:
     directory = benchmark_directory(name)
     assert directory is not None
-    return DiscoveryCase(method, name, Path(directory), n, 0)
+    return DiscoveryCase(method_named(method), name, Path(directory), n, 0)
 
 
 @pytest.mark.parametrize("method", ["sweep", "eap"])

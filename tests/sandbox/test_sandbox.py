@@ -52,6 +52,15 @@ def test_modules_can_be_imported(sandbox: Sandbox) -> None:
     assert outcome.result == [0.0, 1.0, 1.0], outcome.error
 
 
+def test_a_program_that_fails_keeps_what_it_had_found(sandbox: Sandbox) -> None:
+    outcome = sandbox.execute("result = {'a': 1}\nresult['b'] = 2\nresult['c'] = 1 / 0")
+    assert outcome.result == {"a": 1, "b": 2}
+    assert "ZeroDivisionError" in (outcome.error or "")
+    assert not outcome.ok
+    large = sandbox.execute(f"result = 'x' * {2 * SMALL.result_bytes}\n1 / 0", limits=SMALL)
+    assert "ZeroDivisionError" in (large.error or ""), "the error gets through whatever the result is"
+
+
 def test_nothing_is_kept_between_calls(sandbox: Sandbox) -> None:
     change = "import math, torch\nkept = 1\nmath.pi = 3\nmodel.weight.data.zero_()\ntorch.manual_seed(99)\nresult = 1"
     random = "import torch, random\nresult = [torch.rand(3), random.random()]"

@@ -6,7 +6,7 @@ import pytest
 from tests.closeness import assert_same_document, mean_difference
 from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from vesalius.errors import BadInput
-from vesalius.model.files import load_model
+from vesalius.model.states import load_model
 from vesalius.training import (
     CheckReport,
     FitResult,

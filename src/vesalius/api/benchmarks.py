@@ -11,7 +11,7 @@ from typing import Any
 
 from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.backbones import MAX_TOKENS, TIMEOUT
-from vesalius.discovery.methods import METHODS
+from vesalius.discovery.methods import CORE_NAMES
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
 from vesalius.explanations.scientists import BUILTIN, chosen_scientist
@@ -126,7 +126,7 @@ def bench_circuits(
 
 def bench_discovery(
     *,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] = CORE_NAMES,
     specimens: str | Path | None = None,
     ids: Sequence[str | int] | None = None,
     limit: int | None = None,
@@ -149,7 +149,7 @@ def bench_discovery(
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
     planted = hard and folder is None and named is None
-    method_word = None if tuple(methods) == tuple(METHODS) else "_".join(methods)
+    method_word = None if tuple(methods) == CORE_NAMES else "_".join(methods)
     settings_words = (f"steps{steps}" if steps else None, f"n{n}", f"seed{seed}")
     words = (method_word, selection_word(None, None, limit), *settings_words)
     place = directory_for(out, "bench-discovery-hard", *words) if planted else None

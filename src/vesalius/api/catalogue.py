@@ -11,8 +11,8 @@ from vesalius.api.door import verb
 from vesalius.api.loading import NATURAL, loaded
 from vesalius.behaviours import Behaviour, measure
 from vesalius.behaviours import behaviours as all_behaviours
-from vesalius.behaviours.check import check_behaviour
 from vesalius.behaviours.metrics import BehaviourMetric
+from vesalius.behaviours.performance import check_behaviour
 from vesalius.behaviours.registry import behaviour as behaviour_named
 from vesalius.behaviours.registry import find_behaviour, plugin_behaviours
 from vesalius.circuits.specimens import (

@@ -20,11 +20,10 @@ from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.discovery.methods import require_circuit_method
+from vesalius.discovery.methods import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, require_whole
 from vesalius.explanations.claims.interchange import ACCURACY
-from vesalius.explanations.hyve.verdicts import FREE_CODE
 from vesalius.explanations.scientists import (
     BUILTIN,
     Explained,
@@ -33,6 +32,7 @@ from vesalius.explanations.scientists import (
     explain_task,
     scientist_named,
 )
+from vesalius.explanations.verdicts import FREE_CODE
 from vesalius.json_lines import short_name
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
@@ -111,7 +111,8 @@ def explain(
     """
     require_whole(n=0 if n is None else n, top=0 if top is None else top, seed=seed, max_tokens=max_tokens)
     scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
-    require_circuit_method(circuit_from)
+    if circuit_from is not None:
+        circuit_method(circuit_from)
     if scientist != BUILTIN and (engine is not None or jobs is not None):
         raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
     require_place(out)

@@ -25,8 +25,9 @@ from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput
 from vesalius.explanations.natural.paths import edges_between
+from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
@@ -60,7 +61,7 @@ def faithfulness(
     prune: Iterable[str | Component | Edge] | str = (),
     select: str | None = None,
     size: int | None = None,
-    kind: str = "resample",
+    kind: Ablation | str = "resample",
     n: int = HELD_OUT_PROMPTS,
     seed: int = 0,
     split: str = HELD_OUT_SPLIT,
@@ -82,8 +83,7 @@ def faithfulness(
     names stays. The prompts are those of the checks of a discovery: of another split than the discovery's, and for
     random inputs other ones where the discovery is known.
     """
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    ablation = ablation_named(kind)
     rules = _one_rule(select, size)
     require_drawable(n, seed)
     require_place(out)
@@ -101,7 +101,7 @@ def faithfulness(
         pruned = cut.pruned(**edits)
         edits |= {"select": select, "size": size}
         report("ablating the rest", 0, 1)
-        document = _measured(specimen, subject, pruned, edits, kind, n, seed, split, start)
+        document = _measured(specimen, subject, pruned, edits, ablation, n, seed, split, start)
         report("ablating the rest", 1, 1)
     if out:
         directory = directory_for(out, *_words(specimen, document))
@@ -141,7 +141,7 @@ def _measured(
     subject: _Subject,
     pruned: Circuit,
     edits: dict[str, Any],
-    kind: str,
+    kind: Ablation,
     n: int,
     seed: int,
     split: str,
@@ -155,7 +155,7 @@ def _measured(
     material = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=split, apart_from=seen)
     measured = kept_faithfulness(model, material, kept, candidates, kind=kind, draw=f"random circuits/{seed}")
     options = {
-        "kind": None if kind == "resample" else kind,
+        "kind": None if kind.from_counterfactual else kind.name,
         "n": n,
         "split": None if split == HELD_OUT_SPLIT else split,
     }

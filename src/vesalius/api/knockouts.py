@@ -98,7 +98,7 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw) -> Wh
     parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config, neurons=True)))
     clean, edited = ready.clean, ready.edited(parts, edit.kind, _position(edit.at))
     specimen, n, seed = ready.specimen, len(ready.material.batch), draw.seed
-    asked = replace(edit, prompt=_text(edit.prompt), source=_text(edit.source))
+    asked = replace(edit, kind=str(edit.kind), prompt=_text(edit.prompt), source=_text(edit.source))
     drawn = _drawn(edit, replace(draw, n=n))
     return WhatIf(
         request=request_on(specimen, "what-if", asked, *drawn, components=tuple(map(str, parts))),

@@ -16,7 +16,6 @@ import torch
 
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import require_selection
-from vesalius.api.options import Names
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.subjects import Subject
 from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of
@@ -29,20 +28,11 @@ from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.guarantee import PROMPTS as GUARANTEE_PROMPTS
-from vesalius.discovery.methods import (
-    BUILT_IN,
-    BY_COMPONENTS,
-    DEFAULT_PROMPTS,
-    ESTIMATES,
-    RULE_OF,
-    affordable_prompts,
-    gradient_steps,
-    require_circuit_method,
-    require_method,
-)
+from vesalius.discovery.method import Method
+from vesalius.discovery.methods import DEFAULT_PROMPTS, Named, circuit_method, method_named
 from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
 from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
-from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
+from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, selectable_parts, selection_sizes
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
@@ -55,11 +45,12 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
+from vesalius.intervene.ablations import Ablation, Resample, ablation_named
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.effects import KINDS, ComponentSet
+from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import (
     Prompts,
-    attribution_peak,
+    Workload,
     seconds_per_row,
     seconds_per_token,
     sweep_forwards,
@@ -73,8 +64,6 @@ from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
-from vesalius_mechrl.api_sets import set_options
-from vesalius_mechrl.search.model_search import SEARCHES, MethodOptions
 
 COMMANDS = ("sweep", "discover", "neurons", "explain")
 #: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
@@ -90,26 +79,19 @@ def plan(
     command: str,
     specimen: Specimen | str | int | Path,
     *,
-    method: str | None = None,
+    method: Named | None = None,
     keep: float = KEEP,
-    kind: str | None = None,
+    kind: Ablation | str | None = None,
     components: Given = None,
     pairs: bool = False,
     n: int | None = None,
     top: int | None = None,
     force: bool = False,
-    budget: int | None = None,
-    paper: bool = False,
-    seeds: int = 1,
-    steps: int = 0,
     checks: bool = True,
     select: str | Sequence[str] | None = None,
     size: int | None = None,
     rivals: int = 0,
     rivals_by: By = "components",
-    search: str | None = None,
-    pool: Names | None = None,
-    least: float | None = None,
     circuit: Source = None,
     circuit_from: str | None = None,
     scientist: str | None = None,
@@ -126,6 +108,7 @@ def plan(
     jobs: int | None = None,
     tokens: int = TOKENS,
     progress: Progress | bool | None = None,
+    **method_options: Any,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
     its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Options that the
@@ -137,22 +120,17 @@ def plan(
     """
     if command not in COMMANDS:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
-    if kind not in (None, *KINDS):
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    options = MethodOptions(budget, paper, seeds, steps)
     rules = parse_rules(select, size) if command == "discover" else ()
-    method = method or ("relp-qk" if command == "neurons" else "sweep")
-    if command == "discover":
-        set_options(method, search=search, pool=pool, kind=kind, least=least)
-        _require_plannable(method, options)
-        require_rivals(rivals, rivals_by, scores_edges=method not in (*BY_COMPONENTS, *SEARCHES))
+    scoring = method_named(method or "sweep", **method_options) if command == "discover" else None
+    if scoring is not None:
+        require_rivals(rivals, rivals_by, scores_edges=scoring.scores_edges is not False)
     if command == "neurons":
-        require_scoring(method, keep)
+        require_scoring(method or "relp-qk", keep)
+    first = None if circuit_from is None else circuit_method(circuit_from)
     if command == "explain":
         _require_builtin(scientist, protocol, leave_out)
-        require_circuit_method(circuit_from)
     usual = dict(zip(COMMANDS, (SWEPT.n, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
-    how = kind or "zero" if command == "sweep" else "resample"
+    how = ablation_named(kind or "zero") if command == "sweep" else Resample()
     wanted = usual if n is None else n
     subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
@@ -177,18 +155,17 @@ def plan(
         passes = _Passes(sweep_forwards(case.model, sets))
     elif command == "neurons":
         passes = _Passes(most_passes(len(mlp_units(case.model.config))))
-    elif command == "discover":
-        passes = _discovery_passes(
-            case, method, options, rules=rules, size=size, rivals=rivals, by=rivals_by, checks=checks
-        )
+    elif scoring is not None:
+        passes = _discovery_passes(case, scoring, rules=rules, size=size, rivals=rivals, by=rivals_by, checks=checks)
     else:
-        method_first = circuit_from if circuit is None else None
-        explaining = _explanation_rows(case, named, top or TOP) + _discovery_rows(case, method_first)
+        explaining = _explanation_rows(case, named, top or TOP)
+        if first is not None and circuit is None:
+            explaining += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case)
         passes = _Passes(explaining / case.sizes.n)
     return Plan(
         command=command,
         **asdict(passes),
-        **_memory(case, _activations(case, command, method, sets, how), loaded=shape is None),
+        **_memory(case, _activations(case, command, scoring, sets, how), loaded=shape is None),
         seconds=sum(asdict(passes).values()) * case.sizes.n * seconds,
         timed="one chunk" if shape is None else "one matrix product",
         n=case.sizes.n,
@@ -210,8 +187,7 @@ class _Passes:
 
 def _discovery_passes(
     case: "_Case",
-    method: str,
-    options: MethodOptions,
+    method: Method,
     *,
     rules: Sequence[str],
     size: int | None,
@@ -224,7 +200,7 @@ def _discovery_passes(
     require_selection(case.model, method, rules, size)
     require_searchable(case.model, by)
     return _Passes(
-        _method_forwards(case, method, options),
+        method.cost(case),
         _check_rows(case, method) / n if checks else 0.0,
         _selection_rows(case, method, rules, size, checks=checks) / n,
         most_searches(case.model, rivals, by) if rivals else 0.0,
@@ -242,14 +218,6 @@ def _memory(case: "_Case", activations: int, *, loaded: bool) -> dict[str, Any]:
         "free_bytes": free,
         "fits": None if free is None else unloaded <= free,
     }
-
-
-def _require_plannable(method: str, options: MethodOptions) -> None:
-    if method == "sets":
-        raise BadInput("method 'sets' has no plan: what it measures depends on what it finds; limit it with a budget")
-    require_method(method, options)
-    if method not in BUILT_IN:
-        raise BadInput(f"method {method!r} has no plan: what a plug-in measures is not known before it runs")
 
 
 def _require_builtin(scientist: str | None, protocol: str | None, leave_out: str | None) -> None:
@@ -277,19 +245,15 @@ def _named(fields: dict[str, Any], model: Transformer) -> list[Component] | None
 
 
 @dataclass(frozen=True)
-class _Case:
-    """A model, there or not, and the sizes of the prompts it would be run on; `finite`: its vocabulary is listed."""
+class _Case(Workload):
+    """A workload with the bytes of the weights, where the model is or would be, how many behaviours its tokenizer can
+    say, and the time that it takes.
+    """
 
-    model: Transformer
-    dtype: torch.dtype
     weights: int
     devices: tuple[torch.device, ...]
-    memory: int
-    sizes: Prompts
-    finite: bool
-    circuit: tuple[Component, ...]
     behaviours: int
-    seconds_per_row: Callable[[list[ComponentSet], str], float]
+    seconds_per_row: Callable[[list[ComponentSet], Ablation], float]
     #: Whether the length of prompts is a guess.
     tokens_assumed: bool = False
 
@@ -298,7 +262,7 @@ def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
     """A model that is there: some of its rows are run and timed."""
     model, material = specimen.model, trial(specimen, n, seed=seed)
 
-    def timed(sets: list[ComponentSet], kind: str) -> float:
+    def timed(sets: list[ComponentSet], kind: Ablation) -> float:
         return seconds_per_row(
             model, material.batch, material.readout, sets, kind, counterfactual=material.counterfactual
         )
@@ -361,51 +325,18 @@ def _shape_case(
     )
 
 
-def _activations(case: _Case, command: str, method: str, sets: list[ComponentSet], kind: str) -> int:
-    """Bytes of activations at the peak: of the sweep, of edge attribution, or of rows of interventions."""
+def _activations(case: _Case, command: str, method: Method | None, sets: list[ComponentSet], kind: Ablation) -> int:
+    """Bytes of activations at the peak: of the sweep, of a method, or of rows of interventions."""
     config = case.model.config
     if command == "neurons":
         return unit_attribution_peak(config, case.dtype, case.sizes)
-    if command == "discover" and method in ESTIMATES:
-        steps = 1 + (method == "eap-ig")
-        rule = RULE_OF.get(method, "gradient")
-        return attribution_peak(config, case.dtype, case.sizes, steps=steps, rule=rule, memory=case.memory)
+    if method is not None:
+        return method.peak(case)
     block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096
     return sweep_peak(config, case.dtype, case.sizes, sets, kind, memory=case.memory, block=block)
 
 
-def _method_forwards(case: _Case, method: str, options: MethodOptions) -> float:
-    """Passes of all prompts, by the rule of each method."""
-    model = case.model
-    every = [(component,) for component in model.components]
-    if method == "sweep":
-        return sweep_forwards(model, every) + 1 + _moved_forwards(case, estimated=False)
-    if method in SEARCHES:
-        heads = [members for members in every if members[0].is_head]
-        options.require(method, len(heads))
-        each = (sweep_forwards(model, heads) - 1) / len(heads)
-        training = len(heads) * each if options.steps or options.paper else 0.0
-        return 2 + options.seeds * options.budget_of(len(heads)) * each + training
-    if method == "acdc":
-        require_few_edges(model.config)
-        return len(THRESHOLDS) * EdgeGraph.of(model.config).n_edges / 2
-    slope = 2 if case.finite else 0  # a readout with a slope
-    return 1 + 3 * gradient_steps(method, options) + slope + _moved_forwards(case, estimated=True)
-
-
-def _moved_forwards(case: _Case, *, estimated: bool) -> float:
-    """Passes in which outputs are moved to other positions, for models with listed tokens: those of components without
-    a score, or of all where scores are estimates; there, what shows (the circuit, it is assumed) is then removed in
-    three ways.
-    """
-    if not case.finite:
-        return 0.0
-    moved = [(part,) for part in case.model.components if estimated or part not in case.circuit]
-    removed = 3 * sweep_forwards(case.model, [(part,) for part in case.circuit]) if estimated else 0.0
-    return (sweep_forwards(case.model, moved) if moved else 0.0) + removed
-
-
-def _check_rows(case: _Case, method: str) -> float:
+def _check_rows(case: _Case, method: Method) -> float:
     """Passes of one prompt for the checks: two curves, that of the edges where they are few, other behaviours, and the
     attention of every head. Which components the circuits hold is not known yet: random ones stand for them.
     """
@@ -414,7 +345,7 @@ def _check_rows(case: _Case, method: str) -> float:
     removed = _random_removed(rng, parts, default_sizes(len(parts)), orders=2)
     rows = HELD_OUT_PROMPTS * (1 + sweep_forwards(model, list(dict.fromkeys(removed))))
     n_edges = EdgeGraph.of(model.config).n_edges
-    if method in (*ESTIMATES, "acdc") and n_edges <= MAX_EDGES:
+    if method.scores_edges and n_edges <= MAX_EDGES:
         rows += HELD_OUT_PROMPTS * (2 + len(default_sizes(n_edges)))
     rows += GUARANTEE_PROMPTS * (1 + sweep_forwards(model, removed[:2]))
     if not case.finite:
@@ -437,7 +368,7 @@ def _random_removed(
     ]
 
 
-def _selection_rows(case: _Case, method: str, rules: Sequence[str], size: int | None, *, checks: bool) -> float:
+def _selection_rows(case: _Case, method: Method, rules: Sequence[str], size: int | None, *, checks: bool) -> float:
     """Passes of one prompt for a circuit cut by rules: the first at several sizes on the discovery's prompts, and the
     curves of all on held-out ones. Circuits that two rules share are run once, which is not known yet.
     """
@@ -456,15 +387,6 @@ def _selection_rows(case: _Case, method: str, rules: Sequence[str], size: int | 
         return 1 + sweep_forwards(case.model, list(dict.fromkeys(removed)))
 
     return case.sizes.n * passes(tried, 1) + (HELD_OUT_PROMPTS * passes(compared, len(rules)) if checks else 0.0)
-
-
-def _discovery_rows(case: _Case, method: str | None) -> float:
-    """Passes of one prompt for discovering the circuit before it is explained."""
-    if method is None:
-        return 0.0
-    return affordable_prompts(method, case.model.config, DEFAULT_PROMPTS) * _method_forwards(
-        case, method, MethodOptions()
-    )
 
 
 def _explanation_rows(case: _Case, components: list[Component] | None, top: int) -> float:

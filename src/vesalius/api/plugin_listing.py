@@ -1,7 +1,7 @@
 """The plug-ins of installed packages, and whether they can be used."""
 
 from vesalius.behaviours.registry import behaviours
-from vesalius.discovery.methods import BUILT_IN as METHODS
+from vesalius.discovery.methods import TAKEN as METHODS
 from vesalius.documents.catalogue import Listing, PluginEntry
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import SCIENTISTS

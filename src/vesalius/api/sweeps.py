@@ -26,10 +26,11 @@ from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.effects import ComponentSet, Effects, Replacement, effect_columns, has_units, number
+from vesalius.intervene.ablations import Ablation, ablation_named
+from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units, number
 from vesalius.intervene.effects import pairs as all_pairs
-from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
+from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Draw, Knockout, Out, Parts
 from vesalius.progress import Progress, silent
@@ -90,16 +91,16 @@ def _sweep(
     out: Out,
     progress: Progress,
 ) -> tuple[Effects, Sweep]:
-    kind, pairs = knockout.kind, knockout.pairs
+    ablation, pairs = ablation_named(knockout.kind), knockout.pairs
     spread = parts_on(parts, specimen, progress, material=material)
     sets = component_sets_of(specimen.model, knockout.components, pairs=pairs)
     given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
-    note_limits(specimen, given.prompts, resampled=kind == "resample")
-    asked = (knockout, replace(draw, n=len(given.batch)))
+    note_limits(specimen, given.prompts, resampled=ablation.from_counterfactual)
+    asked = (replace(knockout, kind=ablation.name), replace(draw, n=len(given.batch)))
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
     store = _store(directory, request, specimen, given, sets)
-    effects = _measured(specimen, sets, given, kind, store, progress, spread)
+    effects = _measured(specimen, sets, given, ablation, store, progress, spread)
     document = _document(effects, request, draw.seed)
     if directory is not None:
         picture = None if pairs or has_units(sets) else str(_draw(specimen, document, directory / "heatmap.png"))
@@ -129,7 +130,7 @@ def _measured(
     specimen: Specimen,
     sets: list[ComponentSet],
     material: Trial,
-    kind: str,
+    kind: Ablation,
     store: "Scores",
     progress: Progress,
     spread: Spread | None,
@@ -149,18 +150,14 @@ def _measured(
         largest = max(1, ROWS_BETWEEN_SAVES // n)
         swept_in_parts(spread, material, kind, [sets[i] for i in missing], keep, largest=largest)
     elif missing:
-        replacement = Replacement.of_kind(
-            kind,
-            specimen.model,
-            material.batch,
-            counterfactual=material.counterfactual,
-            neurons=has_units(sets),
+        replacement = kind.table(
+            specimen.model, material.batch, counterfactual=material.counterfactual, neurons=has_units(sets)
         )
         parts = effect_columns(
             recordings,
             replacement,
             [sets[i] for i in missing],
-            positions=material.where if kind == "resample" else None,
+            positions=material.where if kind.from_counterfactual else None,
             cost=cost,
             progress=lambda step, done, total: progress(f"{kind} ablation", done, total),
             block=ROWS_BETWEEN_SAVES,
@@ -169,7 +166,7 @@ def _measured(
             keep(span, scores)
     forwards, seconds = store.spent(cost.rows, time.perf_counter() - start)
     return Effects(
-        tuple(sets), baseline, baseline[:, None] - store.scores, kind, material.readout.unit, forwards / n, seconds
+        tuple(sets), baseline, baseline[:, None] - store.scores, kind.name, material.readout.unit, forwards / n, seconds
     )
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS, Behaviour
-from vesalius.behaviours.counterfactuals import random_tokens, with_counterfactuals
-from vesalius.behaviours.encoding import Dropped, Encoder, Fate
+from vesalius.behaviours.encoding import Dropped, Encoder, Fate, random_tokens, with_counterfactuals
 from vesalius.behaviours.material import SPLITS, split_index
 from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, BehaviourMetric, metric_name, require_metric
 from vesalius.behaviours.prompts import RANDOM_TOKENS, Prompts

@@ -6,16 +6,11 @@ from typing import Any
 
 from vesalius.behaviours.addition import ADDITION, parse_addition
 from vesalius.behaviours.behaviour import Behaviour
-from vesalius.behaviours.capitals import CAPITAL
-from vesalius.behaviours.docstring import DOCSTRING
+from vesalius.behaviours.builtin import CAPITAL, DOCSTRING, GREATER_THAN, INDUCTION, INDUCTION_OUT, IOI, SUCCESSOR
 from vesalius.behaviours.files import ENDINGS, read_behaviour
-from vesalius.behaviours.greater_than import GREATER_THAN
-from vesalius.behaviours.induction import INDUCTION, INDUCTION_OUT
-from vesalius.behaviours.ioi import IOI
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.own import from_prompt, from_rows
 from vesalius.behaviours.rows import inline_rows
-from vesalius.behaviours.successor import SUCCESSOR
 from vesalius.documents.view import has_options
 from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import Specimen

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from vesalius.behaviours.counterfactuals import source_note
+from vesalius.behaviours.encoding import source_note
 from vesalius.behaviours.material import split_index
 from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import RowBehaviour, ids_note

@@ -22,7 +22,7 @@ from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER, PROGRAM_FILE
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, write_specimen
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
-from vesalius.model.files import load_model
+from vesalius.model.states import load_model
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program, load_spec, random_inputs
 from vesalius.rasp.document import to_document

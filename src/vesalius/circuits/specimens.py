@@ -20,8 +20,8 @@ from torch import Generator, Tensor
 from vesalius.components import all_components, parse_components
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json, write_json
-from vesalius.model.files import load_model, save_model
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
+from vesalius.model.states import load_model, save_model
 from vesalius.model.transformer import Transformer
 from vesalius.values import from_json, rounded
 

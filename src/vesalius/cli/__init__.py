@@ -24,6 +24,7 @@ from vesalius_bench.papers import command as papers
 from vesalius_bench.study import command as studies
 from vesalius_bench.survey import command as surveys
 from vesalius_functions import cli as functions
+from vesalius_mechrl.sets import command as sets
 from vesalius_workbench import cli as workbench
 
 app = typer.Typer(
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 
 PARTS = (
-    *(specimens, circuits, neurons, checking, surveys, studies, papers, training, runs),
+    *(specimens, circuits, sets, neurons, checking, surveys, studies, papers, training, runs),
     *(workbench, mcp, bench, functions, claims, league, mib, documents),
 )
 for part in PARTS:

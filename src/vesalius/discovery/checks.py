@@ -32,11 +32,10 @@ from vesalius.discovery.detectors import Detections, detect
 from vesalius.discovery.faithfulness import Ranking, faithfulness_curve, faithfulness_curves
 from vesalius.discovery.guarantee import guarantee
 from vesalius.discovery.known_heads import PublishedHeads, published_heads
-from vesalius.discovery.methods import MethodResult, acdc_stability
+from vesalius.discovery.method import Method, MethodResult
 from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import specificity
-from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Checks, Curve, DetectedHeads, KnownHeads, Stability
 from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
@@ -125,7 +124,7 @@ class CheckPart:
     """One check by name, with what a process needs that has the specimen alone."""
 
     check: str
-    method: str
+    method: Method
     circuit: Circuit
     prompts: Prompts
     n: int
@@ -169,17 +168,6 @@ def beside_random(
     shuffled = random.Random(draw).sample(candidates, len(candidates))
     own, control = faithfulness_curves(model, held_out, [ranking, shuffled], searched=searched)
     return own, control
-
-
-def stability_of(
-    specimen: Specimen, result: MethodResult, size: int, *, seed: int = 0, resamples: int = RESAMPLES
-) -> tuple[Stability, float]:
-    """How alike circuits of other prompts would be, and the passes of all prompts that it took: by the method's own
-    scores, or, where those are not means (ACDC), by pruning again on each of `resamples` of its prompts.
-    """
-    if result.method != "acdc":
-        return result.stability(size, seed=seed), 0.0
-    return acdc_stability(specimen.model, result.material, resamples=resamples, seed=seed)
 
 
 def held_out_prompts(specimen: Specimen, material: Trial, n: int = HELD_OUT_PROMPTS, *, seed: int = 0) -> Trial:
@@ -267,7 +255,7 @@ class _Case:
 
     def _stability(self) -> tuple[Stability, float]:
         """With the work in passes of one prompt."""
-        stability, forwards = stability_of(self.specimen, self.result, self.size, seed=self.seed)
+        stability, forwards = self.result.method.stability(self.specimen, self.result, self.size, seed=self.seed)
         return stability, forwards * len(self.result.material.batch)
 
     def _detectors(self) -> tuple[Detections, Overlap]:

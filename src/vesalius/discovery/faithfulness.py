@@ -24,6 +24,7 @@ from vesalius.components import Component, Edge
 from vesalius.documents.checks import Curve
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, effects
+from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
 from vesalius.model.transformer import Transformer
@@ -49,7 +50,7 @@ def faithfulness_curve(
     ranking: Ranking,
     sizes: Sequence[int] | None = None,
     *,
-    kind: str = "resample",
+    kind: Ablation | str = "resample",
     memory: int | None = None,
 ) -> Curve:
     """The curve of one ranking of components or of edges, best first; see `faithfulness_curves`."""
@@ -63,7 +64,7 @@ def faithfulness_curves(
     sizes: Sequence[int] | None = None,
     *,
     searched: Sequence[Component] | None = None,
-    kind: str = "resample",
+    kind: Ablation | str = "resample",
     memory: int | None = None,
 ) -> list[Curve]:
     """Curves of several rankings, all of components or all of edges; a circuit that two of them share is run once.
@@ -88,7 +89,7 @@ def circuit_curves(
     sizes: Sequence[int],
     candidates: Sequence[Component | Edge],
     *,
-    kind: str = "resample",
+    kind: Ablation | str = "resample",
     memory: int | None = None,
 ) -> list[Curve]:
     """One curve for each row of circuits: sets of candidates of at most `sizes`, the first empty, the last all."""
@@ -168,23 +169,23 @@ def scores_without(
     material: Trial,
     removed: Sequence[frozenset],
     *,
-    kind: str = "resample",
+    kind: Ablation | str = "resample",
     memory: int | None = None,
 ) -> tuple[Float[Tensor, "prompt set"], float]:
     """The score of every prompt with each set of components, or of edges, ablated, and the work done."""
     if not any(isinstance(part, Edge) for one in removed for part in one):
         return scores_without_components(model, material, removed, kind, memory)
-    if kind != "resample":
-        raise BadInput(f"edges can be resampled only, not {kind!r}; leave out the kind, or choose components")
+    if not ablation_named(kind).from_counterfactual:
+        raise BadInput(f"edges can be resampled only, not {str(kind)!r}; leave out the kind, or choose components")
     edges = cast("Sequence[frozenset[Edge]]", removed)
     return scores_without_edges(model, material, edges, memory), float(len(removed) + 2)
 
 
 def scores_without_components(
-    model: Transformer, material: Trial, removed: Sequence[frozenset], kind: str, memory: int | None
+    model: Transformer, material: Trial, removed: Sequence[frozenset], kind: Ablation | str, memory: int | None
 ) -> tuple[Float[Tensor, "prompt set"], float]:
     """The score of every prompt with each set of components ablated, and the work done."""
-    some = [one for one in removed if one]
+    ablation, some = ablation_named(kind), [one for one in removed if one]
     if not some:
         clean = Recordings(model, material.batch.to(model.device), material.readout).scores().cpu()
         return torch.stack([clean for _ in removed], 1), 1.0
@@ -192,14 +193,14 @@ def scores_without_components(
         model,
         material.batch,
         material.readout,
-        kind=kind,
+        kind=ablation,
         sets=[[part for part in model.components if part in one] for one in some],
         counterfactual=material.counterfactual,
-        positions=material.where if kind == "resample" else None,
+        positions=material.where if ablation.from_counterfactual else None,
         memory=memory,
     )
     edited = dict(zip(some, (ablated.baseline[:, None] - ablated.matrix).T, strict=True))
-    forwards = ablated.forwards + (kind == "resample")
+    forwards = ablated.forwards + ablation.from_counterfactual
     return torch.stack([edited.get(one, ablated.baseline) for one in removed], 1), forwards
 
 

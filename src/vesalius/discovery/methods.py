@@ -1,180 +1,119 @@
-"""One interface to all methods: a specimen and a number of prompts in, a circuit with scores and its cost out.
+"""Finds methods by name and runs them: a specimen and a number of prompts in, a circuit with scores and its cost out.
 
-| method    | measures                                                             | edges | forward-equivalents    |
-|-----------|----------------------------------------------------------------------|-------|------------------------|
-| `sweep`   | clean minus edited score, each component resampled alone             | no    | at most 1 per component|
-| `eap`     | first-order effect of every edge                                     | yes   | 4                      |
-| `eap-ig`  | the same, gradient averaged between counterfactual and clean prompt  | yes   | 1 + 3 per step         |
-| `relp`    | as `eap` in a linearised model (`intervene.relevance`)               | yes   | 4                      |
-| `relp-qk` | the same, attention patterns not frozen                              | yes   | 4                      |
-| `acdc`    | largest threshold at which an edge survives greedy pruning           | yes   | thresholds x edges / 2 |
-| `bandit`  | as `sweep`, heads only, Thompson sampling under a budget             | no    | about the budget       |
-| `rl`      | as `sweep`, heads only, in a policy's order under a budget           | no    | about the budget       |
+| method              | measures                                                            | forward-equivalents    |
+|---------------------|---------------------------------------------------------------------|------------------------|
+| `sweep`, `Sweep`    | clean minus edited score, each component resampled alone; no edges  | at most 1 per component|
+| `eap`, `EAP`        | first-order effect of every edge                                    | 4                      |
+| `eap-ig`, `EAPIG`   | the same, gradient averaged between counterfactual and clean prompt | 1 + 3 per step         |
+| `relp`, `RelP`      | as `eap` in a linearised model (`intervene.relevance`)              | 4                      |
+| `relp-qk`, `RelPQK` | the same, attention patterns not frozen                             | 4                      |
+| `acdc`, `ACDC`      | largest threshold at which an edge survives greedy pruning          | thresholds x edges / 2 |
+
+Others come by entry point (`vesalius.discovery_methods`): `bandit` and `rl` of `vesalius_mechrl`, and plug-ins.
 
 A natural model is asked first whether it performs its behaviour at all. A backward pass counts as two forward passes.
 Exchanges in place cannot see a component that holds the position alone. For specimens with a finite vocabulary, those
-that a method leaves without a score (for EAP, EAP-IG and RelP, which estimate: all) are therefore also moved to other
-positions (`moved`), one more forward pass each; `notes` names those that show.
-Gradients need a readout with a slope; the share of unchanged outputs has none, so for specimens with a listed
-vocabulary these read `contrast` instead and pay two more passes for it.
+that such a method leaves without a score (where it estimates: all) are therefore also moved to other positions
+(`moved`), one more forward pass each; `notes` names those that show.
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
-from vesalius.components import Component, Edge, Shape
+from vesalius.components import Component
+from vesalius.discovery.attribution import EAP, EAPIG, RelP, RelPQK
+from vesalius.discovery.method import REGISTERED, Method, MethodResult, Scores
 from vesalius.discovery.moved import moved_effects, note_on_position, silent
-from vesalius.discovery.parts import attributed_in_parts, swept_in_parts
-from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
-from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard, pairwise_jaccard
-from vesalius.documents.checks import Stability
+from vesalius.discovery.pruning import ACDC
+from vesalius.discovery.sweep import Sweep
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, choices
-from vesalius.intervene import Batch, Readout, Recordings, effects
-from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.relevance import Rule
-from vesalius.intervene.values import embeddings
-from vesalius.model.hooks import HookPoint
+from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
-from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin
+from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin, installed
 from vesalius.progress import Progress
 from vesalius.statistics import means_interval
-from vesalius_mechrl.search.model_search import SEARCHES, MethodOptions, search_heads
 
-DEFAULT_STEPS = 5
 DEFAULT_PROMPTS = 32
-#: The threshold at which ACDC is resampled.
-STABLE_AT = 0.05
-#: ACDC's work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
-LARGE_EDGES, LARGE_PROMPTS = 1000, 8
-#: Methods that score components and no edges.
-BY_COMPONENTS = ("sweep", *SEARCHES)
-#: Methods whose work can be cut into parts.
-CUT_IN_PARTS = ("sweep", "eap", "eap-ig", "relp", "relp-qk")
+#: The methods of the core. Each scores a whole circuit.
+CORE: tuple[type[Method], ...] = (Sweep, EAP, EAPIG, RelP, RelPQK, ACDC)
+CORE_NAMES = tuple(kind.name for kind in CORE)
+#: Names that no plug-in may take.
+TAKEN = (*CORE_NAMES, "sets")
+#: What scores like a method of ours but has no options: a function of a specimen, its prompts and `seed=`.
+MethodFunction = Callable[..., Scores]
+Named = Method | type[Method] | MethodFunction | str
 
 
-@dataclass(frozen=True)
-class MethodResult:
-    """A method's circuit, its cost in forward passes of all prompts, the seconds it took and the prompts themselves
-    (`material`).
-
-    `per_prompt` holds the scores whose means over prompts the circuit's are: [prompt, component] of a sweep, [prompt,
-    sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are not means, and for
-    searches, which look at some heads only. `unit` is what scores are measured in, `performance` how well a natural
-    model does its behaviour.
+def method_named(method: Named, **options: Any) -> Method:
+    """The method of that name with these options; None leaves one out. A method itself is returned as it is, and a
+    function scores under its own name.
     """
-
-    method: str
-    circuit: Circuit
-    forwards: float
-    seconds: float
-    material: Trial = field(compare=False, repr=False)
-    per_prompt: Tensor | None = field(default=None, compare=False, repr=False)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    unit: str = ""
-    performance: Performance | None = None
-    notes: tuple[str, ...] = ()
-
-    def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
-        """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
-        if self.method in SEARCHES:
-            raise BadInput(
-                f"{self.method} looks where its own draws lead it, so its scores cannot be resampled; `seeds` 5 "
-                "compares five searches instead"
-            )
-        if self.per_prompt is None:
-            raise BadInput(f"the scores of {self.method} are not means over prompts; use acdc_stability")
-        options: dict[str, Any] = {"resamples": resamples, "seed": seed}
-        if self.per_prompt.ndim == 2:
-            return bootstrap_jaccard(self.per_prompt, top, **options)
-        graph = EdgeGraph(self.circuit.n_layers, self.circuit.n_heads)
-        shape = (len(graph.senders), len(graph.receivers))
-        return bootstrap_jaccard(
-            self.per_prompt.flatten(1),
-            top,
-            **options,
-            combine=lambda means: graph.component_scores(means.unflatten(1, shape)),
-        )
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(method, Method):
+        if given:
+            made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
+            raise BadInput(f"{_listed(given)}: the method is an object, which has its own options; give {made}")
+        return method
+    kind = method if isinstance(method, type) else _class_named(method) if isinstance(method, str) else _scoring(method)
+    known = [one.name for one in fields(kind)]
+    if unknown := [name for name in given if name not in known]:
+        has = f"whose options are {_listed(known)}" if known else "which has no options"
+        raise BadInput(f"{_listed(unknown)} cannot be given with `method` {kind.name}, {has}; leave it out")
+    return kind(**given)
 
 
-def acdc_stability(
-    model: Transformer, material: Trial, *, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[Stability, float]:
-    """The same for ACDC, pruned again on each resample at the threshold `STABLE_AT`, and the work that took.
-
-    A circuit is every component with an edge that survives, however many those are.
-    """
-    kept, forwards = acdc_resampled(
-        model,
-        material.batch,
-        material.readout,
-        counterfactual=material.counterfactual,
-        where=material.where,
-        threshold=STABLE_AT,
-        resamples=resamples,
-        seed=seed,
-    )
-    return pairwise_jaccard(EdgeGraph.of(model.config).component_scores(kept.double())), forwards
+def method_names() -> list[str]:
+    """Every name: those of the core, those of plug-ins, and those of classes that were defined since."""
+    names = all_names(DISCOVERY_METHODS, TAKEN)
+    return [name for name in dict.fromkeys([*names, *REGISTERED]) if name != "sets"]
 
 
-@dataclass(frozen=True)
-class Scores:
-    """What a method found: a score per component and per edge (none where it does not look at edges), the forward
-    passes of all prompts that it took, what the scores are measured in and, where they are means over prompts, those of
-    each prompt.
-    """
-
-    components: dict[Component, float]
-    edges: dict[Edge, float]
-    forwards: float
-    unit: str
-    per_prompt: Tensor | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+def circuit_method_names() -> list[str]:
+    """The methods that score a whole circuit; those of other packages are taken at their word."""
+    heads_only = [
+        plugin.name for plugin in installed(DISCOVERY_METHODS) if _is_ours(plugin) and plugin.load().heads_only
+    ]
+    return [name for name in method_names() if name not in heads_only]
 
 
-#: Scores a specimen's components and edges on prompts.
-Method = Callable[[Specimen, Trial, MethodOptions, Spread | None, Progress | None], Scores]
+def circuit_method(name: str, *, parameter: str = "circuit_from", **options: Any) -> Method:
+    """The method of that name; refused where it does not score a whole circuit."""
+    if name not in method_names() or (method := method_named(name, **options)).heads_only:
+        raise BadInput(f"`{parameter}` {name!r} does not exist; use {choices(circuit_method_names())}")
+    return method
 
 
 def discover(
     specimen: Specimen,
-    method: str = "sweep",
+    method: Named = "sweep",
     *,
     n: int = DEFAULT_PROMPTS,
     seed: int = 0,
     split: str = "test",
     material: Trial | None = None,
-    options: MethodOptions | None = None,
     force: bool = False,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> MethodResult:
-    """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS` or of a plug-in, or its
-    heads with one of `SEARCHES`. `options` are for these and for EAP-IG.
+    """Score the components (and edges) of a specimen on `n` prompts with a method.
 
-    A behaviour that a natural model does not perform is refused, unless `force`. `spread` runs parts of a sweep (some
-    components) and of EAP, EAP-IG and RelP (some prompts) elsewhere; ACDC and searches decide one step by the last.
+    A behaviour that a natural model does not perform is refused, unless `force`. `spread` runs parts of a method that
+    has some elsewhere; others decide one step by the last.
     """
-    options = options or MethodOptions()
-    require_method(method, options)
-    if method == "acdc":
-        require_few_edges(specimen.model.config)
-    if method in SEARCHES:
-        options.require(method, sum(part.is_head for part in specimen.model.components))
-    material = material or trial(specimen, n, seed=seed, split=split, centred=method == "acdc")
+    method = method_named(method)
+    method.require(specimen.model.config)
+    material = material or trial(specimen, n, seed=seed, split=split, centred=method.centred)
     if progress is not None and material.prompts is not None:
         progress("running the clean prompts", 0, 0)
     _require_finite(specimen.model, material)
@@ -182,16 +121,13 @@ def discover(
     note_limits(specimen, material.prompts, resampled=True)
     start = time.perf_counter()
     notes: tuple[str, ...] = ()
-    if method in SEARCHES:
-        scores = _searched(specimen, material, method, options, seed, progress)
-    elif method not in METHODS:
-        scores = _plugin_scores(method, specimen, material, seed)
-    else:
-        scores = METHODS[method](specimen, material, options, spread, progress)
-        if material.prompts is None:
-            scores, notes = _with_moved(specimen, material, scores, method, seed)
+    scores = method.score(specimen, material, spread=spread if method.in_parts else None, progress=progress, seed=seed)
+    if not isinstance(method, CORE):
+        _require_fitting(specimen.model, method, scores)
+    if material.prompts is None and not method.sees_position:
+        scores, notes = _with_moved(specimen, material, scores, method, seed)
     if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
-        raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
+        raise BadInput(f"{method.name}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, scores.components, scores.edges, intervals=_intervals(scores))
     return MethodResult(
@@ -208,6 +144,81 @@ def discover(
     )
 
 
+def _is_ours(plugin: Plugin) -> bool:
+    return plugin.package == "vesalius"
+
+
+def _class_named(name: str) -> type[Method]:
+    if name == "sets":
+        raise BadInput("method 'sets' finds sets instead of scores; use `vesalius sets` or ves.discover_sets")
+    if name in CORE_NAMES:
+        return REGISTERED[name]
+    ours = [plugin for plugin in installed(DISCOVERY_METHODS) if plugin.name == name and _is_ours(plugin)]
+    plugin = ours[0] if ours else find_plugin(DISCOVERY_METHODS, name, TAKEN)
+    if plugin is None:
+        if name not in REGISTERED:
+            raise BadInput(f"method {name!r} does not exist; choose one of {choices(method_names())}")
+        return REGISTERED[name]
+    loaded = plugin.load()
+    if isinstance(loaded, type) and issubclass(loaded, Method):
+        if loaded.name != name:
+            raise plugin.refused(f"is a method of the name {loaded.name!r}")
+        return loaded
+    if not callable(loaded):
+        raise plugin.refused("is neither a Method nor a function")
+    return _scoring(loaded, name)
+
+
+def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
+    """A method that calls a function; its `cost`, if it has one, is that of a `Workload` in passes of all prompts."""
+
+    class Function(Method):
+        def score(
+            self,
+            specimen: Specimen,
+            material: Trial,
+            *,
+            spread: Spread | None = None,
+            progress: Progress | None = None,
+            seed: int = 0,
+        ) -> Scores:
+            return function(specimen, material, seed=seed)
+
+        def cost(self, work: Workload) -> float:
+            own = getattr(function, "cost", None)
+            return super().cost(work) if own is None else own(work)
+
+        def __reduce__(self) -> tuple[Any, ...]:  # a class of a call cannot be found by another process
+            return _of_function, (function, self.name)
+
+    Function.name = name or getattr(function, "__name__", type(function).__name__)
+    return Function
+
+
+def _of_function(function: MethodFunction, name: str) -> Method:
+    return _scoring(function, name)()
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _require_fitting(model: Transformer, method: Method, scores: Scores) -> None:
+    """Refuse what a method from elsewhere returned if it is not about this model."""
+    plugin = None if method.name in TAKEN else find_plugin(DISCOVERY_METHODS, method.name, TAKEN)
+
+    def refused(problem: str) -> BadInput:
+        return BadInput(f"method {method.name!r} {problem}") if plugin is None else plugin.refused(problem)
+
+    if not isinstance(scores, Scores):
+        raise refused(f"returned a {type(scores).__name__} instead of vesalius.discovery.method.Scores")
+    foreign: list[Any] = [part for part in scores.components if part not in model.components]
+    edges = set(EdgeGraph.of(model.config).edges) if scores.edges else set()
+    foreign += [edge for edge in scores.edges if edge not in edges]
+    if foreign:
+        raise refused(f"scored {foreign[0]}, which the model does not have")
+
+
 def _intervals(scores: Scores) -> dict[Component, tuple[float, float]]:
     """The 95 % intervals of scores that are means over prompts, which those of components are in a sweep; none for one
     prompt.
@@ -218,17 +229,11 @@ def _intervals(scores: Scores) -> dict[Component, tuple[float, float]]:
     return dict(zip(scores.components, ends, strict=True))
 
 
-def require_circuit_method(method: str | None) -> None:
-    """Refuse a method that does not score a whole circuit, where one is discovered before it is explained."""
-    if method is not None and method not in METHODS and _plugin(method) is None:
-        raise BadInput(f"`circuit_from` {method!r} does not exist; use {choices(method_names())}")
-
-
 def _with_moved(
-    specimen: Specimen, material: Trial, scored: Scores, method: str, seed: int
+    specimen: Specimen, material: Trial, scored: Scores, method: Method, seed: int
 ) -> tuple[Scores, tuple[str, ...]]:
     """The scores with those of components that hold the position alone, and what is to be said about these."""
-    candidates = list(scored.components) if method in ESTIMATES else silent(scored.components)
+    candidates = list(scored.components) if method.estimates else silent(scored.components)
     moved = moved_effects(specimen.model, material, candidates, seed=seed)
     per_prompt = scored.per_prompt
     if moved.shown and per_prompt is not None and per_prompt.ndim == 2:
@@ -242,202 +247,7 @@ def _with_moved(
         forwards=scored.forwards + moved.forwards,
         per_prompt=per_prompt,
     )
-    return scores, tuple(note_on_position(method, part, effect) for part, effect in moved.shown.items())
-
-
-def require_method(method: str, options: MethodOptions | None = None) -> None:
-    """Refuse a method that does not exist, and options of another method."""
-    if method == "sets":
-        raise BadInput("method 'sets' finds sets instead of scores; use ves.discover_sets")
-    if method not in BUILT_IN and _plugin(method) is None:
-        raise BadInput(
-            f"method {method!r} does not exist; choose one of {choices(all_names(DISCOVERY_METHODS, BUILT_IN))}"
-        )
-    if method in SEARCHES or options is None:
-        return
-    if method == "eap-ig" and options.steps < 0:
-        raise BadInput(f"`steps` {options.steps} is out of range; give at least 1, or 0 for {DEFAULT_STEPS}")
-    if options != MethodOptions(steps=options.steps if method == "eap-ig" else 0):
-        raise BadInput(
-            f"`budget`, `paper`, `seeds` and `steps` are for `method` bandit and rl (`steps` also for eap-ig), "
-            f"not {method}"
-        )
-
-
-def gradient_steps(method: str, options: MethodOptions) -> int:
-    """At how many points a method of `ESTIMATES` takes the gradient."""
-    return (options.steps or DEFAULT_STEPS) if method == "eap-ig" else 1
-
-
-def _searched(
-    specimen: Specimen, material: Trial, method: str, options: MethodOptions, seed: int, progress: Progress | None
-) -> Scores:
-    search = search_heads(specimen, material, method, options, smooth=smooth_readout, seed=seed, progress=progress)
-    metrics = {} if search.jaccard is None else {"seeds_jaccard": search.jaccard}
-    return Scores(search.components, {}, search.forwards, material.readout.unit, metrics=metrics)
-
-
-def _sweep(
-    specimen: Specimen, material: Trial, options: MethodOptions, spread: Spread | None, progress: Progress | None
-) -> Scores:
-    if spread is not None:
-        return _swept_in_parts(specimen, material, spread)
-    swept = effects(
-        specimen.model,
-        material.batch,
-        material.readout,
-        kind="resample",
-        counterfactual=material.counterfactual,
-        positions=material.where,
-        progress=progress,
-    )
-    scores = {members[0]: float(mean) for members, mean in zip(swept.sets, swept.mean, strict=True)}
-    return Scores(scores, {}, swept.forwards + 1, material.readout.unit, swept.matrix)
-
-
-def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> Scores:
-    model, readout, n = specimen.model, material.readout, len(material.batch)
-    sets = [(component,) for component in model.components]
-    baseline = Recordings(model, material.batch.to(model.device), readout).scores().cpu()
-    matrix, forwards = torch.empty(n, len(sets)), [2.0]
-
-    def keep(span: range, scores: Tensor, rows: float) -> None:
-        matrix[:, span.start : span.stop] = baseline[:, None] - scores
-        forwards[0] += rows / n
-
-    swept_in_parts(spread, material, "resample", sets, keep, largest=len(sets))
-    scores = {members[0]: float(mean) for members, mean in zip(sets, matrix.mean(0), strict=True)}
-    return Scores(scores, {}, forwards[0], readout.unit, matrix)
-
-
-def _attribution(method: str) -> Method:
-    """A method of `ESTIMATES`."""
-
-    def attributed(
-        specimen: Specimen, material: Trial, options: MethodOptions, spread: Spread | None, progress: Progress | None
-    ) -> Scores:
-        steps, rule = gradient_steps(method, options), RULE_OF.get(method, "gradient")
-        readout, passes = smooth_readout(specimen.model, material)
-        if spread is not None:
-            scores = attributed_in_parts(spread, material, steps, rule)
-        else:
-            scores = edge_attribution(
-                specimen.model,
-                material.batch,
-                readout,
-                counterfactual=material.counterfactual,
-                where=material.where,
-                steps=steps,
-                rule=rule,
-            )
-        forwards = 1 + 3 * steps + passes
-        return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
-
-    return attributed
-
-
-def _acdc(
-    specimen: Specimen, material: Trial, options: MethodOptions, spread: Spread | None, progress: Progress | None
-) -> Scores:
-    pruned = acdc(
-        specimen.model,
-        material.batch,
-        material.readout,
-        counterfactual=material.counterfactual,
-        where=material.where,
-        progress=progress,
-    )
-    return _by_edges(specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
-
-
-#: Methods whose scores estimate effects: also a component that no exchange in place shows can have one.
-ESTIMATES = ("eap", "eap-ig", "relp", "relp-qk")
-#: Those that take another slope than the gradient.
-RULE_OF: dict[str, Rule] = {"relp": "relp", "relp-qk": "relp-qk"}
-METHODS: dict[str, Method] = {"sweep": _sweep, **{name: _attribution(name) for name in ESTIMATES}, "acdc": _acdc}
-#: Every name that is taken.
-BUILT_IN = (*METHODS, *SEARCHES, "sets")
-
-
-def method_names() -> list[str]:
-    """The methods that score a whole circuit: built-in ones, then those of plug-ins."""
-    return [name for name in all_names(DISCOVERY_METHODS, BUILT_IN) if name in METHODS or name not in BUILT_IN]
-
-
-def _plugin(method: str) -> Plugin | None:
-    return find_plugin(DISCOVERY_METHODS, method, BUILT_IN)
-
-
-def _plugin_scores(method: str, specimen: Specimen, material: Trial, seed: int) -> Scores:
-    """What a plug-in's method gives: it is called with the specimen, the prompts and `seed=`, and returns `Scores`."""
-    plugin = _plugin(method)
-    assert plugin is not None
-    scores = plugin.load()(specimen, material, seed=seed)
-    if not isinstance(scores, Scores):
-        raise plugin.refused(f"returned a {type(scores).__name__} instead of vesalius.discovery.methods.Scores")
-    graph = EdgeGraph.of(specimen.model.config)
-    foreign = [part for part in scores.components if part not in specimen.model.components]
-    foreign += [edge for edge in scores.edges if edge not in graph.edges]
-    if foreign:
-        raise plugin.refused(f"scored {foreign[0]}, which the model does not have")
-    return scores
-
-
-def affordable_prompts(method: str, shape: Shape, n: int) -> int:
-    """How many of `n` prompts a benchmark gives a method: all, but for ACDC on large models."""
-    large = EdgeGraph.of(shape).n_edges > LARGE_EDGES
-    return min(n, LARGE_PROMPTS) if method == "acdc" and large else n
-
-
-def smooth_readout(model: Transformer, material: Trial) -> tuple[Readout, int]:
-    """A readout with a slope, and the forward passes of all prompts that it took to make."""
-    return (material.readout, 0) if material.prompts is not None else (contrast(model, material), 2)
-
-
-def contrast(model: Transformer, material: Trial) -> Readout:
-    """How far the outputs lie from the counterfactual's towards the clean ones: linear in the logits.
-
-    The direction is clean logits minus those of the run with the counterfactual's embedding patched in, at real
-    positions after BOS. Dividing by its mean square makes a full switch cost 1 on average.
-    """
-    batch, other = material.batch.to(model.device), material.counterfactual.to(model.device)
-    with torch.no_grad():
-        clean = _answering(model(batch.tokens, mask=batch.mask), material.answers)
-        direction = clean - _switched(model, batch, other, material.where)
-    if clean.shape[-1] > 1:
-        direction = direction - direction.mean(-1, keepdim=True)
-    counted = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.clone()
-    counted[:, 0] = False
-    direction = direction * counted[:, :, None]
-    direction = direction / direction.square().sum((1, 2)).mean().clamp(min=1e-12)
-
-    def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        return (logits * direction.to(logits.device)[prompt]).sum((1, 2))
-
-    return Readout(score, unit="share of the change")
-
-
-def _answering(logits: Float[Tensor, "prompt pos out"], answers: Tensor | None) -> Float[Tensor, "prompt pos out"]:
-    """The logits with the answer's exchanged for the largest."""
-    if answers is None:
-        return logits
-    top, answer = logits.argmax(-1, keepdim=True), answers.to(logits.device)[:, :, None]
-    return logits.scatter(-1, top, logits.gather(-1, answer)).scatter(-1, answer, logits.gather(-1, top))
-
-
-def _switched(model: Transformer, batch: Batch, other: Batch, where: Tensor | None) -> Tensor:
-    """Logits of a run with the counterfactual's embedding patched in."""
-    embedding = embeddings(model, other)
-
-    def switch(value: Tensor, hook: HookPoint) -> Tensor:
-        return embedding if where is None else torch.where(where.to(value.device)[:, :, None], embedding, value)
-
-    return model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=[("blocks.0.hook_resid_pre", switch)])
-
-
-def _by_edges(specimen: Specimen, scores: Tensor, forwards: float, unit: str) -> Scores:
-    graph = EdgeGraph.of(specimen.model.config)
-    return Scores(graph.by_sender(scores), graph.by_edge(scores), forwards, unit)
+    return scores, tuple(note_on_position(method.name, part, effect) for part, effect in moved.shown.items())
 
 
 def _require_finite(model: Transformer, material: Trial) -> None:

@@ -18,7 +18,9 @@ from torch import Tensor
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.intervene import Cost, Recordings, Values, activations, effects
-from vesalius.intervene.effects import Replacement, effect_columns
+from vesalius.intervene.ablations import Mean, Replacement, Resample, Zero
+from vesalius.intervene.effects import effect_columns
+from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.transformer import Transformer
 
 #: A component is left without a score if it has less than this share of the largest one.
@@ -77,12 +79,12 @@ def _only_moved(model: Transformer, material: Trial, moved: MovedEffects) -> Mov
     if not candidates:
         return moved
     sets = [(part,) for part in candidates]
-    zero, mean = (effects(model, material.batch, material.readout, kind=kind, sets=sets) for kind in ("zero", "mean"))
+    zero, mean = (effects(model, material.batch, material.readout, kind=kind, sets=sets) for kind in (Zero(), Mean()))
     in_place = effects(
         model,
         material.batch,
         material.readout,
-        kind="resample",
+        kind=Resample(),
         sets=sets,
         counterfactual=material.counterfactual,
         positions=material.where,
@@ -95,6 +97,17 @@ def _only_moved(model: Transformer, material: Trial, moved: MovedEffects) -> Mov
             matrix[:, moved.components.index(component)] = 0.0
     forwards = sum(each.forwards for each in (moved, zero, mean, in_place))
     return MovedEffects(moved.components, matrix, forwards)
+
+
+def moved_forwards(work: Workload, *, estimated: bool) -> float:
+    """Passes of all prompts that this takes, for models with listed tokens: for components without a score, or for all
+    where scores are estimates; there, what shows (the circuit, it is assumed) is then removed in three ways.
+    """
+    if not work.finite:
+        return 0.0
+    moved = [(part,) for part in work.model.components if estimated or part not in work.circuit]
+    removed = 3 * sweep_forwards(work.model, [(part,) for part in work.circuit]) if estimated else 0.0
+    return (sweep_forwards(work.model, moved) if moved else 0.0) + removed
 
 
 def _shuffled(order: Tensor, real: Tensor) -> Tensor:

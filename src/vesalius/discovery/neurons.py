@@ -21,13 +21,14 @@ from torch import Tensor
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
+from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
-from vesalius.discovery.methods import smooth_readout
 from vesalius.discovery.neuron_details import MOST_DETAILS, describe_units
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
-from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_units, run
+from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
+from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import unit_changes
 from vesalius.intervene.plan import unit_place
 from vesalius.intervene.relevance import RULES, Rule
@@ -65,9 +66,7 @@ class Keeping:
     def __init__(self, model: Transformer, material: Trial, cost: Cost) -> None:
         self.model, self.material, self.cost = model, material, cost
         batch = material.batch.to(model.device)
-        self.replacement = Replacement.of_kind(
-            "resample", model, batch, counterfactual=material.counterfactual, neurons=True
-        )
+        self.replacement = Resample().table(model, batch, counterfactual=material.counterfactual, neurons=True)
         self.recordings = Recordings(model, batch, material.readout)
         self.full = self.recordings.scores().cpu()
         self.places = torch.tensor([unit_place(part, model.config) for part in mlp_units(model.config)])

@@ -15,8 +15,9 @@ from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.intervene import Cost, Recordings
+from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.edge_attribution import edge_attribution
-from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns, has_units
+from vesalius.intervene.effects import ComponentSet, effect_columns, has_units
 from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 
@@ -29,7 +30,7 @@ class SweepPart:
     """Some sets of components to be replaced on every prompt."""
 
     prompts: Prompts
-    kind: str
+    kind: Ablation
     sets: tuple[ComponentSet, ...]
 
 
@@ -51,7 +52,7 @@ def cut(n: int, jobs: int, *, largest: int | None = None) -> list[range]:
 def swept_in_parts(
     spread: Spread,
     material: Trial,
-    kind: str,
+    kind: Ablation | str,
     sets: Sequence[ComponentSet],
     keep: Callable[[range, Float[Tensor, "prompt set"], float], None],
     *,
@@ -59,10 +60,10 @@ def swept_in_parts(
 ) -> None:
     """Edited scores of every prompt and set, given to `keep` with the rows that were run, as parts are finished."""
     assert material.prompts is not None
-    prompts = material.prompts
+    prompts, ablation = material.prompts, ablation_named(kind)
     spans = cut(len(sets), spread.jobs, largest=largest)
-    parts = [SweepPart(prompts, kind, tuple(sets[i] for i in span)) for span in spans]
-    spread(sweep_part, parts, step=f"{kind} ablation", keep=lambda place, result: keep(spans[place], *result))
+    parts = [SweepPart(prompts, ablation, tuple(sets[i] for i in span)) for span in spans]
+    spread(sweep_part, parts, step=f"{ablation} ablation", keep=lambda place, result: keep(spans[place], *result))
 
 
 def sweep_part(specimen: Specimen, part: SweepPart) -> tuple[Float[Tensor, "prompt set"], float]:
@@ -70,13 +71,8 @@ def sweep_part(specimen: Specimen, part: SweepPart) -> tuple[Float[Tensor, "prom
     model, cost, batch = specimen.model, Cost(), part.prompts.batch
     recordings = Recordings(model, batch.to(model.device), part.prompts.readout(model))
     recordings.scores()  # the clean run, which is counted once for all parts
-    replacement = Replacement.of_kind(
-        part.kind,
-        model,
-        batch,
-        counterfactual=part.prompts.counterfactual_batch,
-        neurons=has_units(part.sets),
-    )
+    sources = {"counterfactual": part.prompts.counterfactual_batch, "neurons": has_units(part.sets)}
+    replacement = part.kind.table(model, batch, **sources)
     columns = [scores for _, scores in effect_columns(recordings, replacement, part.sets, cost=cost)]
     return torch.cat(columns, 1), cost.rows
 

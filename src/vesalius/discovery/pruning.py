@@ -6,6 +6,9 @@ at once, as rows of one batch, and an edge's score is the largest threshold at w
 
 Nothing before the receiver under test has been cut yet, so each test starts from the recorded clean run at the
 receiver's layer. The runs themselves are those of `intervene.edge_masks`.
+
+The scores are no means over prompts, so that stability is found by pruning again on resamples of the prompts, at the
+threshold `STABLE_AT`; a circuit is then every component with an edge that survives, however many those are.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +18,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.components import Shape
+from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.trial import Trial
+from vesalius.discovery.method import Method, MethodResult, Scores, scores_by_edges
+from vesalius.discovery.stability import RESAMPLES, pairwise_jaccard
+from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.estimate import Workload
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch
+from vesalius.model.config import Config
+from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius.statistics import bootstrap_means
@@ -29,8 +39,75 @@ from vesalius.statistics import bootstrap_means
 THRESHOLDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 #: Beyond this, testing edge by edge takes hours.
 MAX_EDGES = 6_000
+#: The work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
+LARGE_EDGES, LARGE_PROMPTS = 1000, 8
+#: The threshold at which resamples of the prompts are pruned.
+STABLE_AT = 0.05
 #: Scores of every prompt under every mask of cut edges; no mask cuts an edge into a receiver before `first_layer`.
 RunMasks = Callable[[Bool[Tensor, "mask sender receiver"], int], Float[Tensor, "mask prompt"]]
+
+
+@dataclass(frozen=True)
+class ACDC(Method):
+    """The largest threshold at which an edge survives greedy pruning."""
+
+    name = "acdc"
+    meaning = "A component's score is the largest threshold at which one of its outgoing edges survives pruning."
+    scores_edges = True
+    sees_position = False
+    centred = True
+
+    def require(self, config: Config) -> None:
+        """Refuse a model of too many edges to be tested one by one."""
+        edges = EdgeGraph.of(config).n_edges
+        if edges > MAX_EDGES:
+            raise BadInput(f"acdc tests edges one by one and this model has {edges}; use eap-ig")
+
+    def prompts(self, config: Config, n: int) -> int:
+        """Fewer on large models."""
+        return min(n, LARGE_PROMPTS) if EdgeGraph.of(config).n_edges > LARGE_EDGES else n
+
+    def score(
+        self,
+        specimen: Specimen,
+        material: Trial,
+        *,
+        spread: Spread | None = None,
+        progress: Progress | None = None,
+        seed: int = 0,
+    ) -> Scores:
+        """Prune at all thresholds."""
+        pruned = acdc(
+            specimen.model,
+            material.batch,
+            material.readout,
+            counterfactual=material.counterfactual,
+            where=material.where,
+            progress=progress,
+        )
+        return scores_by_edges(specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
+
+    def cost(self, work: Workload) -> float:
+        """Half a pass for every edge at every threshold."""
+        self.require(work.model.config)
+        return len(THRESHOLDS) * EdgeGraph.of(work.model.config).n_edges / 2
+
+    def stability(
+        self, specimen: Specimen, result: MethodResult, size: int, *, seed: int = 0, resamples: int = RESAMPLES
+    ) -> tuple[Stability, float]:
+        """Prune again on each resample."""
+        model, material = specimen.model, result.material
+        kept, forwards = acdc_resampled(
+            model,
+            material.batch,
+            material.readout,
+            counterfactual=material.counterfactual,
+            where=material.where,
+            threshold=STABLE_AT,
+            resamples=resamples,
+            seed=seed,
+        )
+        return pairwise_jaccard(EdgeGraph.of(model.config).component_scores(kept.double())), forwards
 
 
 @dataclass(frozen=True)
@@ -102,16 +179,9 @@ def prune(
 def _mask_runs(
     model: Transformer, batch: Batch, readout: Readout, counterfactual: Batch, where: Tensor | None
 ) -> RunMasks:
-    require_few_edges(model.config)
+    ACDC().require(model.config)
     recordings = SenderRecordings(model, batch, readout, counterfactual=counterfactual, where=where)
     return lambda cut, first_layer: run_edge_masks(recordings, cut, first_layer=first_layer)
-
-
-def require_few_edges(shape: Shape) -> None:
-    """Refuse a model of too many edges to be tested one by one."""
-    edges = EdgeGraph.of(shape).n_edges
-    if edges > MAX_EDGES:
-        raise BadInput(f"acdc tests edges one by one and this model has {edges}; use eap-ig")
 
 
 def _require_thresholds(thresholds: Sequence[float]) -> None:

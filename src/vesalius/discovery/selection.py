@@ -28,7 +28,7 @@ from torch import Tensor
 from vesalius.behaviours.trial import NothingUnseen, Trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.faithfulness import NothingToKeep, circuit_curves, default_sizes
-from vesalius.discovery.methods import BY_COMPONENTS
+from vesalius.discovery.method import Method
 from vesalius.discovery.networks import Network, exact_edges, greedy_edges, top_edges
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.documents.checks import Curve
@@ -38,7 +38,6 @@ from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
-from vesalius_mechrl.search.model_search import SEARCHES
 
 #: The share of the budget that `positive-ratio` gives to positive scores.
 POSITIVE_SHARE = 0.8
@@ -143,11 +142,11 @@ def parse_rules(select: str | Sequence[str] | None, size: int | None = None) -> 
     return rules
 
 
-def selectable_parts(model: Transformer, method: str) -> Sequence[Part]:
-    """What a built-in method scores in a model: edges, components, or heads alone."""
-    if method not in BY_COMPONENTS:
+def selectable_parts(model: Transformer, method: Method) -> Sequence[Part]:
+    """What a method scores in a model: edges, components, or heads alone."""
+    if method.scores_edges:
         return EdgeGraph.of(model.config).edges
-    return [part for part in model.components if part.is_head or method not in SEARCHES]
+    return [part for part in model.components if part.is_head or not method.heads_only]
 
 
 def require_selectable(rules: Sequence[str], size: int | None, *, by_edges: bool, candidates: int) -> None:

@@ -16,13 +16,14 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Plan, Readout, Recordings, run
-from vesalius.intervene.effects import Replacement, has_units
+from vesalius.intervene.ablations import Ablation, Mean, Patch, Replacement, Resample, Zero, ablation_named
+from vesalius.intervene.effects import has_units
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.readout import choose_tokens
 from vesalius.model.specimen import Specimen, TextVocabulary
 
-#: What may take a component's place. `patch` is resampling from a prompt that was given.
-KINDS = ("zero", "mean", "resample", "patch")
+#: What may take a component's place.
+KINDS = tuple(kind.name for kind in (Zero, Mean, Resample, Patch))
 #: Where the answer of a natural prompt is read.
 END = "end"
 LIKELY = 5
@@ -48,7 +49,7 @@ class Replacements:
         self.cost, self._likely = Cost(), likely
         readout = Readout(lambda logits, prompt: logits, material.readout.at, unit=material.readout.unit)
         self._recordings = Recordings(self.model, material.batch.to(self.model.device), readout)
-        self._tables: dict[tuple[str, bool], Replacement] = {}
+        self._tables: dict[tuple[Ablation, bool], Replacement] = {}
 
     @cached_property
     def clean(self) -> Reading:
@@ -56,11 +57,12 @@ class Replacements:
         self.cost.rows += len(self.material.batch)
         return self._read(self._recordings.scores())
 
-    def edited(self, components: Sequence[Component], kind: str, at: str | int | None = None) -> Reading:
+    def edited(self, components: Sequence[Component], kind: Ablation | str, at: str | int | None = None) -> Reading:
         """The model with these components replaced, everywhere or at one position."""
-        replacement = self._replacement(kind, units=has_units([tuple(components)]))
+        ablation = ablation_named(kind, KINDS)
+        replacement = self._replacement(ablation, units=has_units([tuple(components)]))
         where = self._where(at)
-        if kind in ("resample", "patch") and self.material.where is not None:
+        if ablation.from_counterfactual and self.material.where is not None:
             where = self.material.where if where is None else where & self.material.where
         plan = Plan.grid(self.model.config, [tuple(components)], choices=replacement.choices, positions=where)
         return self._read(run(self._recordings, plan, replacement.values, cost=self.cost))
@@ -82,19 +84,14 @@ class Replacements:
         first = int(config.bos_token is not None and bool((batch.tokens[:, 0] == config.bos_token).all()))
         return [row[mask][first:].tolist() for row, mask in zip(batch.tokens, kept, strict=True)]
 
-    def _replacement(self, kind: str, *, units: bool) -> Replacement:
-        if kind not in KINDS:
-            raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-        if (kind, units) not in self._tables:
-            self._tables[kind, units] = Replacement.of_kind(
-                "resample" if kind == "patch" else kind,
-                self.model,
-                self.material.batch,
-                counterfactual=self.material.counterfactual,
-                reference=self.material.counterfactual if kind == "mean" else None,
-                neurons=units,
+    def _replacement(self, ablation: Ablation, *, units: bool) -> Replacement:
+        if (ablation, units) not in self._tables:
+            other = self.material.counterfactual
+            table = ablation.table(
+                self.model, self.material.batch, counterfactual=other, reference=other, neurons=units
             )
-        return self._tables[kind, units]
+            self._tables[ablation, units] = table
+        return self._tables[ablation, units]
 
     def _where(self, at: str | int | None) -> Bool[Tensor, "prompt pos"] | None:
         """The positions of a role, or one position counted from 0 at the first token (BOS included)."""

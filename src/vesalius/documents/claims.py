@@ -74,6 +74,8 @@ class Evidence(Record):
 class ClaimRecord(Viewable, Record):
     """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
     included. `prediction` is what the claim says beside its kind and component, so that it can be decided again.
+    `counterexamples` are inputs, with what the claim predicts and what the model does, that an agent whose claim was
+    refuted is shown; they are not among those that decided.
     """
 
     kind: str
@@ -82,10 +84,12 @@ class ClaimRecord(Viewable, Record):
     evidence: tuple[Evidence, ...]
     tried: int = 1
     prediction: FrozenMap[str, Any] | None = None
+    counterexamples: tuple[FrozenMap[str, Any], ...] = ()
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None or name != "prediction"}
+        absent = {"prediction": self.prediction is None, "counterexamples": not self.counterexamples}
+        return {name: value for name, value in handler(self).items() if not absent.get(name)}
 
     def view(self) -> View:
         """The claim, and its evidence."""
@@ -201,8 +205,18 @@ class ComponentExplanation(Record):
             raise ValueError(first_error(error)) from None
         return profile
 
+    @property
+    def decided(self) -> Counter[str]:
+        """How many claims were decided each way, those of hypotheses that lost included."""
+        counts: Counter[str] = Counter(claim.verdict for claim in self.claims)
+        for lost in self.refuted:
+            given = lost.get("claims")
+            for verdict in get_args(Verdict) if isinstance(given, dict) else ():
+                counts[verdict] += number if isinstance(number := given.get(verdict), int) else 0
+        return counts
+
     def __repr__(self) -> str:
-        counts = Counter(claim.verdict for claim in self.claims)
+        counts = self.decided
         claims = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
         program = f"\n{shortened(self.program, 120)}" if self.program else ""
         said = f"{self.id} {self.role or self.tag or NO_TAG} ({self.verdict}): {shortened(self.note, 160)}"

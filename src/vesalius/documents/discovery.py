@@ -54,17 +54,10 @@ DISCOVERY_FILE, DISCOVERY_PAGE = "discovery.json", "discovery.html"
 CONNECTIONS, DRAWN_FROM, LISTED_IN_VIEW = 18, 360, 20
 #: Edges below this part of the strongest are not drawn.
 WORTH_DRAWING = 0.02
-#: Methods that search heads and no MLPs, and what a score is by other methods.
-HEADS_ONLY = ("bandit", "rl")
-MEANINGS = {
-    "sweep": "A component's score is the clean minus the edited score when it alone is replaced.",
-    "acdc": "A component's score is the largest threshold at which one of its outgoing edges survives pruning.",
-}
-BY_EDGES = "A component's score is the largest magnitude among its outgoing edges."
 #: A model with more edges than this has only its strongest edges listed; circuit.json has all.
 MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
-#: The options of searches and of EAP-IG (`steps`), and what they are when left out.
-METHOD_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
+#: What a file lists of a search's options, and of EAP-IG's `steps` (0: the usual number), where they are left out.
+SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
 
 
 class Discovery(Viewable, Document, kind="discovery"):
@@ -74,8 +67,8 @@ class Discovery(Viewable, Document, kind="discovery"):
     are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
     `directory` where the files are. `selection` says how the circuit was cut (None: what scores other than 0 is in it),
     `rivals` which other circuits keep the behaviour.
-    `quirks` says what a reproduction of a published
-    method does that others do not, `notes` what the method cannot see.
+    `quirks` says what a reproduction of a published method does that others do not, `notes` what the method cannot see,
+    `meaning` what a score is.
     """
 
     FILE = DISCOVERY_FILE
@@ -91,6 +84,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         "n_edges",
         "quirks",
         "notes",
+        "meaning",
         "checks_forwards",
         "selection",
         "rivals",
@@ -110,6 +104,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     rivals: Rivals | None = None
     quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
+    meaning: str = ""
     directory: str | None = Field(default=None, exclude=True)
 
     @model_validator(mode="after")
@@ -152,7 +147,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     @property
     def search(self) -> dict[str, Any]:
         """The options of a search, and the `steps` of EAP-IG; of another method, the defaults."""
-        return {name: self.request.options.get(name, default) for name, default in METHOD_DEFAULTS.items()}
+        return {name: self.request.options.get(name, default) for name, default in SEARCH_DEFAULTS.items()}
 
     @computed_field
     @property
@@ -292,7 +287,7 @@ class Discovery(Viewable, Document, kind="discovery"):
 
     def _facts(self) -> list[tuple[str, str]]:
         """How the circuit was found, how well the model performs, and the areas against a known circuit."""
-        searched = self.method in HEADS_ONLY
+        searched = self._heads_only()
         facts = [("method", f"{self.method}, seed {self.seed}, {prompts(self.n)}")]
         if performance := self.performance:
             facts.append((f"accuracy on {title_of(self.behaviour or '')}", performance.accuracy_figures))
@@ -340,20 +335,18 @@ class Discovery(Viewable, Document, kind="discovery"):
 
     def _meaning(self) -> str:
         """What a score is."""
-        if self.method in HEADS_ONLY:
-            return (
-                "A head's score is the clean minus the edited score when it alone is replaced; a head that the search "
-                "never paid for scores 0, and MLPs were not searched."
-            )
-        if self.method in MEANINGS or self.circuit.edges:
-            return MEANINGS.get(self.method, BY_EDGES)
-        return f"A component's score is what the method {self.method} gave it."
+        if not self.meaning and self.circuit.edges:
+            return "A component's score is the largest magnitude among its outgoing edges."
+        return self.meaning or f"A component's score is what the method {self.method} gave it."
+
+    def _heads_only(self) -> bool:
+        return all(part.is_head for part in self.circuit.components)
 
     def _edges(self) -> list[Section]:
         """The strongest connections as a drawing, and the strongest edges as a table."""
         edges = self.circuit.ranked_edges()[:DRAWN_FROM]
         if not edges:
-            scored = "heads" if self.method in HEADS_ONLY else "components"
+            scored = "heads" if self._heads_only() else "components"
             return [Text([f"The method {self.method} scores {scored} only."], pages_only=True)]
         merged: dict[tuple[str, str], float] = {}
         for edge, score in edges:
@@ -393,7 +386,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         """Schema 1 had no request, and called the checks `trust`."""
         trust, performance = data.get("trust"), data.get("performance")
         options = {"n": data.get("n")}
-        options |= {name: value for name, value in data.get("search", {}).items() if value != METHOD_DEFAULTS.get(name)}
+        options |= {name: value for name, value in data.get("search", {}).items() if value != SEARCH_DEFAULTS.get(name)}
         if trust is None:
             options["quick"] = True
         if performance and not performance.get("performs"):

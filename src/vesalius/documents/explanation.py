@@ -322,7 +322,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     )
     facts = [
         ("components" if natural else "what components compute", words),
-        ("all claims", verdict_counts(claim.verdict for part in parts for claim in part.claims)),
+        ("all claims", verdict_counts(sum((part.decided for part in parts), Counter()))),
     ]
     agreement = explanation.program_agreement
     if not natural:

@@ -21,6 +21,7 @@ Command = Literal[
     "sweep",
     "what-if",
     "discover",
+    "sets",
     "neurons",
     "faithfulness",
     "explain",

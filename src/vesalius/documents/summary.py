@@ -107,7 +107,7 @@ def summarise(
         broken_path=flow.broken_path,
         paths=tuple(flow.lines()),
         gaps=(*flow.gaps(), *_undecided(parts)),
-        verdicts=verdict_counts(claim.verdict for part in parts for claim in part.claims),
+        verdicts=verdict_counts(sum((part.decided for part in parts), Counter())),
     )
 
 

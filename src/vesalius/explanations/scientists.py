@@ -328,11 +328,12 @@ SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve, HYBRID: hybrid
 
 
 def _discovered(method: str, specimen: "Specimen", task: Task) -> Circuit:
-    from vesalius.discovery.methods import DEFAULT_PROMPTS, affordable_prompts, discover
+    from vesalius.discovery.methods import DEFAULT_PROMPTS, circuit_method, discover
 
-    n = affordable_prompts(method, specimen.model.config, DEFAULT_PROMPTS)
+    scoring = circuit_method(method)
+    n = scoring.prompts(specimen.model.config, DEFAULT_PROMPTS)
     shared = {"seed": task.seed, "force": task.force, "spread": task.spread, "progress": task.progress}
-    return discover(specimen, method, n=n, **shared).circuit
+    return discover(specimen, scoring, n=n, **shared).circuit
 
 
 def _abstention(task: Task, *, seconds: float) -> Explanation:

@@ -18,9 +18,8 @@ from vesalius.documents.scorecard import HEADLINES, Baseline
 from vesalius.documents.view import Answer, View, Viewable
 from vesalius.errors import BadInput
 from vesalius.grading.keys import graded_specimen, true_tags
-from vesalius.grading.nulls import empty, generic, mixed, turned_wrong
 from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
-from vesalius.grading.tags import TagRow, always, tag_metrics, tag_rows
+from vesalius.grading.tags import TagRow, always, empty, generic, mixed, tag_metrics, tag_rows, turned_wrong
 
 #: Tag accuracy of the best language-model agent in the paper that published the benchmark; not measured here.
 PUBLISHED_AGENT = 0.79

@@ -1,7 +1,8 @@
 """The scalpel: replace components and edges, many at once, and measure what changes."""
 
+from vesalius.intervene.ablations import KINDS, Replacement, ablation_named
 from vesalius.intervene.attribution import attribute, attribute_units
-from vesalius.intervene.effects import KINDS, Effects, Replacement, effects, pairs
+from vesalius.intervene.effects import Effects, effects, pairs
 from vesalius.intervene.engine import Cost, run, run_with_outputs
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.readout import Readout, agreement, all_logits, logit_difference, next_token_loss
@@ -30,6 +31,7 @@ __all__ = [
     "Replacement",
     "Row",
     "Values",
+    "ablation_named",
     "activations",
     "agreement",
     "all_logits",

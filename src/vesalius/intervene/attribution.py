@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.intervene.effects import Replacement
+from vesalius.intervene.ablations import Replacement
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.relevance import Rule, rule_hooks
 from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, activations, unit_hook
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
-from vesalius.model.norms import widened
+from vesalius.model.mlp import widened
 from vesalius.model.transformer import Transformer
 
 

@@ -25,7 +25,7 @@ from vesalius.model.attention import Attention, Heads, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import Tap
-from vesalius.model.norms import NormLayer, widened
+from vesalius.model.mlp import NormLayer, widened
 from vesalius.model.positions import Layout
 from vesalius.model.transformer import Transformer
 

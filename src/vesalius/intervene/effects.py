@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.components import Component, parse_components
@@ -22,18 +21,17 @@ from vesalius.documents.sweep import SUMMARY_ROWS, effects_answer
 from vesalius.documents.view import Answer, Facts, LateRows, Sheet, View, Viewable, made, prompts
 from vesalius.errors import BadInput
 from vesalius.files import write_json
+from vesalius.intervene.ablations import Ablation, Replacement, ablation_named
 from vesalius.intervene.engine import Cost, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings
-from vesalius.intervene.values import Batch, Values, activations, means, value_bias, zeros
-from vesalius.model.files import write_tensors
+from vesalius.intervene.values import Batch
+from vesalius.model.states import write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius.statistics import means_interval
 
-Kind = Literal["zero", "mean", "resample", "value-bias"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 ComponentSet = tuple[Component, ...]
 EFFECTS_FILE = "effects.json"
 
@@ -122,48 +120,12 @@ class Effects(Viewable):
         return rows
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """A table of values and the row of it that each prompt uses."""
-
-    values: Values
-    choices: Int[Tensor, " prompt"]
-
-    @classmethod
-    def of_kind(
-        cls,
-        kind: str,
-        model: Transformer,
-        batch: Batch,
-        *,
-        counterfactual: Batch | None = None,
-        reference: Batch | None = None,
-        neurons: bool = False,
-    ) -> "Replacement":
-        """Zero, mean (over `reference`, by default the prompts themselves), resample (from `counterfactual`), or
-        value-bias; with `neurons`, for single neurons and experts as well.
-        """
-        first = torch.zeros(len(batch), dtype=torch.long)
-        if kind == "zero":
-            return cls(zeros(model), first)
-        if kind == "value-bias":
-            return cls(value_bias(model), first)
-        if kind == "mean":
-            return cls(means(model, (reference or batch).to(model.device), neurons=neurons), first)
-        if kind == "resample":
-            if counterfactual is None or counterfactual.tokens.shape != batch.tokens.shape:
-                raise BadInput("resampling needs a counterfactual prompt of the same length for every prompt")
-            values = activations(model, counterfactual.to(model.device), neurons=neurons)
-            return cls(values, torch.arange(len(batch)))
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {', '.join(KINDS)}")
-
-
 def effects(
     model: Transformer,
     batch: Batch,
     readout: Readout,
     *,
-    kind: str = "zero",
+    kind: Ablation | str = "zero",
     sets: Sequence[Iterable[str | Component]] | None = None,
     counterfactual: Batch | None = None,
     reference: Batch | None = None,
@@ -173,9 +135,9 @@ def effects(
 ) -> Effects:
     """Effects of replacing each set of components (default: every single head and MLP) on every prompt."""
     chosen = component_sets(model, sets)
-    replacement = Replacement.of_kind(
-        kind, model, batch, counterfactual=counterfactual, reference=reference, neurons=has_units(chosen)
-    )
+    ablation = ablation_named(kind)
+    sources = {"counterfactual": counterfactual, "reference": reference}
+    replacement = ablation.table(model, batch, **sources, neurons=has_units(chosen))
     start, cost = time.perf_counter(), Cost()
     recordings = Recordings(model, batch, readout, memory=memory)
     baseline = recordings.scores().cpu()
@@ -185,7 +147,7 @@ def effects(
     )
     matrix = torch.cat([baseline[:, None] - scores for _, scores in parts], 1)
     forwards = cost.rows / len(batch)
-    return Effects(tuple(chosen), baseline, matrix, kind, readout.unit, forwards, time.perf_counter() - start)
+    return Effects(tuple(chosen), baseline, matrix, ablation.name, readout.unit, forwards, time.perf_counter() - start)
 
 
 def effect_columns(

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.intervene.ablations import Ablation, Resample, ablation_named
 from vesalius.intervene.attribution import attribute_units
 from vesalius.intervene.edge_attribution import attribution_rows, edge_attribution
-from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns, has_units
+from vesalius.intervene.effects import ComponentSet, effect_columns, has_units
 from vesalius.intervene.engine import Cost, row_bytes
 from vesalius.intervene.live_memory import LiveMemory, runnable_shape
 from vesalius.intervene.readout import Readout
@@ -80,12 +81,27 @@ class Prompts:
         return Readout(lambda logits, _: (logits.log_softmax(-1) if whole else logits).sum((1, 2)), at, choose)
 
 
+@dataclass(frozen=True)
+class Workload:
+    """What the cost of work follows from: a model, there or not, the sizes of the prompts it would be run on, and the
+    bytes that the engine may use. `finite` says that its vocabulary is listed, `circuit` which components are assumed
+    to matter there.
+    """
+
+    model: Transformer
+    dtype: torch.dtype
+    sizes: Prompts
+    memory: int
+    finite: bool
+    circuit: tuple[Component, ...]
+
+
 def sweep_peak(
     config: Config,
     dtype: torch.dtype,
     prompts: Prompts,
     sets: Sequence[ComponentSet],
-    kind: str,
+    kind: Ablation | str,
     *,
     memory: int,
     block: int = 4096,
@@ -110,7 +126,7 @@ def sweep_peak(
     with torch.no_grad(), LiveMemory("meta", model.parameters()) as live:
         recordings = Recordings(model, batch, prompts.readout(), memory=kept_memory)
         recordings.scores()
-        replacement = Replacement.of_kind(kind, model, batch, counterfactual=batch)
+        replacement = ablation_named(kind).table(model, batch, counterfactual=batch)
         kept = live.current
         for _ in effect_columns(recordings, replacement, one, memory=memory, block=block):
             pass
@@ -150,7 +166,7 @@ def unit_attribution_peak(config: Config, dtype: torch.dtype, prompts: Prompts) 
         model = runnable_shape(config.model_copy(update=_of_layers(config, layers)), dtype)
         batch = prompts.batch()
         with LiveMemory("meta", model.parameters()) as live:
-            replacement = Replacement.of_kind("resample", model, batch, counterfactual=batch, neurons=True)
+            replacement = Resample().table(model, batch, counterfactual=batch, neurons=True)
             attribute_units(model, batch, prompts.readout(), replacement, rule="relp-qk")
         return live.peak
 
@@ -174,7 +190,7 @@ def seconds_per_row(
     batch: Batch,
     readout: Readout,
     sets: Sequence[ComponentSet],
-    kind: str,
+    kind: Ablation | str,
     *,
     counterfactual: Batch,
 ) -> float:
@@ -183,7 +199,7 @@ def seconds_per_row(
     batch, counterfactual = batch.take(few).to(model.device), counterfactual.take(few).to(model.device)
     recordings = Recordings(model, batch, readout.take(few))
     recordings.scores()
-    replacement = Replacement.of_kind(kind, model, batch, counterfactual=counterfactual, neurons=has_units(sets))
+    replacement = ablation_named(kind).table(model, batch, counterfactual=counterfactual, neurons=has_units(sets))
     count = max(1, TIMED_ROWS // len(few))
     start = max(0, len(sets) // 2 - count // 2)
     cost = Cost()

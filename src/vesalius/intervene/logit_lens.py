@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.model.norms import widened
+from vesalius.model.mlp import widened
 from vesalius.model.transformer import Transformer
 
 

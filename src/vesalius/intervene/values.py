@@ -24,7 +24,7 @@ from vesalius.errors import BadInput
 from vesalius.model.attention import take_positions
 from vesalius.model.config import Config
 from vesalius.model.hooks import Cache, Hook, Tap
-from vesalius.model.norms import widened
+from vesalius.model.mlp import widened
 from vesalius.model.transformer import Transformer
 
 #: Ends of the names of what components write.

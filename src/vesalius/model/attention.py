@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from vesalius.model.config import Config
 from vesalius.model.hooks import Tap
-from vesalius.model.linear import affine
-from vesalius.model.norms import NormLayer, widened
+from vesalius.model.mlp import NormLayer, affine, widened
 from vesalius.model.positions import Layout, rotate
 
 HeadPort = Literal["q", "k", "v"]

@@ -16,8 +16,7 @@ from vesalius.files import read_json
 from vesalius.model.devices import Devices
 from vesalius.model.dtypes import stored_dtype
 from vesalius.model.families import family
-from vesalius.model.files import read_tensors
-from vesalius.model.states import State, build
+from vesalius.model.states import State, build, read_tensors
 from vesalius.model.transformer import Transformer
 
 HUB_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json", "vocab.json", "merges.txt")

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.model.config import Config, Rotary
-from vesalius.model.norms import HALF
+from vesalius.model.mlp import HALF
 
 #: Cosines and sines of the angles, `[rows, pos, 1, d_rotary]`.
 Rotation = tuple[Tensor, Tensor]

@@ -19,11 +19,11 @@ from vesalius.model.arithmetic import arithmetic_directory
 from vesalius.model.devices import Devices
 from vesalius.model.dtypes import dtype_named
 from vesalius.model.families import family
-from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.gguf_file import GgufFile
 from vesalius.model.huggingface import download, from_transformers, load_huggingface
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.smollm import installed_gguf, smollm_directory
+from vesalius.model.states import CONFIG_FILE, load_model
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.plugins import MODEL_LOADERS, Plugin, find_plugin, plugin_names

@@ -26,8 +26,7 @@ from vesalius.errors import BadInput
 from vesalius.model.attention import Attention, HeadPort, Heads, soft_cap, take_positions
 from vesalius.model.config import Config
 from vesalius.model.hooks import Cache, Hook, NameFilter, Tap, name_filter
-from vesalius.model.mlp import ExpertMlp, Mlp
-from vesalius.model.norms import NormLayer, widened
+from vesalius.model.mlp import ExpertMlp, Mlp, NormLayer, widened
 from vesalius.model.positions import Layout
 from vesalius.stopping import checkpoint
 

@@ -15,8 +15,8 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.view import Viewable, register
 from vesalius.errors import BadInput
 from vesalius.files import write_json
-from vesalius.model.files import CONFIG_FILE, save_model
 from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.states import CONFIG_FILE, save_model
 from vesalius.report.discovery import draw_discovery
 from vesalius.report.layout import write_view
 from vesalius.report.page import render_page

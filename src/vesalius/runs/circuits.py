@@ -17,7 +17,7 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task
 from vesalius.grading.circuits import CircuitGrade
-from vesalius.grading.nulls import donor_of
+from vesalius.grading.tags import donor_of
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Failure
 from vesalius.runs.scorecard import circuits_scorecard

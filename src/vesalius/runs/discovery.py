@@ -8,7 +8,9 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, method_names
+from vesalius.discovery.method import Method
+from vesalius.discovery.methods import circuit_method, circuit_method_names
+from vesalius.discovery.pruning import LARGE_EDGES, LARGE_PROMPTS
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
@@ -32,7 +34,7 @@ AUROC_OF_CHANCE = 0.5
 
 @dataclass(frozen=True)
 class DiscoverySettings:
-    """What decides the results of a run; `steps` are EAP-IG's (0: its usual number)."""
+    """What decides the results of a run; `steps` are for methods that take some, as EAP-IG (0: the usual number)."""
 
     circuits: tuple[CircuitCase, ...]
     methods: tuple[str, ...]
@@ -42,7 +44,7 @@ class DiscoverySettings:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        known = method_names()
+        known = circuit_method_names()
         unknown = [name for name in self.methods if name not in known]
         if unknown or not self.methods:
             raise BadInput(f"`methods`: {', '.join(unknown) or 'none named'}; choose from {choices(known)}")
@@ -54,18 +56,27 @@ class DiscoverySettings:
             raise BadInput(f"`n` {self.n}: prompts are resampled to see how stable circuits are; give at least 2")
         require_drawable(self.n, self.seed)
         require_whole(steps=self.steps)
-        if self.steps and "eap-ig" not in self.methods:
+        stepped = [method for method in self.scoring if "steps" in method.option_help()]
+        if self.steps and not stepped:
             raise BadInput(f"`steps` {self.steps} is for `methods` eap-ig, which is not among them; leave it out")
-        if self.steps < 0:
-            raise BadInput(f"`steps` {self.steps} is out of range; give at least 1, or leave it out")
+
+    @property
+    def scoring(self) -> list[Method]:
+        """The methods with their options."""
+        named = [circuit_method(name, parameter="methods") for name in self.methods]
+        return [
+            type(method)(steps=self.steps) if self.steps and "steps" in method.option_help() else method  # type: ignore[call-arg]
+            for method in named
+        ]
 
     @property
     def cases(self) -> list[DiscoveryCase]:
         """Every method on every circuit."""
+        methods = self.scoring
         return [
-            DiscoveryCase(m, c.id, c.directory, self.n, self.seed, self.hard, c.wrong_answers, self.steps)
+            DiscoveryCase(m, c.id, c.directory, self.n, self.seed, self.hard, c.wrong_answers)
             for c in self.circuits
-            for m in self.methods
+            for m in methods
         ]
 
     def request(self) -> Request:
@@ -135,7 +146,7 @@ class DiscoveryBenchmark(Steps):
         missing = [case for case in cases if case.key not in self.state.figures]
 
         def keep(case: DiscoveryCase, figures: DiscoveryFigures) -> None:
-            self._note("discovered", case.id, method=case.method, figures=figures.model_dump(mode="json"))
+            self._note("discovered", case.id, method=case.method.name, figures=figures.model_dump(mode="json"))
 
         yield from self._each(DISCOVER, run_case, missing, keep, of=len(cases), jobs=jobs)
 
@@ -148,10 +159,10 @@ class DiscoveryBenchmark(Steps):
         return card
 
     def _label(self, step: str, case: DiscoveryCase) -> str:
-        return case.method
+        return case.method.name
 
     def _note_failure(self, step: str, case: DiscoveryCase, failure: Failure) -> None:
-        self._note(FAILED, case.id, method=case.method, kind=failure.kind, reason=failure.reason)
+        self._note(FAILED, case.id, method=case.method.name, kind=failure.kind, reason=failure.reason)
 
     def _finished(self) -> str:
         return f"{len(self.state.figures)} of {len(self.settings.cases)} cases are discovered"

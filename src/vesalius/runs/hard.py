@@ -22,7 +22,7 @@ from vesalius.components import Component
 from vesalius.discovery.checks import circuit_size
 from vesalius.discovery.faithfulness import NothingToKeep, scores_without
 from vesalius.discovery.guarantee import guarantee
-from vesalius.discovery.methods import MethodResult
+from vesalius.discovery.method import MethodResult
 from vesalius.discovery.rivals import find_rivals
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric

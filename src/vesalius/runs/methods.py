@@ -14,9 +14,10 @@ from typing import Any
 
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.circuits.specimens import load_specimen
-from vesalius.discovery.checks import beside_random, stability_of
+from vesalius.discovery.checks import beside_random
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking
-from vesalius.discovery.methods import METHODS, MethodResult, affordable_prompts, discover
+from vesalius.discovery.method import Method, MethodResult, NotResampled
+from vesalius.discovery.methods import discover
 from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
@@ -25,7 +26,6 @@ from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen
 from vesalius.runs.hard import hard_figures, seen_by_user
-from vesalius_mechrl.search.model_search import MethodOptions
 
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003
@@ -35,21 +35,20 @@ MANY_RESAMPLED, FEW_RESAMPLES = 10_000, 20
 
 @dataclass(frozen=True)
 class DiscoveryCase:
-    """One method on one circuit; `steps` are EAP-IG's."""
+    """One method on one circuit."""
 
-    method: str
+    method: Method
     id: str
     directory: Path
     n: int
     seed: int
     hard: bool = False
     wrong_answers: float = 0.0
-    steps: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
         """The method and the circuit."""
-        return self.method, self.id
+        return self.method.name, self.id
 
 
 def run_case(case: DiscoveryCase) -> DiscoveryFigures:
@@ -86,8 +85,7 @@ def discover_case(case: DiscoveryCase) -> Circuit:
 
 
 def _discovered(specimen: Specimen, case: DiscoveryCase) -> MethodResult:
-    options = MethodOptions(steps=case.steps if case.method == "eap-ig" else 0)
-    return discover(specimen, case.method, material=_material(specimen, case), options=options)
+    return discover(specimen, case.method, material=_material(specimen, case))
 
 
 def grade_found(circuit: Circuit, case: DiscoveryCase) -> DiscoveryFigures:
@@ -103,7 +101,7 @@ def _material(specimen: Specimen, case: DiscoveryCase) -> Trial:
 
 
 def _prompts(specimen: Specimen, case: DiscoveryCase) -> int:
-    return affordable_prompts(case.method, specimen.model.config, case.n)
+    return case.method.prompts(specimen.model.config, case.n)
 
 
 def _graded(circuit: Circuit, specimen: Specimen, case: DiscoveryCase, material: Trial) -> DiscoveryFigures:
@@ -127,12 +125,14 @@ def _graded(circuit: Circuit, specimen: Specimen, case: DiscoveryCase, material:
 
 
 def _stability(specimen: Specimen, discovery: MethodResult, top: int) -> Stability | None:
-    """None for a plug-in's scores that are not means over prompts."""
+    """None where a method's scores cannot be resampled."""
     config = specimen.model.config
-    if discovery.per_prompt is None and discovery.method not in METHODS:
-        return None
     large = EdgeGraph.of(config).n_edges * config.d_model > MANY_RESAMPLED
-    return stability_of(specimen, discovery, top, resamples=FEW_RESAMPLES if large else RESAMPLES)[0]
+    resamples = FEW_RESAMPLES if large else RESAMPLES
+    try:
+        return discovery.method.stability(specimen, discovery, top, resamples=resamples)[0]
+    except NotResampled:
+        return None
 
 
 def _held_out(specimen: Specimen, material: Trial, *, n: int, seed: int) -> Trial | None:

@@ -20,8 +20,8 @@ from vesalius.grading.circuits import (
     null_metrics,
     tag_baselines,
 )
-from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import fresh_seed
+from vesalius.grading.tags import NULLS
 from vesalius.runs.directory import Run
 from vesalius.runs.selection import CircuitCase
 from vesalius.runs.settings import BENCHMARK, Settings

@@ -14,8 +14,8 @@ from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, be
 from vesalius.errors import BadInput, choices, note
 from vesalius.files import sha256
 from vesalius.grading.keys import ANNOTATIONS, annotation_file, published_key
-from vesalius.model.files import WEIGHTS_FILE
 from vesalius.model.huggingface import download
+from vesalius.model.states import WEIGHTS_FILE
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from vesalius.backbones import MAX_TOKENS, TIMEOUT, SpendingCap, open_backbone
-from vesalius.discovery.methods import require_circuit_method
+from vesalius.discovery.methods import circuit_method
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.scientists import BUILTIN, check_scientist
@@ -69,7 +69,8 @@ class Settings:
         check_scientist(
             self.scientist, backbone=self.backbone is not None, protocol=self.protocol, leave_out=self.leave_out
         )
-        require_circuit_method(self.circuit_from)
+        if self.circuit_from is not None:
+            circuit_method(self.circuit_from)
         for judge in self.judges:
             if loaded_plugin(JUDGES, judge, ()) is None and ":" not in judge:
                 names = choices([*plugin_names(JUDGES, ()), "PROVIDER:MODEL"])

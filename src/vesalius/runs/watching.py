@@ -15,7 +15,7 @@ from vesalius.documents.agent import AgentCall, AgentCase, AgentRun, HypothesisS
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation, Verdict
 from vesalius.documents.trace import TRACE_FILE, Decider, Trace
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.hyve.verdicts import verdict_of_kinds
+from vesalius.explanations.verdicts import verdict_of_kinds
 from vesalius.runs.conversation import LONGEST, Conversation
 from vesalius.runs.directory import (
     CALLS,

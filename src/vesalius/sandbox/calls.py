@@ -94,8 +94,9 @@ def parse(line: bytes) -> Record | None:
     if not isinstance(record, dict):
         return None
     cleaned: Record = {}
-    if "value" in record:
-        cleaned["value"] = bounded_json(record["value"], max_text=len(line))
+    for name in ("value", "partial"):
+        if name in record:
+            cleaned[name] = bounded_json(record[name], max_text=len(line))
     if record.get("error") is not None:
         error = record["error"] if isinstance(record["error"], str) else "it reported an error that is not text"
         cleaned["error"] = bounded_json(error, max_text=MAX_ERROR)
@@ -178,7 +179,7 @@ def outcome(state: CallState, limits: Limits) -> Outcome:
     error = stop_message(state, stopped, limits) if stopped else last.get("error")
     ending = state.ending or {}
     return Outcome(
-        result=last.get("value") if error is None else None,
+        result=last.get("value" if error is None else "partial"),
         stdout=stdout,
         error=error,
         stopped_by=stopped,

@@ -66,7 +66,8 @@ class Outcome:
     outside.
     """
 
-    #: JSON values; a large tensor or array becomes its shape and a summary, anything else its bounded repr.
+    #: JSON values; a large tensor or array becomes its shape and a summary, anything else its bounded repr. Of a
+    #: program that failed, what it had assigned by then.
     result: Any = None
     #: What it printed, stdout and stderr together, cut after `Limits.output_bytes`.
     stdout: str = ""

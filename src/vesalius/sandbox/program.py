@@ -55,6 +55,11 @@ def _run_once(job: Record, names: dict[str, Any], send: Callable[[Record], None]
             record = {"error": MISSING}
         else:
             record = _attempt(lambda: bounded_json(names["result"], max_text=job["result_bytes"]), job["code"])
+    elif "result" in names:
+        # What a program that fails later had found by then is worth having; its error must get through all the same.
+        partial = _attempt(lambda: bounded_json(names["result"], max_text=job["result_bytes"] // 2), job["code"])
+        whole = {**record, "partial": partial.get("value")}
+        record = whole if len(dumps(whole)) < job["result_bytes"] else record
     _flush()
     send(record)
 

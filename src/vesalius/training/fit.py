@@ -14,7 +14,7 @@ import torch
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model import Transformer
-from vesalius.model.files import save_model
+from vesalius.model.states import save_model
 from vesalius.training.gate import Gate, headroom, measure
 from vesalius.training.setting import Setting
 from vesalius.training.stepper import Checkpoint, Recipe, default_copies, default_recipe

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
-from vesalius.model.files import read_tensors, write_tensors
+from vesalius.model.states import read_tensors, write_tensors
 from vesalius.training.setting import Setting
 from vesalius.training.siit import Curriculum, Rows, Tables, Weights, copy_losses, draw_rows
 from vesalius.training.stack import Stack

@@ -19,12 +19,13 @@ from vesalius import api
 from vesalius.api.explanations import BUILTIN, inspect_backbone, scientist_named
 from vesalius.documents import Explanation
 from vesalius.documents.metric import Metric
+from vesalius.explanations.budget import Budget
 from vesalius_agents.cases import CircuitCase, chosen_circuits
 from vesalius_agents.inspection.agents import MESSAGES, agent_with
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, share, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
 from vesalius_agents.inspection.tools import instruments, submit_explanation
-from vesalius_agents.investigations import Budget
+from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS
 
 VERSION = "2"
 FIGURES = (
@@ -46,9 +47,9 @@ def circuits(
     ids: str | int | list[str | int] | None = None,
     specimens: str | None = None,
     limit: int | None = None,
-    looks: int = Budget.looks,
-    executions: int = Budget.executions,
-    claims: int = Budget.claims,
+    looks: int = LOOKS,
+    executions: int = EXECUTIONS,
+    claims: int = CLAIMS,
     seed: int = 0,
 ) -> Task:
     """Explain circuits with known answers. `ids` chooses among the 84, by id or name; `specimens` is a directory of

@@ -13,6 +13,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import store
 
 from vesalius.documents import Circuit
+from vesalius.explanations.budget import Budget
 from vesalius_agents.cases import (
     discovery_case,
     grade_circuit_found,
@@ -25,7 +26,7 @@ from vesalius_agents.inspection.circuit_task import circuit_sample, selected
 from vesalius_agents.inspection.metrics import median, number, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
 from vesalius_agents.inspection.tools import instruments, submit_circuit
-from vesalius_agents.investigations import EVERY, Budget
+from vesalius_agents.session import CLAIMS, EVERY, EXECUTIONS, LOOKS
 
 VERSION = "1"
 METHOD, PROMPTS = "eap-ig", 32
@@ -45,9 +46,9 @@ def discovery(
     specimens: str | None = None,
     limit: int | None = None,
     n: int = PROMPTS,
-    looks: int = Budget.looks,
-    executions: int = Budget.executions,
-    claims: int = Budget.claims,
+    looks: int = LOOKS,
+    executions: int = EXECUTIONS,
+    claims: int = CLAIMS,
     seed: int = 0,
 ) -> Task:
     """Find circuits with known answers by a `method` on `n` prompts, or with `agent` by inspect's react agent with our

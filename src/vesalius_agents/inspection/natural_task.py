@@ -18,13 +18,14 @@ from vesalius import api
 from vesalius.api.explanations import BUILTIN, inspect_backbone, scientist_named
 from vesalius.documents import Explanation
 from vesalius.errors import BadInput
+from vesalius.explanations.budget import Budget
 from vesalius_agents.cases import grade_natural
 from vesalius_agents.inspection.agents import MESSAGES, agent_with
 from vesalius_agents.inspection.circuit_task import explanation_text, submitted_explanation
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
 from vesalius_agents.inspection.tools import instruments, submit_explanation
-from vesalius_agents.investigations import Budget
+from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS
 
 VERSION = "1"
 MODEL = "arithmetic"
@@ -41,9 +42,9 @@ def natural(
     protocol: str | None = None,
     agent: bool = False,
     n: int | None = None,
-    looks: int = Budget.looks,
-    executions: int = Budget.executions,
-    claims: int = Budget.claims,
+    looks: int = LOOKS,
+    executions: int = EXECUTIONS,
+    claims: int = CLAIMS,
     seed: int = 0,
 ) -> Task:
     """Explain a behaviour of a natural model: a name or a path, `behaviour` one of ours or a file, `components` the

@@ -15,7 +15,8 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import store
 
 from vesalius.errors import BadInput
-from vesalius_agents.investigations import Budget, Investigation, investigate
+from vesalius.explanations.budget import Budget
+from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS, AgentSession, investigate
 from vesalius_functions.bench.function_cases import Box
 
 SESSION, OPTIONS, ANSWER = "vesalius:session", "vesalius:options", "vesalius:answer"
@@ -63,7 +64,7 @@ async def close(state: TaskState) -> None:
     with _REGISTRY:
         session = _SESSIONS.pop(state.uuid, None)
         _LOCKS.pop(state.uuid, None)
-    if isinstance(session, Investigation):
+    if isinstance(session, AgentSession):
         await anyio.to_thread.run_sync(session.close)
 
 
@@ -72,7 +73,7 @@ async def in_thread(work: Callable[[], Opened]) -> Opened:
     return await anyio.to_thread.run_sync(work)
 
 
-def investigation() -> Investigation:
+def investigation() -> AgentSession:
     """The investigation of the sample under way, opened if it is not yet."""
     options = store().get(OPTIONS)
     if options is None:
@@ -80,12 +81,12 @@ def investigation() -> Investigation:
             "no specimen is open in this sample; put vesalius_agents.inspection.sessions.opened() before the agent"
         )
 
-    def make() -> Investigation:
+    def make() -> AgentSession:
         given = dict(options)
-        budget = Budget(**(given.pop("budget") or {}))
+        budget = Budget(**({"looks": LOOKS, "executions": EXECUTIONS, "claims": CLAIMS} | (given.pop("budget") or {})))
         return investigate(given.pop("specimen"), given.pop("components"), budget=budget, **given)
 
-    return session(make, Investigation)
+    return session(make, AgentSession)
 
 
 def box_of_sample() -> Box:

@@ -16,9 +16,12 @@ from inspect_ai.tool import Tool, ToolError, tool
 from inspect_ai.util import store
 
 from vesalius.errors import BadInput
+from vesalius.explanations.hyve.tools import outcome_text
+from vesalius.explanations.verdicts import record_text
+from vesalius.sandbox import Outcome
 from vesalius_agents.cases import scored_circuit
 from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation
-from vesalius_agents.investigations import Investigation
+from vesalius_agents.session import AgentSession, account
 from vesalius_functions.bench.function_cases import Answer, ask_box
 
 #: Characters of one result.
@@ -36,7 +39,7 @@ def _told() -> Iterator[None]:
         raise ToolError(str(error)) from None
 
 
-async def _asked(question: Callable[[Investigation], Any]) -> str:
+async def _asked(question: Callable[[AgentSession], Any]) -> str:
     with _told():
         return _text(await in_thread(lambda: question(investigation())))
 
@@ -69,7 +72,7 @@ def attention() -> Tool:
             layer: the layer, counted from 0.
         """
 
-        def patterns(study: Investigation) -> dict[str, Any]:
+        def patterns(study: AgentSession) -> dict[str, Any]:
             found = study.attention(prompt, layer)
             return {"tokens": found.tokens, **{head.head: head.pattern for head in found.heads}}
 
@@ -90,7 +93,7 @@ def sweep() -> Tool:
             n: prompts to measure on, up to 64.
         """
 
-        def effects(study: Investigation) -> dict[str, Any]:
+        def effects(study: AgentSession) -> dict[str, Any]:
             found = study.sweep(kind=kind, n=n)
             rows = {row.id: [row.effect, row.ci_low, row.ci_high] for row in found.components}
             return {"unit": found.unit, "baseline": found.baseline, "effect, low, high": rows}
@@ -123,7 +126,7 @@ def intervene() -> Tool:
             n: prompts of the task, up to 64.
         """
 
-        def changed(study: Investigation) -> dict[str, Any]:
+        def changed(study: AgentSession) -> dict[str, Any]:
             found = study.intervene(components, kind=kind, at=at, prompt=prompt, source=source, n=n)
             rows = [{"prompt": row.prompt, "clean": row.clean, "edited": row.edited} for row in found.rows]
             figures = {name: getattr(found, name).value for name in ("clean", "edited", "effect", "changed")}
@@ -146,7 +149,7 @@ def lens() -> Tool:
             components: names such as L0H1 and L0_MLP.
         """
 
-        def raised(study: Investigation) -> dict[str, Any]:
+        def raised(study: AgentSession) -> dict[str, Any]:
             found = study.lens(prompt, components)
             return {"tokens": found.tokens, **found.components}
 
@@ -166,7 +169,11 @@ def which_variable() -> Tool:
             component: a name such as L0_MLP.
             candidates: a name for each, and a Python expression in tokens (the input) and i (the position).
         """
-        return await _asked(lambda study: study.which_variable(component, candidates))
+
+        def scored(study: AgentSession) -> str:
+            return _ran(study, study.which_variable(study.part(component), candidates))
+
+        return await _asked(scored)
 
     return execute
 
@@ -176,14 +183,20 @@ def check_claim() -> Tool:
     """Put a claim to the engine."""
 
     async def execute(component: str, claim: dict[str, Any]) -> str:
-        """Put one claim about a component to the engine, which experiments on held-out inputs and decides: supported,
-        refuted or untested.
+        """Put one claim about a component, or about the whole circuit with it, to the engine, which experiments on
+        held-out inputs and decides: supported, refuted or untested. With a refutation come inputs that contradict it.
 
         Args:
             component: the component that the claim is about.
             claim: a JSON object in the claim grammar, such as {"kind": "necessary"}.
         """
-        return await _asked(lambda study: study.check_claim(component, claim))
+
+        def decided(study: AgentSession) -> str:
+            found = study.check(claim, study.part(component))
+            said = [*map(record_text, found.records), *([found.note] if found.note else [])]
+            return "\n".join([*said, _left(study, "claims")])
+
+        return await _asked(decided)
 
     return execute
 
@@ -199,7 +212,7 @@ def run_code() -> Tool:
         Args:
             code: the program.
         """
-        return await _asked(lambda study: study.run_code(code))
+        return await _asked(lambda study: _ran(study, study.execute(code)))
 
     return execute
 
@@ -225,10 +238,9 @@ def submit_explanation() -> Tool:
             carriers: which variables of the program each component carries, such as {"L0_MLP": ["v1"]}.
         """
 
-        def made(study: Investigation) -> dict[str, Any]:
-            return study.submit(
-                components, information_flow, task_description, program=program, carriers=carriers
-            ).as_data()
+        def made(study: AgentSession) -> dict[str, Any]:
+            said = account(components, information_flow, task_description)
+            return study.submit(said, program=program, carriers=carriers).as_data()
 
         with _told():
             explanation = await in_thread(lambda: made(investigation()))
@@ -305,6 +317,15 @@ def instruments(*, natural: bool = False) -> list[Tool]:
     """
     own = lens() if natural else which_variable()
     return [predict(), attention(), sweep(), intervene(), own, check_claim(), run_code()]
+
+
+def _ran(study: AgentSession, outcome: Outcome) -> str:
+    return f"{outcome_text(outcome)}\n{_left(study, 'executions')}"
+
+
+def _left(study: AgentSession, name: str) -> str:
+    left, limit = study.spending.left()[name], getattr(study.spending.budget, name)
+    return f"({left} of {limit} {name} left)"
 
 
 def _text(result: Any) -> str:

@@ -71,11 +71,11 @@ def mcp(
         raise BadInput("--json is for --list-tools; the server itself prints nothing but its protocol")
     from pathlib import Path
 
-    from vesalius_agents.mcp.budget import Budget
+    from vesalius.explanations.budget import Budget
     from vesalius_agents.mcp.desk import Options
     from vesalius_agents.mcp.start import new_run, serve_http, serve_stdio
 
-    budget = Budget(forwards, executions, seconds, memory << 20, queries)
+    budget = Budget(forwards=forwards, executions=executions, seconds=seconds, memory=memory << 20, queries=queries)
     options = Options(Path(root), budget, functions_seed, functions, hub, unsafe_sandbox, clients)
     place = new_run() if run is None else Path(run)
     if http:

@@ -4,7 +4,7 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 
-from vesalius_agents.mcp.budget import Budget
+from vesalius.explanations.budget import Budget
 from vesalius_agents.mcp.desk import Desk
 
 

@@ -6,15 +6,14 @@ addresses of whole results are not compared; nor is the outcome of free code, wh
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
 from typing import Any
 
 from vesalius.api.tool_runs import run_settings, tool_calls
-from vesalius_agents.mcp.budget import Budget
-from vesalius_agents.mcp.call import Call
-from vesalius_agents.mcp.desk import Desk, Options
+from vesalius.explanations.budget import Budget
+from vesalius_agents.mcp.desk import BUDGET, Call, Desk, Options
 from vesalius_agents.mcp.server import Server
 from vesalius_agents.mcp.tools import TOOLS
 
@@ -42,7 +41,7 @@ def replay_calls(run: str | Path, *, root: Path | None = None) -> ReplayedCalls:
     calls = [one for one in tool_calls(Path(run)) if one["ok"] and not one.get("cached")]
     repeated = [one for one in calls if one["tool"] not in _NOT_REPEATED]
     settings = run_settings(run)
-    unlimited = replace(Budget(), forwards=1e15, executions=10**9, seconds=1e9, queries=10**9)
+    unlimited = Budget(memory=BUDGET.memory)
     entries = {entry.function.__name__: entry for entry in TOOLS}
     differences: list[str] = []
     with tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place:

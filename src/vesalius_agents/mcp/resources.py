@@ -10,9 +10,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 
 from vesalius import api
-from vesalius_agents.experiments import claims_grammar
-from vesalius_agents.mcp.call import SCHEME
-from vesalius_agents.mcp.desk import Desk
+from vesalius_agents.mcp.desk import SCHEME, Desk
+from vesalius_agents.session import claims_grammar
 
 #: Pages of the documentation by name, below docs/: they are in the wheel, and in a checkout.
 PAGES = {

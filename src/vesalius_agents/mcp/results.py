@@ -50,6 +50,8 @@ class Verdict(Result):
     claim: str
     tried: int
     evidence: list[Figures]
+    components: dict[str, str]
+    counterexamples: list[Figures]
 
 
 class Ran(Result):

@@ -22,8 +22,7 @@ from pydantic import ValidationError
 from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed, quoted, shortened
 from vesalius.version import __version__
-from vesalius_agents.mcp.call import Call, Stopped
-from vesalius_agents.mcp.desk import Desk, key_of
+from vesalius_agents.mcp.desk import Call, Desk, Stopped, key_of
 from vesalius_agents.mcp.prompting import add_prompts, instructions
 from vesalius_agents.mcp.resources import add_resources
 from vesalius_agents.mcp.results import Result
@@ -139,10 +138,10 @@ class Server(MCPServer[Any]):
                 if entry.kept and (before := self._kept_before(call, common)) is not None:
                     return before  # another client asked the same meanwhile
                 if not entry.kept:
-                    call.key = key_of(name, asked, client.name, str(client.n_tried))
+                    call.key = key_of(name, asked, client.name, str(client.n_decided))
                 return self._run(call, entry, arguments, common)
         except Stopped:
-            self.desk.write(**common, key=None, ok=False, error=CANCELLED, used=call.used)
+            self.desk.write(**common, key=None, ok=False, error=CANCELLED, used=call.spending.used)
             return _refusal(CANCELLED)
 
     def _kept_before(self, call: Call, common: dict[str, Any]) -> CallToolResult | None:
@@ -158,7 +157,7 @@ class Server(MCPServer[Any]):
             data = json.loads(json.dumps(result.model_dump(mode="json"), default=str))
             data = _finite(data)
         except (BadInput, Failed) as error:
-            self.desk.write(**common, key=None, ok=False, error=str(error), used=call.used)
+            self.desk.write(**common, key=None, ok=False, error=str(error), used=call.spending.used)
             return _refusal(str(error))
         except Stopped:
             raise
@@ -166,10 +165,10 @@ class Server(MCPServer[Any]):
             name = entry.function.__name__
             line = shortened(f"{name}: could not be done with these arguments ({type(error).__name__}: {error})", 300)
             where = traceback.format_exception(error)[-3:]
-            self.desk.write(**common, key=None, ok=False, error=line, where="".join(where), used=call.used)
+            self.desk.write(**common, key=None, ok=False, error=line, where="".join(where), used=call.spending.used)
             return _refusal(line)
         kept_as = call.key if entry.kept else None
-        self.desk.write(**common, key=kept_as, ok=True, used=call.used, result=data, noted=call.noted or None)
+        self.desk.write(**common, key=kept_as, ok=True, used=call.spending.used, result=data, noted=call.noted or None)
         return _answer(data, call.connection.spending.left())
 
     def connection_name(self, context: Context[Any, Any] | None) -> str:

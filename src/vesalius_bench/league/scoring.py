@@ -25,9 +25,8 @@ from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, choices, note
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.files import write_json
-from vesalius.grading.nulls import null_explanation
-from vesalius.model.files import load_model
-from vesalius.model.states import weights_sha256
+from vesalius.grading.tags import null_explanation
+from vesalius.model.states import load_model, weights_sha256
 from vesalius.progress import Progress, shown
 from vesalius.report.layout import write_view
 from vesalius.runs.scorecard import rounded

@@ -10,12 +10,12 @@ from vesalius.api.discoveries import discover
 from vesalius.api.explanations import explain
 from vesalius.api.places import directory_for
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card
-from vesalius.discovery.methods import METHODS
+from vesalius.discovery.methods import circuit_method
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed
 from vesalius.explanations.scientists import BUILTIN
-from vesalius.grading.nulls import NULL_SCIENTISTS, null_explanation
+from vesalius.grading.tags import NULL_SCIENTISTS, null_explanation
 from vesalius.progress import Progress, shown
 from vesalius_bench.league.documents import IDENTITY, SUBMISSION_FILE, League, LeagueError, LeagueSubmission
 from vesalius_bench.league.files import SPECIMENS, SUBMISSIONS, file_name, read_league
@@ -75,8 +75,8 @@ def _author(scientist: str | None, backbone: Any, explanations: Any, method: str
     """The scientist of a submission, None for given explanations or a method; refused where several are named."""
     if sum(option is not None for option in (scientist, explanations, method)) > 1:
         raise BadInput("name one of `scientist`, `explanations` and `method`: a submission is by one of them")
-    if method is not None and method not in METHODS:
-        raise BadInput(f"`method` {method!r} does not exist; choose one of {choices(METHODS)}")
+    if method is not None:
+        circuit_method(method, parameter="method")
     if explanations is not None and not Path(explanations).is_dir():
         raise BadInput(f"`explanations` {explanations}: no such directory")
     if explanations is not None or method is not None:

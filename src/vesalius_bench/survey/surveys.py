@@ -17,10 +17,10 @@ from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.discovery.methods import require_method
+from vesalius.discovery.methods import method_named
 from vesalius.documents.plan import CellPlan, SurveyPlan
-from vesalius.errors import BadInput, Failed, choices, require_whole
-from vesalius.intervene.effects import KINDS
+from vesalius.errors import BadInput, Failed, require_whole
+from vesalius.intervene.ablations import ablation_named
 from vesalius.model.dtypes import dtype_named
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
@@ -131,14 +131,13 @@ def _settings(
     if strange := set(options) - set(SurveyOptions.__annotations__):
         raise TypeError(f"survey() got an unexpected keyword argument {min(strange)!r}")
     settings = SurveySettings(_names("model", models), _names("behaviour", behaviours), **(DEFAULTS | options))
-    if settings.kind not in KINDS:
-        raise BadInput(f"kind {settings.kind!r} does not exist; choose one of {choices(KINDS)}")
+    ablation_named(settings.kind)
     require_whole(top=settings.top)
     if settings.top < 1:
         raise BadInput(f"top={settings.top} compares no components; compare at least 1")
     require_drawable(settings.n, settings.seed)
     if settings.discover is not None:
-        require_method(settings.discover)
+        method_named(settings.discover)
     if settings.metric is not None and not isinstance(settings.metric, str):
         raise BadInput("a survey is continued by its settings, so its metric is a name, such as probability")
     require_metric(settings.metric)

@@ -1,4 +1,4 @@
-"""Search on a model itself instead of on tables: `discover --method bandit` and `--method rl`.
+"""Search on a model itself instead of on tables: the discovery methods `bandit` and `rl`.
 
 The heads are the arms, clean minus ablated score on the prompts is the reward, and the budget counts queries: one head
 ablated on all prompts. `bandit` is Thompson sampling over single prompts. `rl` follows a policy: by default the one
@@ -13,9 +13,9 @@ samples. MLPs are not searched and have no score. A head that was never measured
 the part of the model after the head for every sample, and for a policy attribution and attention.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,84 +24,205 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.errors import BadInput
-from vesalius.intervene import Cost, Plan, Readout, Recordings, Replacement, run
+from vesalius.discovery.attribution import smooth_readout
+from vesalius.discovery.method import Method, MethodResult, NotResampled, Scores, option
+from vesalius.discovery.stability import RESAMPLES
+from vesalius.documents.checks import Stability
+from vesalius.errors import BadInput, require_whole
+from vesalius.intervene import Cost, Plan, Recordings, Replacement, run
+from vesalius.intervene.ablations import Ablation, Resample, ValueBias
+from vesalius.intervene.effects import ComponentSet
+from vesalius.intervene.estimate import Workload, sweep_forwards
+from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
-from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius_mechrl.clean_features import ATTRIBUTION_PASSES, CleanFeatures, measure_clean_features
-from vesalius_mechrl.environment import REWARD_SCALE, STEPS
+from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS
 from vesalius_mechrl.features import HeadView
-from vesalius_mechrl.matrices import PUBLISHED_KIND, Rows
+from vesalius_mechrl.matrices import Rows
 from vesalius_mechrl.policy import draw_candidates
 from vesalius_mechrl.ppo import PER_HEAD, Policy, Settings, load_policy, train
 from vesalius_mechrl.search.budget import QueryBudget
 from vesalius_mechrl.search.strategies import Strategy, run_strategy, thompson
 from vesalius_mechrl.tables import FeatureTables, Tables
 
-SEARCHES = ("bandit", "rl")
 TRAINING_STEPS = 20_000
 #: Bytes of the clean run that are kept in memory for all samples.
 RECORDING_MEMORY = 4 * 2**30
 TASK = "task"
 #: A forward pass that records attention.
 ATTENTION_PASSES = 1
-#: From a model and a trial to a readout with a useful gradient, and the forward passes that computing it took.
-SmoothReadout = Callable[[Transformer, Trial], tuple[Readout, int]]
 
 
 @dataclass(frozen=True)
-class MethodOptions:
-    """Options of methods. `budget`, `paper` and `seeds` are those of searches; `budget` None: 50 queries, or as many as
-    there are heads. `steps` are those that the policy of `rl` is trained for (0: none), or the points at which EAP-IG
-    takes the gradient (0: its usual number).
-    """
+class HeadSearch(Method):
+    """A search of heads under a budget of queries; `strategies` says in which order each seed's search asks."""
 
-    budget: int | None = None
-    paper: bool = False
-    seeds: int = 1
-    steps: int = 0
+    meaning = (
+        "A head's score is the clean minus the edited score when it alone is replaced; a head that the search never "
+        "paid for scores 0, and MLPs were not searched."
+    )
+    scores_edges = False
+    heads_only = True
+    budget: int | None = option(None, f"Heads to pay for. Default: {STEPS}, or all.")
+    seeds: int = option(1, "Searches, each with its own random seed.")
 
-    def budget_of(self, heads: int) -> int:
+    def __post_init__(self) -> None:
+        require_whole(budget=1 if self.budget is None else self.budget, seeds=self.seeds)
+        if self.seeds < 1:
+            raise BadInput(f"`seeds` {self.seeds} is out of range; give at least 1")
+
+    @property
+    def as_published(self) -> bool:
+        """Whether heads are replaced as in the paper."""
+        return False
+
+    def queries(self, heads: int) -> int:
         """The budget for a model with this many heads; refuses one that is out of range."""
         budget = min(STEPS, heads) if self.budget is None else self.budget
         if not 1 <= budget <= heads:
             raise BadInput(f"`budget` {budget}: the model has {heads} heads; choose 1 to {heads}")
         return budget
 
-    def require(self, method: str, heads: int) -> None:
-        """Refuse options that do not fit a model with this many heads, before anything is run."""
-        budget = self.budget_of(heads)
-        if self.seeds < 1 or self.steps < 0:
-            raise BadInput(
-                f"`seeds` {self.seeds} and `steps` {self.steps} are out of range; they must be at least 1 and 0"
-            )
-        if method == "bandit" and (self.steps or self.paper):
-            raise BadInput("`steps` and `paper` belong to `method` rl; a bandit is not trained before the search")
-        if method == "rl" and not self.paper and budget <= ATTRIBUTION_PASSES:
+    def require(self, config: Config) -> None:
+        """Refuse a budget that does not fit the model."""
+        self.queries(config.n_layers * config.n_heads)
+
+    def strategies(self, source: "HeadEffects", queries: int, seed: int) -> list[Strategy]:
+        """One strategy per seed."""
+        raise NotImplementedError
+
+    def score(
+        self,
+        specimen: Specimen,
+        material: Trial,
+        *,
+        spread: Spread | None = None,
+        progress: Progress | None = None,
+        seed: int = 0,
+    ) -> Scores:
+        """The mean of all samples of each head, and the Jaccard index of the seeds' ten best (`seeds_jaccard`)."""
+        source = HeadEffects(specimen, material, paper=self.as_published)
+        queries, n = self.queries(len(source.heads)), len(material.batch)
+        if progress:
+            total = self.seeds * queries * n
+            source.on_sample = lambda done: progress(f"{self.name} search", done, total)
+        samples: list[list[float]] = [[] for _ in source.heads]
+        tops = []
+        for number, strategy in enumerate(self.strategies(source, queries, seed)):
+            rng = np.random.default_rng([seed, number])
+            order = rng.permutation(n)
+            budget = QueryBudget(source.sample, len(source.heads), n, float(queries), source.attribution, order=order)
+            run_strategy(strategy, budget, rng)
+            tops.append(_strongest(list(map(_mean, budget.samples))))
+            for head, values in enumerate(budget.samples):
+                samples[head] += values
+        scores = dict(zip(source.heads, map(_mean, samples), strict=True))
+        jaccard = _mean_jaccard(tops)
+        metrics = {} if jaccard is None else {"seeds_jaccard": jaccard}
+        return Scores(scores, {}, source.forwards, material.readout.unit, metrics=metrics)
+
+    def cost(self, work: Workload) -> float:
+        """The clean and the counterfactual prompts once, and the part of the model after the head for every sample."""
+        heads = [(part,) for part in work.model.components if part.is_head]
+        self.require(work.model.config)
+        return 2 + self.seeds * self.queries(len(heads)) * _mean_share(work, heads)
+
+    def stability(
+        self, specimen: Specimen, result: MethodResult, size: int, *, seed: int = 0, resamples: int = RESAMPLES
+    ) -> tuple[Stability, float]:
+        """Refused: which heads were measured is a draw itself."""
+        raise NotResampled(
+            f"{self.name} looks where its own draws lead it, so its scores cannot be resampled; `seeds` 5 "
+            "compares five searches instead"
+        )
+
+
+@dataclass(frozen=True)
+class Bandit(HeadSearch):
+    """As a sweep, heads only, by Thompson sampling over single prompts."""
+
+    name = "bandit"
+
+    def strategies(self, source: "HeadEffects", queries: int, seed: int) -> list[Strategy]:
+        """The same for every seed."""
+        return [thompson()] * self.seeds
+
+
+@dataclass(frozen=True)
+class RL(HeadSearch):
+    """As a sweep, heads only, in the order of a policy."""
+
+    name = "rl"
+    paper: bool = option(False, "As published, quirks included; says which.")
+    steps: int = option(0, "Train a policy here for so many steps (0: the packaged one).")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole(steps=self.steps)
+        if self.steps < 0:
+            raise BadInput(f"`steps` {self.steps} is out of range; give at least 0")
+
+    @property
+    def as_published(self) -> bool:
+        """By its constant bias."""
+        return self.paper
+
+    @property
+    def quirks(self) -> Mapping[str, str]:
+        """What the published search does."""
+        return PAPER_QUIRKS if self.paper else {}
+
+    @property
+    def training_steps(self) -> int:
+        """For how long a policy is trained here."""
+        return self.steps or (TRAINING_STEPS if self.paper else 0)
+
+    def require(self, config: Config) -> None:
+        """Refuse a budget that leaves nothing after attribution."""
+        budget = self.queries(config.n_layers * config.n_heads)
+        if not self.paper and budget <= ATTRIBUTION_PASSES:
             raise BadInput(
                 f"`budget` {budget}: the policy pays {ATTRIBUTION_PASSES} queries for attribution first; "
                 f"give at least {ATTRIBUTION_PASSES + 1}"
             )
 
+    def cost(self, work: Workload) -> float:
+        """The same, and a sweep of another pool where a policy is trained."""
+        heads = [(part,) for part in work.model.components if part.is_head]
+        return super().cost(work) + (len(heads) * _mean_share(work, heads) if self.training_steps else 0.0)
 
-@dataclass(frozen=True)
-class SearchResult:
-    """Scores of the heads, the cost in forward passes of all prompts, and the Jaccard index of the seeds' ten best."""
+    def strategies(self, source: "HeadEffects", queries: int, seed: int) -> list[Strategy]:
+        """The packaged policy, or one trained here for each seed."""
+        view = HeadView.of(tuple(map(str, source.heads)))
+        if self.training_steps:
+            tables = _training_tables(source, seed)
+            base = replace(Settings(paper=True) if self.paper else PER_HEAD, steps=queries)
+            settings = [replace(base, seed=seed + 1 + i, total_steps=self.training_steps) for i in range(self.seeds)]
+            policies = [train(tables, each) for each in settings]
+        else:
+            policies = [packaged_policy()] * self.seeds
+        fixed = None
+        if not self.paper:
+            features = source.features
+            fixed = view.fixed(source.attribution(), features.attention.mean(0).double().numpy())
+        return [_policy_strategy(policy, view, fixed, seed + i) for i, policy in enumerate(policies)]
 
-    components: dict[Component, float]
-    forwards: float
-    jaccard: float | None
+
+def _mean_share(work: Workload, heads: Sequence[ComponentSet]) -> float:
+    """The mean part of a pass that is run for one head."""
+    return (sweep_forwards(work.model, heads) - 1) / len(heads)
 
 
 class HeadEffects:
     """Effects of a specimen's heads on its prompts, measured on request; counts forward passes."""
 
-    def __init__(self, specimen: Specimen, material: Trial, *, paper: bool, smooth: SmoothReadout) -> None:
-        self.specimen, self.material, self.smooth = specimen, material, smooth
-        self.kind = PUBLISHED_KIND if paper else "resample"
+    def __init__(self, specimen: Specimen, material: Trial, *, paper: bool) -> None:
+        self.specimen, self.material = specimen, material
+        self.ablation: Ablation = ValueBias() if paper else Resample()
         self.heads = [part for part in specimen.model.components if part.is_head]
         self.n_samples, self._cost = 0, Cost()
         self.on_sample: Callable[[int], None] | None = None
@@ -128,8 +249,8 @@ class HeadEffects:
     def replacement(self) -> Replacement:
         """The values that heads are replaced by."""
         data = self.material
-        self._cost.rows += len(data.batch) if self.kind == "resample" else 0
-        return Replacement.of_kind(self.kind, self.specimen.model, data.batch, counterfactual=data.counterfactual)
+        self._cost.rows += self.ablation.runs * len(data.batch)
+        return self.ablation.table(self.specimen.model, data.batch, counterfactual=data.counterfactual)
 
     def sample(self, head: int, rows: Int[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         """Clean minus ablated score of one head on some prompts; `on_sample` gets the number of samples so far."""
@@ -141,7 +262,7 @@ class HeadEffects:
     def effects(self, heads: list[Component], rows: Int[Tensor, " row"]) -> Float[np.ndarray, "row head"]:
         """Clean minus ablated score of several heads on some prompts."""
         clean, replacement = self.baseline, self.replacement
-        where = self.material.where if self.kind == "resample" else None
+        where = self.material.where if self.ablation.from_counterfactual else None
         plan = Plan.grid(
             self.specimen.model.config,
             [[head] for head in heads],
@@ -156,45 +277,14 @@ class HeadEffects:
     def features(self) -> CleanFeatures:
         """Attribution and attention of every head."""
         data, model = self.material, self.specimen.model
-        readout, passes = self.smooth(model, data)
+        readout, passes = smooth_readout(model, data)
         self._cost.rows += (passes + ATTRIBUTION_PASSES + ATTENTION_PASSES) * len(data.batch)
         rows = Rows(data.batch, readout, data.counterfactual)
-        return measure_clean_features(model, rows, kind=self.kind, heads=self.heads, replacement=self.replacement)
+        return measure_clean_features(model, rows, kind=self.ablation, heads=self.heads, replacement=self.replacement)
 
     def attribution(self) -> Float[np.ndarray, " head"]:
         """Mean attribution of every head."""
         return self.features.attribution.mean(0).double().numpy()
-
-
-def search_heads(
-    specimen: Specimen,
-    material: Trial,
-    method: str,
-    options: MethodOptions,
-    *,
-    smooth: SmoothReadout,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> SearchResult:
-    """Search a specimen's heads on the given prompts; `smooth` makes the readout for attribution."""
-    source = HeadEffects(specimen, material, paper=options.paper, smooth=smooth)
-    options.require(method, len(source.heads))
-    queries, n = options.budget_of(len(source.heads)), len(material.batch)
-    if progress:
-        source.on_sample = partial(_report, progress, method, options.seeds * queries * n)
-    strategies = [thompson()] * options.seeds if method == "bandit" else _policies(source, options, queries, seed)
-    samples: list[list[float]] = [[] for _ in source.heads]
-    tops = []
-    for number, strategy in enumerate(strategies):
-        rng = np.random.default_rng([seed, number])
-        order = rng.permutation(n)
-        budget = QueryBudget(source.sample, len(source.heads), n, float(queries), source.attribution, order=order)
-        run_strategy(strategy, budget, rng)
-        tops.append(_strongest(list(map(_mean, budget.samples))))
-        for head, values in enumerate(budget.samples):
-            samples[head] += values
-    scores = dict(zip(source.heads, map(_mean, samples), strict=True))
-    return SearchResult(scores, source.forwards, _mean_jaccard(tops))
 
 
 def _mean(values: list[float]) -> float:
@@ -206,31 +296,9 @@ def _strongest(scores: list[float]) -> set[int]:
     return {int(head) for head in np.argsort(-np.abs(scores))[:10] if scores[head] != 0}
 
 
-def _report(progress: Progress, method: str, total: int, done: int) -> None:
-    progress(f"{method} search", done, total)
-
-
 def packaged_policy() -> Policy:
     """The per-head policy that ships with the package."""
     return load_policy(Path(str(files("vesalius_mechrl") / "trained")))
-
-
-def _policies(source: HeadEffects, options: MethodOptions, queries: int, seed: int) -> list[Strategy]:
-    """One strategy per seed."""
-    view = HeadView.of(tuple(map(str, source.heads)))
-    steps = options.steps or (TRAINING_STEPS if options.paper else 0)
-    if steps:
-        tables = _training_tables(source, seed)
-        base = Settings(paper=True) if options.paper else PER_HEAD
-        settings = [replace(base, seed=seed + 1 + i, steps=queries, total_steps=steps) for i in range(options.seeds)]
-        policies = [train(tables, each) for each in settings]
-    else:
-        policies = [packaged_policy()] * options.seeds
-    fixed = None
-    if not options.paper:
-        features = source.features
-        fixed = view.fixed(source.attribution(), features.attention.mean(0).double().numpy())
-    return [_policy_strategy(policy, view, fixed, seed + i) for i, policy in enumerate(policies)]
 
 
 def _policy_strategy(
@@ -260,11 +328,12 @@ def _policy_strategy(
 
 def _training_tables(source: HeadEffects, seed: int) -> Tables:
     """Effects of every head on as many prompts of the training pool, none of them used in the search."""
+    paper = not source.ablation.from_counterfactual
     other = trial(source.specimen, len(source.material.batch), seed=seed + 1, split="train", apart_from=source.material)
     n = len(other.batch)
-    training = HeadEffects(source.specimen, other, paper=source.kind == PUBLISHED_KIND, smooth=source.smooth)
+    training = HeadEffects(source.specimen, other, paper=paper)
     table = training.effects(training.heads, torch.arange(n)).astype(np.float32)
-    features = None if source.kind == PUBLISHED_KIND else FeatureTables.of({TASK: training.features}, None)
+    features = None if paper else FeatureTables.of({TASK: training.features}, None)
     source.add_cost(training.forwards * n)
     unit = other.readout.unit
     return Tables(tuple(map(str, source.heads)), {TASK: table}, None, rows=max(1, n // 2), unit=unit, features=features)

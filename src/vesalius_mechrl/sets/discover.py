@@ -24,6 +24,7 @@ from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, choices
+from vesalius.intervene import ablation_named
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
 from vesalius.statistics import mean_interval
@@ -153,7 +154,7 @@ def discover_sets(
     material = _material(specimen, n, seed=seed, on_disk=tables is not None)
     if tables is not None and len(material.batch) < n:
         n = len(material.batch)  # rows of one's own may be fewer
-    note_limits(specimen, material.prompts, resampled=kind == "resample")
+    note_limits(specimen, material.prompts, resampled=ablation_named(kind).from_counterfactual)
     held_out = LiveSource(specimen, _held_out(specimen, n, material, seed=seed), heads, kind=kind)
     source: Source
     if tables is None:
@@ -198,7 +199,7 @@ def _pairs_on_disk(
     seed: int,
     progress: Progress | None,
 ) -> Source:
-    if kind == "resample" and isinstance(specimen.vocabulary, FiniteVocabulary):
+    if ablation_named(kind).from_counterfactual and isinstance(specimen.vocabulary, FiniteVocabulary):
         raise BadInput("all pairs of this specimen cannot be resampled on disk; choose `kind` zero or mean")
     pools = {SEARCH_SPLIT: n}
     tables = pair_effects(specimen, directory, pools=pools, heads=heads, kind=kind, seed=seed, progress=progress)

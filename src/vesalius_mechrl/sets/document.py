@@ -74,7 +74,8 @@ class HeadSets(Viewable, Keyed, Document, kind="sets"):
     FILE = SETS_FILE
     RANK = 80
     SCHEMA = 1
-    REMEDY = "run `vesalius discover --method sets` again"
+    COMMAND, VERB = "sets", "discover_sets"
+    REMEDY = "run `vesalius sets` again"
     ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("directory", "picture")
 
     components: FrozenList[Score]
@@ -119,7 +120,7 @@ class HeadSets(Viewable, Keyed, Document, kind="sets"):
     @property
     def method(self) -> str:
         """Always `sets`."""
-        return self.request.method or "sets"
+        return "sets"
 
     @computed_field
     @property

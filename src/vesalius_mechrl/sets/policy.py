@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
-from vesalius.model.files import read_tensors, write_tensors
+from vesalius.model.states import read_tensors, write_tensors
 from vesalius_mechrl.policy import MASKED, draw_candidates, draw_log_prob
 from vesalius_mechrl.ppo import Rollout, Settings, as_float32, learn
 from vesalius_mechrl.sets.effect_models import EffectModels, QueriedEffects, planted_effects

@@ -21,7 +21,8 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, all_components, parse_components
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.effects import Replacement, effect_columns
+from vesalius.intervene.ablations import Ablation, ablation_named
+from vesalius.intervene.effects import effect_columns
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
 from vesalius_mechrl.matrices import POOLS, PUBLISHED_KIND, Matrix, behaviour_matrix, control_matrix
@@ -66,12 +67,15 @@ class Source(Protocol):
 class LiveSource:
     """Runs the model. The clean run of the prompts and the replacement values are computed once."""
 
-    def __init__(self, specimen: Specimen, material: Trial, heads: Sequence[Component], *, kind: str = "mean") -> None:
-        self.components, self.kind, self.unit = tuple(heads), kind, material.readout.unit
-        self._where = material.where if kind == "resample" else None
+    def __init__(
+        self, specimen: Specimen, material: Trial, heads: Sequence[Component], *, kind: Ablation | str = "mean"
+    ) -> None:
+        ablation = ablation_named(kind)
+        self.components, self.kind, self.unit = tuple(heads), ablation.name, material.readout.unit
+        self._where = material.where if ablation.from_counterfactual else None
         model = specimen.model
         batch = material.batch.to(model.device)
-        self._replacement = Replacement.of_kind(kind, model, batch, counterfactual=material.counterfactual)
+        self._replacement = ablation.table(model, batch, counterfactual=material.counterfactual)
         self._recordings = Recordings(model, batch, material.readout)
         self.baseline: Float[np.ndarray, " prompt"] = self._recordings.scores().double().cpu().numpy()
         if not np.isfinite(self.baseline).all():

@@ -6,10 +6,8 @@ import vesalius.api as ves
 from vesalius.components import Component
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
-from vesalius.explanations.hyve.prompting import Prompts
-from vesalius.explanations.hyve.stages import Finding
-from vesalius.explanations.hyve.tools import ComponentJudge
-from vesalius.explanations.hyve.writing import shared_program
+from vesalius.explanations.findings import Finding, shared_program
+from vesalius.explanations.session import Session
 from vesalius.rasp import Aggregate, Comparison, Map, Program, Select, compile_program, indices, tokens
 
 FLAGS, SHARE = "L0_MLP", "L1H2"
@@ -53,7 +51,7 @@ def test_a_variable_that_the_kept_program_lacks_is_left_out(lab: Lab) -> None:
 
 def test_the_same_program_has_one_number_and_one_verdict_whatever_the_claim_is_called(lab: Lab) -> None:
     """Circuit 3: L1H2 averages the flags of L0_MLP. Other programs in between do not make the rule stricter for it."""
-    judge = ComponentJudge(lambda: lab, Component.parse(SHARE), Prompts(lab.specimen, ()).read_claim)
+    session = Session.open(lab.specimen)
     flag = {"name": "is_x", "op": "map", "of": ["tokens"], "table": [["x", 1]], "otherwise": 0}
     before = {"name": "before", "op": "select", "of": ["indices", "indices"], "comparison": "LEQ"}
     share = {"name": "share", "op": "aggregate", "of": ["before", "is_x"], "numerical": True}
@@ -64,7 +62,7 @@ def test_the_same_program_has_one_number_and_one_verdict_whatever_the_claim_is_c
         return {"kind": kind, "component": SHARE, "program": program, "carriers": {SHARE: ["share"]}}
 
     given = [("computes", "LEQ"), ("computes", "LT"), ("aggregates", "LEQ"), ("aggregates", "LT"), ("computes", "EQ")]
-    records = [judge.examine(claim(kind, comparison))[1] for kind, comparison in given]
+    records = [session.check(claim(kind, comparison), Component.parse(SHARE)).records[0] for kind, comparison in given]
     assert [record.tried for record in records] == [1, 2, 1, 2, 3]
     right, wrong, right_again, wrong_again, _ = (record.verdict for record in records)
     assert right == right_again == "supported"

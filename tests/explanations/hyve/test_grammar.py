@@ -23,7 +23,7 @@ from vesalius.explanations.hyve.grammar import (
 )
 from vesalius.explanations.hyve.notation import read_program
 from vesalius.explanations.hyve.shapes import classification
-from vesalius.explanations.hyve.verdicts import from_free_code, verdict_of
+from vesalius.explanations.verdicts import from_free_code, verdict_of
 from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import to_document

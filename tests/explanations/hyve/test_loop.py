@@ -9,8 +9,7 @@ import pytest
 
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.trace import Attempt
-from vesalius.explanations.hyve.loop import run_stages
-from vesalius.explanations.hyve.stages import Stages, State
+from vesalius.explanations.hyve.stages import Stages, State, run_stages
 
 STUDY = ["plan_observation", "observe"]
 TEST = ["hypothesize", "plan_validation", "validate"]

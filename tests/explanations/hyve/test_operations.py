@@ -8,9 +8,8 @@ import vesalius.api as ves
 from vesalius.documents.explanation import NamedOperation
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
+from vesalius.explanations.findings import Account, Finding, explanation_of
 from vesalius.explanations.hyve.operations import operation_of
-from vesalius.explanations.hyve.stages import Finding, State
-from vesalius.explanations.hyve.writing import explanation_of
 from vesalius.rasp import (
     Aggregate,
     Comparison,
@@ -51,8 +50,8 @@ def test_an_explanation_names_the_operation_as_the_builtin_scientist_does(lab: L
     claim = Computes(component=MLP, hypothesis=Hypothesis(program=compiled(share), carriers={MLP: ("is_x",)}))
     record = check(claim, lab)
     finding = Finding(ComponentTrace(component=MLP, observation=""), "supported", (record,), ((claim, record),))
-    state = State(findings=(finding,))
-    (part,) = explanation_of(state, lambda: lab, specimen="3", seed=0, cost=0.0, seconds=0.0).components
+    said, figures = Account({}), {"cost": 0.0, "seconds": 0.0}
+    (part,) = explanation_of([finding], said, lambda: lab, specimen="3", seed=0, **figures).components
     builtin = {one.id: one for one in ves.explain(ves.load("3")).components}[MLP].operation
     assert part.operation is not None
     assert builtin is not None

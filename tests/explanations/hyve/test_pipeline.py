@@ -25,12 +25,13 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve import HyveResult, explain_hyve
-from vesalius.explanations.hyve.tools import MAX_CLAIMS, MAX_EXECUTIONS, MAX_LOOKS
-from vesalius.explanations.hyve.verdicts import FREE_CODE, FREE_CODE_RULE
+from vesalius.explanations.hyve.prompting import STAGE
+from vesalius.explanations.verdicts import FREE_CODE, FREE_CODE_RULE
 from vesalius.grading import grade
 from vesalius.model.specimen import Specimen
 
 pytestmark = pytest.mark.slow
+EXECUTIONS, CLAIMS, LOOKS = (limit or 0 for limit in (STAGE.executions, STAGE.claims, STAGE.looks))
 
 
 @pytest.fixture(scope="module")
@@ -266,16 +267,16 @@ def test_the_budgets_hold_against_a_model_that_never_stops(frac_prevs: Specimen)
     found = explain_hyve(frac_prevs, backbone=backbone, components=["L0_MLP"])
     valid(found)
     part = found.trace.components[0]
-    assert len(part.executions) <= MAX_EXECUTIONS
+    assert len(part.executions) <= EXECUTIONS
     assert {run.category for run in part.executions} == {"missing result"}
     assert len(part.attempts) == 3
     for attempt in part.attempts:
-        assert len(attempt.executions) <= MAX_EXECUTIONS
-        assert len(attempt.claims) <= MAX_CLAIMS
+        assert len(attempt.executions) <= EXECUTIONS
+        assert len(attempt.claims) <= CLAIMS
     tried = [claim.tried for claim in found.explanation.components[0].claims]
-    assert max(tried) > MAX_CLAIMS, "claims of a kind are counted over all hypotheses of a component"
+    assert max(tried) > CLAIMS, "claims of a kind are counted over all hypotheses of a component"
     longest = max(sum(message.role == "tool" for message in request.messages) for request in wire.requests)
-    assert longest <= MAX_EXECUTIONS + MAX_CLAIMS + MAX_LOOKS + 3
+    assert longest <= EXECUTIONS + CLAIMS + LOOKS + 3
     assert sum("never answered" in problem for problem in found.trace.problems) == 4
 
 
@@ -283,7 +284,7 @@ def test_the_budgets_hold_against_a_model_that_never_stops(frac_prevs: Specimen)
 def test_asking_for_one_tool_for_ever_comes_to_an_end(
     frac_prevs: Specimen, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
-    monkeypatch.setattr("vesalius.explanations.hyve.explain.LazyWorkspace", FakeWorkspace)
+    monkeypatch.setattr("vesalius.explanations.session.LazyWorkspace", FakeWorkspace)
     arguments = {"execute_python": {"code": "x"}, "check_claim": {"claim": {"kind": "necessary"}}}
 
     def stuck(request: ModelRequest) -> Any:
@@ -291,7 +292,7 @@ def test_asking_for_one_tool_for_ever_comes_to_an_end(
 
     backbone, wire = opened(stuck)
     valid(explain_hyve(frac_prevs, backbone=backbone, components=["L0_MLP"]))
-    assert max(len(request.messages) for request in wire.requests) < 2 * (MAX_CLAIMS + MAX_LOOKS + 4) + 2
+    assert max(len(request.messages) for request in wire.requests) < 2 * (CLAIMS + LOOKS + 4) + 2
 
 
 class FakeWorkspace:
@@ -317,7 +318,7 @@ class FakeWorkspace:
 def test_whatever_the_model_says_the_explanation_is_valid(
     frac_prevs: Specimen, monkeypatch_module: pytest.MonkeyPatch, seed: int, protocol: Any
 ) -> None:
-    monkeypatch_module.setattr("vesalius.explanations.hyve.explain.LazyWorkspace", FakeWorkspace)
+    monkeypatch_module.setattr("vesalius.explanations.session.LazyWorkspace", FakeWorkspace)
     found = explain_hyve(frac_prevs, backbone=opened(raving(seed), reasks=1)[0], protocol=protocol)
     valid(found)
     assert [part.id for part in found.explanation.components] == ["L0_MLP", "L1H2"]

@@ -269,7 +269,7 @@ def test_compact_conversations_fit_4096_tokens(id: str, monkeypatch: pytest.Monk
     left for the reply.
     """
     monkeypatch.setitem(factory.ABILITIES, "scripted", factory.ABILITIES["local"])
-    monkeypatch.setattr("vesalius.explanations.hyve.explain.LazyWorkspace", FakeWorkspace)
+    monkeypatch.setattr("vesalius.explanations.session.LazyWorkspace", FakeWorkspace)
     specimen = load(id)
     backbone, wire = opened(lambda request: _as_text(wordy(request)), max_tokens=256, reasks=0)
     explain_hyve(specimen, backbone=backbone, compact=True)

@@ -11,7 +11,8 @@ from vesalius.api import load
 from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
-from vesalius.explanations.hyve import explain_hyve, prompting, stages, tools
+from vesalius.explanations.budget import Budget
+from vesalius.explanations.hyve import explain_hyve, prompting, stages
 from vesalius.explanations.hyve.grammar import describe_claims
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
@@ -29,8 +30,7 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     monkeypatch.setattr(prompting, "describe_claims", lambda kinds: describe_claims(kinds).splitlines()[0])
     monkeypatch.setattr(prompting, "helper_lines", lambda *libraries: [])
     # Held to a schema, the model would go to the limits.
-    for limit in ("MAX_LOOKS", "MAX_EXECUTIONS_COMPACT", "MAX_CLAIMS_COMPACT"):
-        monkeypatch.setattr(tools, limit, 1)
+    monkeypatch.setattr(prompting, "STAGE_COMPACT", Budget(looks=1, executions=1, claims=1))
     with open_backbone(
         f"local:{NAME}", base_url=shallow_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:

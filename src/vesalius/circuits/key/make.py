@@ -32,8 +32,7 @@ from vesalius.circuits.specimens import (
 )
 from vesalius.errors import BadInput
 from vesalius.files import read_json
-from vesalius.model.files import CONFIG_FILE, load_model
-from vesalius.model.states import State, to_state
+from vesalius.model.states import CONFIG_FILE, State, load_model, to_state
 from vesalius.model.transformer import Transformer
 from vesalius.rasp.generator import repetitive_inputs, shuffled
 from vesalius.training.fit import SettingResult, train_group

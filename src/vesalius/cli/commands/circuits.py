@@ -135,24 +135,26 @@ def discover(
     metric: MetricOption = None,
     method: Annotated[
         str,
-        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, sets, or a plug-in."),
+        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in."),
     ] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     split: SplitOption = "test",
     budget: Annotated[
         int | None,
-        typer.Option(help="bandit, rl: heads to pay for (default 50, or all); sets: sets to pay for (all of 1 or 2)."),
+        typer.Option(help="bandit, rl: heads to pay for (default 50, or all)."),
     ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed (1).")
+    ] = None,
     steps: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
-            help="eap-ig: gradients taken (0: 5). rl: train a policy here for so many steps (0: the packaged one).",
+            help="eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).",
         ),
-    ] = 0,
+    ] = None,
     select: SelectOption = None,
     size: SizeOption = None,
     rivals: Annotated[
@@ -165,22 +167,6 @@ def discover(
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
     ] = False,
-    search: Annotated[
-        str | None,
-        typer.Option(help="With --method sets: group, greedy, beam, prune, rl or pairs. Default: group."),
-    ] = None,
-    pool: Annotated[
-        str | None,
-        typer.Option(help="With --method sets: the heads to choose among, comma-separated. Default: all."),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="With --method sets: zero, mean, resample or value-bias. Default: mean."),
-    ] = None,
-    least: Annotated[
-        float | None,
-        typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
-    ] = None,
     engine: PartsEngineOption = None,
     jobs: PartsJobsOption = None,
     tokenizer: TokenizerOption = None,
@@ -193,14 +179,12 @@ def discover(
     """Score the components and edges of a model by how much a behaviour needs them.
 
     Writes circuit.json in the format of the MIB benchmark and discovery.html with pictures. Where the true circuit is
-    known the scores are graded. With --method sets it looks for heads that matter together and back each other up, and
-    writes sets.json.
+    known the scores are graded.
 
     Example: vesalius discover frac_prevs --method eap-ig
     """
     from vesalius import api
-    from vesalius.cli.console import output, print_json, print_view, resumable
-    from vesalius_mechrl.sets.document import HeadSets
+    from vesalius.cli.console import output, print_json, print_view
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     options = {
@@ -216,20 +200,16 @@ def discover(
         "budget": budget,
         "force": force,
         "checks": not quick,
-        "paper": paper,
+        "paper": paper or None,
         "seeds": seeds,
         "steps": steps,
         "engine": engine,
         "jobs": jobs,
     }
-    options |= {"search": search, "pool": names(pool), "kind": kind, "least": least}
     options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
     if plan:
         return output(api.plan("discover", specimen, **options), as_json=json)
-    with resumable() if method == "sets" else nullcontext():
-        discovery = api.discover(specimen, split=split, out=out or True, **options)
-    if isinstance(discovery, HeadSets):
-        return output(discovery, as_json=json, top=top)
+    discovery = api.discover(specimen, split=split, out=out or True, **options)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
     return print_view(discovery.view(), top=top)

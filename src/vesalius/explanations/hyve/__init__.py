@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vesalius.explanations.hyve.explain import HyveResult, explain_hyve
-    from vesalius.explanations.hyve.failures import category_of
     from vesalius.explanations.hyve.hybrid import explain_hybrid
+    from vesalius.explanations.hyve.tools import category_of
 
 _HOMES = {
     "HyveResult": "vesalius.explanations.hyve.explain",
-    "category_of": "vesalius.explanations.hyve.failures",
+    "category_of": "vesalius.explanations.hyve.tools",
     "explain_hybrid": "vesalius.explanations.hyve.hybrid",
     "explain_hyve": "vesalius.explanations.hyve.explain",
 }

@@ -8,26 +8,25 @@ records and goes on where it stopped. Give each case a scope of its own (`backbo
 share one record.
 """
 
-import time
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Unpack, get_args
 
 from vesalius.backbones import Backbone
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
 from vesalius.errors import BadInput
+from vesalius.explanations.findings import Account, Said
 from vesalius.explanations.hyve.asking import Desk
-from vesalius.explanations.hyve.loop import run_stages
-from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of
-from vesalius.explanations.hyve.stages import Stages, State
-from vesalius.explanations.hyve.tools import Memory, Workspace
-from vesalius.explanations.hyve.writing import explanation_of
+from vesalius.explanations.hyve.setting import SettingOptions
+from vesalius.explanations.hyve.stages import Stages, State, run_stages
+from vesalius.explanations.session import Session
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
 from vesalius.sandbox import Executions
+
+HYVE = "hyve"
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,9 @@ def explain_hyve(
     protocol: Protocol = DEFAULT_PROTOCOL,
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
-    compact: bool = False,
     sandbox_unsafe: bool = False,
     executions: Executions | None = None,
-    n: int | None = None,
-    top: int | None = None,
-    force: bool = False,
-    progress: Progress | None = None,
+    **options: Unpack[SettingOptions],
 ) -> HyveResult:
     """Let a language model explain a specimen, component by component.
 
@@ -60,37 +55,37 @@ def explain_hyve(
     selects). Whatever the model says, the explanation is valid: answers that cannot be read are counted in the trace
     and leave a component tentative. Failures that say nothing about the model (no connection, no credit, a spending
     cap) are raised. `sandbox_unsafe` runs the model's code even where it cannot be contained; `executions` keeps what
-    it gave, and answers for it where it has been kept. `compact` keeps typed prompts short, for models with a small
-    context, by leaving out free code. `n`, `top` and `force` are for natural models: prompts per
-    claim, components to select, and whether to go on where the model does not perform the behaviour.
+    it gave, and answers for it where it has been kept. `options` are those of a setting: `compact` leaves out free
+    code, for models with a small context.
     """
     if protocol not in get_args(Protocol):
         raise BadInput(f"protocol {protocol!r} does not exist; use typed or paper")
-    started = time.monotonic()
+    desk = Desk(backbone, teller(specimen, options.get("progress")))
+    with Session.open(
+        specimen, components, seed=seed, executions=executions, unsafe=sandbox_unsafe, **options
+    ) as session:
+        state = run_stages(Stages(desk, session, protocol == "typed"))
+    explanation = session.explained(state.findings, account_of(state), scientist=HYVE, cost=desk.usage.cost or 0.0)
+    return HyveResult(explanation, trace_of(state, desk, specimen.id, protocol, backbone.name))
+
+
+def teller(specimen: Specimen, progress: Progress | None) -> Callable[[str], None]:
+    """Tells progress what the stages do."""
 
     def tell(message: str) -> None:
         if progress is not None:
             progress(f"{specimen.name}: {message}", 0, 0)
 
-    desk = Desk(backbone, tell)
-    with ExitStack() as stack:
-        options: dict[str, Any] = {"n": n, "top": top, "force": force, "compact": compact, "progress": progress}
-        setting = setting_of(specimen, components, stack, seed=seed, **options)
-        workspace = LazyWorkspace(setting, stack, executions or Executions(), unsafe=sandbox_unsafe)
-        stages = stages_on(setting, workspace, desk, protocol, seed=seed)
-        state = run_stages(stages)
-    seconds, cost = time.monotonic() - started, desk.usage.cost or 0.0
-    explanation = explanation_of(state, stages.lab, specimen=specimen.id, seed=seed, cost=cost, seconds=seconds)
-    if setting.behaviour is not None:
-        explanation = explanation.model_copy(update={"behaviour": setting.behaviour})
-    return HyveResult(explanation, trace_of(state, desk, specimen.id, protocol, backbone.name))
+    return tell
 
 
-def stages_on(setting: Setting, workspace: Workspace, desk: Desk, protocol: Protocol, *, seed: int) -> Stages:
-    """The stages in a setting. Claims about a whole circuit are about programs, so natural models have none."""
-    prompts = setting.prompts
-    memory = Memory(prompts.circuit if setting.behaviour is None else ())
-    return Stages(desk, prompts, workspace, setting.lab, protocol == "typed", seed, memory)
+def account_of(state: State) -> Account:
+    """What the model says of each component and of the whole."""
+    roles = {name: Said(tag=role.tag, description=role.description) for name, role in state.roles.items()}
+    summary = state.summary
+    if summary is None:
+        return Account(roles)
+    return Account(roles, summary.information_flow, summary.derived_task_description)
 
 
 def trace_of(state: State, desk: Desk, specimen: str, protocol: Protocol, backbone: str) -> Trace:

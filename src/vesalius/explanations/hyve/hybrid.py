@@ -12,29 +12,25 @@ Where everything is supported the third step is the only call.
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from typing import Any
+from typing import Any, Unpack
 
 from vesalius.backbones import Backbone
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Executable, Explanation
+from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace
 from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Computes, Hypothesis
+from vesalius.explanations.claims import Computes, Hypothesis
+from vesalius.explanations.findings import Checked, Finding, component_explanation, lost_attempt, shared_program
 from vesalius.explanations.hyve.asking import Desk
-from vesalius.explanations.hyve.explain import HyveResult, stages_on, trace_of
-from vesalius.explanations.hyve.loop import study_components
-from vesalius.explanations.hyve.setting import LazyWorkspace, setting_of
+from vesalius.explanations.hyve.explain import HyveResult, teller, trace_of
+from vesalius.explanations.hyve.setting import SettingOptions
 from vesalius.explanations.hyve.shapes import TASK
-from vesalius.explanations.hyve.stages import Finding, Stages, State
-from vesalius.explanations.hyve.tools import ComponentJudge
-from vesalius.explanations.hyve.tries import Tries
-from vesalius.explanations.hyve.writing import component_explanation, lost_attempt, shared_program
+from vesalius.explanations.hyve.stages import Stages, State, study_components
 from vesalius.explanations.natural.explain import PROMPTS, TOP, explain_natural
 from vesalius.explanations.scientist import explain_specimen
+from vesalius.explanations.session import Session, Tries
 from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.progress import Progress
 from vesalius.rasp.document import from_document
 from vesalius.rasp.text import render
 from vesalius.sandbox import Executions
@@ -52,14 +48,10 @@ def explain_hybrid(
     backbone: Backbone,
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
-    compact: bool = False,
     sandbox_unsafe: bool = False,
     executions: Executions | None = None,
-    n: int | None = None,
-    top: int | None = None,
-    force: bool = False,
     first: Explanation | None = None,
-    progress: Progress | None = None,
+    **options: Unpack[SettingOptions],
 ) -> HyveResult:
     """Explain a specimen: the built-in scientist, then a language model for what it left open.
 
@@ -68,7 +60,7 @@ def explain_hybrid(
     """
     started = time.monotonic()
     listed = isinstance(specimen.vocabulary, FiniteVocabulary)
-    natural: dict[str, Any] = {"n": PROMPTS if n is None else n, "top": TOP if top is None else top, "force": force}
+    progress, n, top = options.get("progress"), options.get("n"), options.get("top")
     if first is not None:
         if (first.specimen, first.seed) != (specimen.id, seed):
             other = f"is of {first.specimen!r} with seed {first.seed}"
@@ -76,19 +68,20 @@ def explain_hybrid(
     elif listed:
         first = explain_specimen(specimen, components=components, seed=seed, progress=progress)
     else:
-        first = explain_natural(specimen, components=components, seed=seed, progress=progress, **natural)
-
-    def tell(message: str) -> None:
-        if progress is not None:
-            progress(f"{specimen.name}: {message}", 0, 0)
-
-    desk = Desk(backbone, tell)
-    with ExitStack() as stack:
-        circuit = [part.id for part in first.components]
-        setting = setting_of(specimen, circuit, stack, seed=seed, compact=compact, progress=progress, **natural)
-        workspace = LazyWorkspace(setting, stack, executions or Executions(), unsafe=sandbox_unsafe)
-        stages = stages_on(setting, workspace, desk, "typed", seed=seed)
-        state = study_components(stages, _prepared(stages, first, compact=compact))
+        first = explain_natural(
+            specimen,
+            components=components,
+            n=PROMPTS if n is None else n,
+            top=TOP if top is None else top,
+            force=options.get("force", False),
+            seed=seed,
+            progress=progress,
+        )
+    desk = Desk(backbone, teller(specimen, progress))
+    circuit = [part.id for part in first.components]
+    with Session.open(specimen, circuit, seed=seed, executions=executions, unsafe=sandbox_unsafe, **options) as session:
+        stages = Stages(desk, session, typed=True)
+        state = study_components(stages, _prepared(stages, first, compact=options.get("compact", False)))
         names = stages.name([_told(part, finding) for part, finding in _paired(first, state)])
     merged = _merged(first, state, names, stages)
     figures = {"cost": desk.usage.cost or 0.0, "seconds": time.monotonic() - started}
@@ -97,19 +90,21 @@ def explain_hybrid(
 
 
 def _prepared(stages: Stages, first: Explanation, *, compact: bool) -> dict[str, Finding]:
-    """What stands already, by component; the judges are told what was tried, and "last" is the built-in program."""
+    """What stands already, by component; the session is told what was tried, and "last" is the built-in program."""
     executable = first.executable
     hypothesis = None if executable is None else _hypothesis(executable)
     if executable is not None:
         program = {name: executable.program[name] for name in ("variables", "output")}
-        stages.memory.last = {"program": program, "carriers": {n: list(v) for n, v in executable.carriers.items()}}
+        stages.session.memory.last = {
+            "program": program,
+            "carriers": {n: list(v) for n, v in executable.carriers.items()},
+        }
     for part in first.components:
-        component = Component.parse(part.id)
         tried: Counter[str] = Counter()
         for record in part.claims:
             tried[record.kind] = max(tried[record.kind], record.tried)
         tries = Tries(tried, [f"built-in {number}" for number in range(1, tried["computes"] + 1)])
-        stages.judges[component] = ComponentJudge(stages.lab, component, stages.prompts.read_claim, tries)
+        stages.session.memory.tries[Component.parse(part.id)] = tries
     stands = [part for part in first.components if part.verdict == "supported"]
     return {part.id: _finding(part, hypothesis, compact=compact) for part in stands}
 
@@ -126,7 +121,7 @@ def _finding(part: ComponentExplanation, hypothesis: Hypothesis | None, *, compa
         iteration=1, hypothesis=words + shown, verdict="supported", reasoning=BY_BUILTIN, decided_by="engine"
     )
     trace = ComponentTrace(component=part.id, observation=BY_BUILTIN, attempts=(attempt,))
-    checked: tuple[tuple[Claim, ClaimRecord], ...] = ()
+    checked: tuple[Checked, ...] = ()
     record = next((one for one in part.claims if one.kind == "computes" and one.verdict == "supported"), None)
     if hypothesis is not None and record is not None and part.id in hypothesis.carriers:
         checked = ((Computes(component=part.id, hypothesis=hypothesis), record),)
@@ -163,7 +158,7 @@ def _merged(first: Explanation, state: State, names: Mapping[str, str], stages: 
         "task_description": _with_words(first.task_description, names.get(TASK, "")),
     }
     if gained and first.behaviour is None:
-        changes |= _program(first, *shared_program(state.findings, stages.lab))
+        changes |= _program(first, *shared_program(state.findings, stages.session.lab))
     return first.model_copy(update=changes)
 
 
@@ -184,7 +179,7 @@ def _part(part: ComponentExplanation, finding: Finding, name: str, stages: Stage
     if part.role is not None:  # a natural model: the profile that was measured stays
         changes = {"verdict": "supported", "claims": (*part.claims, *finding.claims)}
         return part.model_copy(update={**changes, "note": f"{part.note} {note}", "refuted": refuted})
-    new = component_explanation(finding, {}, stages.lab)
+    new = component_explanation(finding, {}, stages.session.lab)
     return new.model_copy(update={"tag": new.tag_by_experiment or part.tag, "note": note, "refuted": refuted})
 
 

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
 from vesalius.documents.view import shortened
+from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import Claim
 from vesalius.explanations.hyve.grammar import (
     COMPACT_KINDS,
@@ -27,19 +28,16 @@ from vesalius.explanations.hyve.grammar import (
 )
 from vesalius.explanations.hyve.notation import OPERATORS
 from vesalius.explanations.hyve.scope import INPUTS, LIBRARIES, public
-from vesalius.explanations.hyve.tools import (
-    LONGEST_RESULT,
-    MAX_CLAIMS,
-    MAX_CLAIMS_COMPACT,
-    MAX_EXECUTIONS,
-    MAX_EXECUTIONS_COMPACT,
-)
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Comparison
 from vesalius.sandbox.lockdown import Limits
 
 PROMPTS = Path(__file__).parent / "prompts"
 MAX_ITERATIONS = 3
+#: What one stage may use: the paper's limit on executions, as many claims, and looks into the toolbox. Compact prompts
+#: have less, since every experiment makes the conversation longer.
+STAGE, STAGE_COMPACT = Budget(looks=8, executions=5, claims=5), Budget(looks=8, executions=3, claims=3)
+LONGEST_RESULT = 6_000
 MOST_EXAMPLES, MOST_EXAMPLES_COMPACT = 6, 4
 MOST_OUTPUTS = 40
 #: Characters of a compact prompt for what is known of one component, and for one text of the model's own.
@@ -114,8 +112,8 @@ class Prompts:
             "max_len": vocabulary.max_len,
             "examples": list(self.specimen.examples[: MOST_EXAMPLES_COMPACT if self.compact else MOST_EXAMPLES]),
             "components": [str(component) for component in self.circuit],
-            "max_executions": MAX_EXECUTIONS_COMPACT if self.compact else MAX_EXECUTIONS,
-            "max_claims": MAX_CLAIMS_COMPACT if self.compact else MAX_CLAIMS,
+            "max_executions": stage_budget(compact=self.compact).executions,
+            "max_claims": stage_budget(compact=self.compact).claims,
             "max_iterations": MAX_ITERATIONS,
             "n_inputs": INPUTS,
             "limits": Limits(),
@@ -163,6 +161,11 @@ class Prompts:
     def _render(self, template: str, **more: Any) -> str:
         text = self._environment.get_template(template).render(**self._facts, **more)
         return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+
+
+def stage_budget(*, compact: bool) -> Budget:
+    """What one stage may use."""
+    return STAGE_COMPACT if compact else STAGE
 
 
 def hooks_of(component: Component, specimen: Specimen) -> list[str]:

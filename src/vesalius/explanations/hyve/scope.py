@@ -22,8 +22,8 @@ from torch import Tensor
 from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.observation_tools import Observation
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
-from vesalius.model.files import load_model, save_model
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
+from vesalius.model.states import load_model, save_model
 from vesalius.values import from_json
 
 TOOLBOX = Path(__file__).parent / "toolbox"

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from vesalius.behaviours.natural import require_performance
 from vesalius.components import Component, parse_components
@@ -37,9 +37,12 @@ class Setting:
     """One specimen, ready for the stages.
 
     `preload` and `hand_over` put it into a sandbox, `subject` is what the outcome of a program depends on beside its
-    code, `toolbox` the directory that programs may read.
+    code, `toolbox` the directory that programs may read. `id` and `seed` are those of the explanation; no program and
+    no prompt is given the `id`.
     """
 
+    id: str
+    seed: int
     prompts: Prompts
     lab: Callable[[], Lab]
     preload: str
@@ -50,23 +53,30 @@ class Setting:
     behaviour: str | None = None
 
 
+class SettingOptions(TypedDict, total=False):
+    """How a specimen is studied: `compact` keeps prompts short; `n` (prompts per claim), `top` (components to select)
+    and `force` (go on where the model does not perform the behaviour) are for natural models.
+    """
+
+    n: int | None
+    top: int | None
+    force: bool
+    compact: bool
+    progress: Progress | None
+
+
 def setting_of(
     specimen: Specimen,
     components: Iterable[str | Component] | None,
     stack: ExitStack,
     *,
     seed: int,
-    n: int | None = None,
-    top: int | None = None,
-    force: bool = False,
-    compact: bool = False,
-    progress: Progress | None = None,
+    **options: Unpack[SettingOptions],
 ) -> Setting:
-    """The setting of a specimen: with listed tokens, or of a natural model, for which `n`, `top` and `force` are."""
+    """The setting of a specimen: with listed tokens, or of a natural model."""
     if isinstance(specimen.vocabulary, FiniteVocabulary):
-        return _listed_setting(specimen, components, seed=seed, compact=compact)
-    natural: dict[str, Any] = {"n": n, "top": top, "force": force, "progress": progress}
-    return _natural_setting(specimen, components, stack, seed=seed, compact=compact, **natural)
+        return _listed_setting(specimen, components, seed=seed, compact=options.get("compact", False))
+    return _natural_setting(specimen, components, stack, seed=seed, options=options)
 
 
 def _listed_setting(
@@ -80,6 +90,8 @@ def _listed_setting(
     circuit = _circuit(specimen, specimen.components if components is None else components)
     blind = replace(blinded(specimen), examples=specimen.examples or _examples(specimen))
     return Setting(
+        specimen.id,
+        seed,
         Prompts(blind, circuit, compact=compact),
         cache(lambda: laboratory(blind, list(circuit), seed=seed)),
         scope.PRELOAD,
@@ -96,22 +108,19 @@ def _natural_setting(
     stack: ExitStack,
     *,
     seed: int,
-    n: int | None,
-    top: int | None,
-    force: bool,
-    compact: bool,
-    progress: Progress | None,
+    options: SettingOptions,
 ) -> Setting:
     """The setting of a natural model for the behaviour it was loaded for."""
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, TextVocabulary) or specimen.behaviour is None:
         raise BadInput(f"specimen {specimen.name!r} is a natural model: name what to explain it for, with a behaviour")
-    n, top = PROMPTS if n is None else n, TOP if top is None else top
+    given_n, given_top = options.get("n"), options.get("top")
+    n, top = PROMPTS if given_n is None else given_n, TOP if given_top is None else given_top
     require_enough(n, top)
-    require_performance(specimen, seed=seed, force=force, purpose="explain it all the same")
+    require_performance(specimen, seed=seed, force=options.get("force", False), purpose="explain it all the same")
     if components is None:
         pool = Pool.draw(specimen, SELECTION, seed=seed, split="train")
-        components = select(pool, named=None, top=top, progress=progress or silent).components
+        components = select(pool, named=None, top=top, progress=options.get("progress") or silent).components
     circuit = _circuit(specimen, components)
     blind = replace(specimen, id="specimen", name="specimen", source=None)
     observed = Pool.draw(blind, natural_scope.PROMPTS, seed=natural_scope.PROMPTS_SEED + seed, split="train")
@@ -122,9 +131,11 @@ def _natural_setting(
         observed.prompts,
         tuple(tools.examples(EXAMPLES)),
         tools.clean()["accuracy"],
-        compact=compact,
+        compact=options.get("compact", False),
     )
     return Setting(
+        specimen.id,
+        seed,
         prompts,
         cache(lambda: Lab(blind, n=n, seed=CLAIM_SEED + seed, circuit=circuit)),
         natural_scope.PRELOAD,

@@ -6,21 +6,28 @@ so the same replies give the same state. Where the model gives nothing, the stag
 The protocol `paper` asks as published: a plan before every program. `typed` asks for less: no plans, the first
 hypothesis together with the observation, the summary together with the classification; and components that a claim
 about the whole circuit settled are not asked about at all.
+
+    plan_observation -> observe -> hypothesize -> plan_validation -> validate -> conclude -> classify -> summarize
+            ^                         ^   (not supported, tries left)   |            |
+            |                         +---------------------------------+            |
+            +------------------------------- (more components) ----------------------+
+
+There is no checkpoint: every call of the model is on record, so a killed run is run again and finds its calls there
+(docs/decisions/0008).
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vesalius.backbones import Message, system, user
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
+from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
 from vesalius.documents.view import shortened
-from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, Lab
-from vesalius.explanations.claims.interchange import AGREEMENT
+from vesalius.explanations.findings import Checked, Finding
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.prompting import (
     LONGEST_KNOWN,
@@ -43,73 +50,14 @@ from vesalius.explanations.hyve.shapes import (
     classification,
     names,
 )
-from vesalius.explanations.hyve.tools import Bench, ComponentJudge, Memory, Workspace, record_text
-from vesalius.explanations.hyve.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, from_free_code, verdict_of
-from vesalius.rasp.roles import role_of_carrier
+from vesalius.explanations.hyve.tools import Bench
+from vesalius.explanations.session import Session
+from vesalius.explanations.verdicts import from_free_code, record_text, verdict_of
 
+#: Results of earlier programs that a natural model's prompts quote, and characters of each program.
+MOST_MEASURED, LONGEST_CODE = 6, 120
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"
 NO_OBSERVATION = "(no readable observation was given)"
-NO_HYPOTHESIS = "(no readable hypothesis was given)"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What is left of a component when its stages are over. `checked` are the claims of its last hypothesis."""
-
-    trace: ComponentTrace
-    verdict: Verdict
-    claims: tuple[ClaimRecord, ...]
-    checked: tuple[tuple[Claim, ClaimRecord], ...]
-
-    @property
-    def hypothesis(self) -> str:
-        """The last hypothesis that could be read."""
-        stated = [attempt.hypothesis for attempt in self.trace.attempts if attempt.hypothesis]
-        return stated[-1] if stated else NO_HYPOTHESIS
-
-    @property
-    def program(self) -> dict[str, Any] | None:
-        """The program and carriers, as the model wrote them, that a supported claim rests on."""
-        for attempt in reversed(self.trace.attempts):
-            for given in reversed(attempt.claims):
-                if given.get("verdict") == "supported" and "carriers" in given:
-                    return {"program": given.get("program"), "carriers": given["carriers"]}
-        return None
-
-    @property
-    def own_program(self) -> tuple[Hypothesis, Evidence | None] | None:
-        """The last program that a supported claim says this component carries variables of, and its agreement."""
-        if self.verdict != "supported":
-            return None
-        for claim, record in reversed(self.checked):
-            if isinstance(claim, Computes | Aggregates) and record.verdict == "supported":
-                agreement = next((one for one in record.evidence if one.measure == AGREEMENT), None)
-                return claim.hypothesis, agreement
-        return None
-
-    @property
-    def tag(self) -> Tag | None:
-        """The role, by the rule of the roles, of what the component was shown to carry."""
-        if self.own_program is None:
-            return None
-        name, hypothesis = self.trace.component, self.own_program[0]
-        role = role_of_carrier(hypothesis.program, hypothesis.carried_by(name), is_head=Component.parse(name).is_head)
-        return None if role is None else role.value
-
-    @property
-    def known(self) -> Known:
-        """As later prompts show it."""
-        return Known(self.trace.component, self.hypothesis, self.verdict, self.established, self.tag)
-
-    @property
-    def established(self) -> str:
-        """What supported claims, as they were tested, say; empty where the model judged itself."""
-        checked = [
-            record
-            for _, record in self.checked
-            if record.kind in FUNCTIONAL | FUNCTIONAL_NATURAL and record.verdict == "supported"
-        ]
-        return " ".join(dict.fromkeys(record.text for record in checked)) if self.verdict == "supported" else ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +70,7 @@ class State:
     hypothesis: str = ""
     attempts: tuple[Attempt, ...] = ()
     claims: tuple[ClaimRecord, ...] = ()
-    checked: tuple[tuple[Claim, ClaimRecord], ...] = ()
+    checked: tuple[Checked, ...] = ()
 
     findings: tuple[Finding, ...] = ()
     roles: Mapping[str, Role] = field(default_factory=dict)
@@ -137,17 +85,17 @@ class State:
 
 @dataclass
 class Stages:
-    """The stages, and what they share: the desk, the prompts, the sandbox, the laboratory."""
+    """The stages, and what they share: the desk at which the model is asked, and the session."""
 
     desk: Desk
-    prompts: Prompts
-    workspace: Workspace
-    lab: Callable[[], Lab]
+    session: Session
     typed: bool
-    seed: int
-    memory: Memory
-    judges: dict[Component, ComponentJudge] = field(default_factory=dict)
     free: Counter[Component] = field(default_factory=Counter)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The prompts of the session's specimen."""
+        return self.session.setting.prompts
 
     def component(self, state: State) -> Component:
         """The component under study: the first that has no finding."""
@@ -157,8 +105,8 @@ class Stages:
         """Say what to look at; of a component that is settled already, what settled it."""
         component = self.component(state)
         state = replace(state, plan="", observation="", observed=(), hypothesis="", attempts=(), claims=(), checked=())
-        if str(component) in self.memory.established:
-            claim, record = self.memory.established[str(component)]
+        if component in self.session.memory.established:
+            claim, record = self.session.memory.established[component]
             attempt = _by_circuit_claim(record, number=1)
             seen = "(not observed: a claim about the whole circuit settled it)"
             return replace(state, observation=seen, attempts=(attempt,), claims=(record,), checked=((claim, record),))
@@ -177,7 +125,7 @@ class Stages:
             "observe.md", state, plan=state.plan, helpers=self.prompts.helpers("observation_tools"), typed=self.typed
         )
         subject = component if self.typed and self.prompts.scores_variables else None
-        bench = Bench("observe", self.workspace, subject=subject, compact=self.prompts.compact)
+        bench = Bench("observe", self.session, subject=subject)
         label = f"{component} observation"
         shape = Looked if self.typed else Observed
         answer = self.desk.work(self._turns(prompt), shape, label=label, bench=bench)
@@ -216,12 +164,9 @@ class Stages:
         component, number = self.component(state), len(state.attempts) + 1
         bench = Bench(
             "validate",
-            self.workspace,
-            self._judge(component) if self.typed else None,
-            self._judge,
-            self.memory,
+            self.session,
+            component if self.typed else None,
             component if self.typed and self.prompts.scores_variables else None,
-            self.prompts.compact,
             self.prompts.claims_schema(component) if self.typed else None,
             self.desk.count_malformed,
         )
@@ -309,12 +254,9 @@ class Stages:
         given = {} if reply is None or reply.parsed is None else dict(reply.parsed)
         return {name: said.strip() for name, said in given.items() if isinstance(said, str) and said.strip()}
 
-    def _judge(self, component: Component) -> ComponentJudge:
-        return self.judges.setdefault(component, ComponentJudge(self.lab, component, self.prompts.read_claim))
-
     def _revised(self, finding: Finding) -> Finding:
         """A finding that a later claim about the whole circuit supports."""
-        established = self.memory.established.get(finding.trace.component)
+        established = self.session.memory.established.get(Component.parse(finding.trace.component))
         if established is None or finding.verdict == "supported":
             return finding
         claim, record = established
@@ -325,17 +267,22 @@ class Stages:
     def _programs(self, state: State) -> list[dict[str, Any]]:
         """The distinct programs that held, the one that "last" stands for at the end; one alone where it is compact."""
         held = [finding.program for finding in state.findings if finding.program]
-        held += [] if self.memory.last is None or not held else [self.memory.last]
+        last = self.session.memory.last
+        held += [] if last is None or not held else [last]
         distinct = {json.dumps(one["program"], sort_keys=True): one for one in held}
         return list(distinct.values())[-1 if self.prompts.compact else 0 :]
 
     def _stage(self, template: str, state: State, **facts: Any) -> str:
         """A stage's instructions about the component under study, and what is known of those before it."""
-        return self.prompts.stage(template, self.component(state), known=self._known(state), **facts)
+        measured = [] if self.prompts.scores_variables or self.prompts.compact else measured_before(state.findings)
+        known = self._known(state)
+        return self.prompts.stage(template, self.component(state), known=known, measured=measured, **facts)
 
     def _known(self, state: State) -> list[Known]:
         """What is known of the components so far, in a few words each where prompts are compact."""
-        known = [finding.known for finding in state.findings]
+        known = [
+            Known(one.trace.component, one.hypothesis, one.verdict, one.established, one.tag) for one in state.findings
+        ]
         return [replace(one, longest=LONGEST_KNOWN) for one in known] if self.prompts.compact else known
 
     def _quoted(self, text: str) -> str:
@@ -358,13 +305,60 @@ class Stages:
             return records
         self.free[component] += 1
         verdict: Verdict = "supported" if decision == "support" else "refuted"
-        own = from_free_code(hypothesis, verdict, programs=ran, tried=self.free[component], seed=self.seed)
+        own = from_free_code(
+            hypothesis, verdict, programs=ran, tried=self.free[component], seed=self.session.setting.seed
+        )
         return (*records, own)
 
     def _verdict(self, records: tuple[ClaimRecord, ...], bench: Bench, answer: Any) -> tuple[Verdict, Decider]:
         if self.typed:
             return verdict_of(records), ("engine" if bench.checked else "undecided")
         return (records[-1].verdict, "model") if answer is not None else ("untested", "undecided")
+
+
+def run_stages(stages: Stages) -> State:
+    """Run all stages over all components and return the final state."""
+    return stages.summarize(stages.classify(study_components(stages)))
+
+
+def study_components(stages: Stages, given: Mapping[str, Finding] | None = None) -> State:
+    """Study all components but those whose finding is `given`."""
+    state = State()
+    for component in stages.prompts.circuit:
+        finding = (given or {}).get(str(component))
+        if finding is None:
+            state = _study_component(stages, state)
+        else:
+            state = replace(state, findings=(*state.findings, finding))
+    return stages.revise(state)
+
+
+def _study_component(stages: Stages, state: State) -> State:
+    """Observe the next component, then state and test hypotheses until one is supported or the attempts are used up."""
+    state = stages.observe(stages.plan_observation(state))
+    while not state.settled:
+        state = stages.hypothesize(state)
+        if state.hypothesis:
+            state = stages.validate(stages.plan_validation(state))
+    return stages.conclude(state)
+
+
+def measured_before(findings: Sequence[Finding]) -> list[str]:
+    """What programs found while other components were studied, so that a natural model is not measured again for
+    each: the latest results, with how each program began.
+    """
+    traces = [finding.trace for finding in findings]
+    executions = [one for trace in traces for one in (*trace.executions, *_tests(trace))]
+    found = [
+        f"{shortened(one.code, LONGEST_CODE)} gave {shortened(one.result, LONGEST_QUOTE)}"
+        for one in executions
+        if one.result
+    ]
+    return found[-MOST_MEASURED:]
+
+
+def _tests(trace: ComponentTrace) -> list[Execution]:
+    return [one for attempt in trace.attempts for one in attempt.executions]
 
 
 def _by_circuit_claim(record: ClaimRecord, *, number: int) -> Attempt:

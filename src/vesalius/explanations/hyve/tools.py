@@ -1,57 +1,36 @@
 """The tools of a stage: looking into the toolbox, running code, and (typed) putting claims to the engine.
 
-Whatever the model asks for, it gets text back: a result, or what to do differently. Results hold no times and no
-paths of this machine, so that the same replies lead to the same conversation. Experiments and looks are counted; when
-they are used up, the model is told to answer.
+They are HyVE's face of a `Session`: a tool call becomes a question to it, and whatever the model asks for, it gets text
+back: a result, or what to do differently. Results hold no times and no paths of this machine, so that the same replies
+lead to the same conversation. Every stage has a budget of its own; when it is used up, the model is told to answer.
 """
 
-import ast
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel, Field, model_validator
 
 from vesalius.backbones import Tool, ToolCall
 from vesalius.backbones.json_repair import objects
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Computes, Lab, check
-from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
-from vesalius.explanations.hyve.failures import category_of
-from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_circuit
-from vesalius.explanations.hyve.tries import Tries, counted_as
+from vesalius.explanations.budget import OutOfBudget, Spending
+from vesalius.explanations.findings import Checked
+from vesalius.explanations.hyve.grammar import CIRCUIT
+from vesalius.explanations.hyve.prompting import LONGEST_RESULT, stage_budget
+from vesalius.explanations.session import LONGEST_CODE, MOST_CANDIDATES, Session, which_code
+from vesalius.explanations.verdicts import record_text, verdict_of
 from vesalius.files import plain_json
 from vesalius.sandbox import Outcome
+from vesalius.sandbox.program import MISSING
 
-#: The paper's limit on executions per stage; claims have as many of their own.
-MAX_EXECUTIONS = 5
-MAX_CLAIMS = 5
-MAX_LOOKS = 8
-#: The same where prompts are compact: every experiment makes the conversation longer.
-MAX_EXECUTIONS_COMPACT = MAX_CLAIMS_COMPACT = 3
-LONGEST_RESULT_COMPACT = 600
-MAX_CANDIDATES = 24
-LONGEST_RESULT, LONGEST_OUTPUT, LONGEST_CODE = 6_000, 2_000, 20_000
-
-
-class Workspace(Protocol):
-    """The part of a sandbox that a stage uses."""
-
-    def execute(self, code: str) -> Outcome:
-        """Run one program."""
-        ...
-
-    def list_directory(self, path: str = ".") -> list[str]:
-        """Names in the toolbox."""
-        ...
-
-    def read_file(self, path: str) -> str:
-        """A file of the toolbox."""
-        ...
+LONGEST_RESULT_COMPACT, LONGEST_OUTPUT = 600, 2_000
+USED_UP = "not done: all {limit:,.0f} {name} of this stage are used; answer with the JSON object"
 
 
 class PathArgument(BaseModel):
@@ -85,7 +64,7 @@ class ClaimArgument(BaseModel):
 class CandidatesArgument(BaseModel):
     """Candidate variables: a name for each, and a Python expression in `tokens` and `i`."""
 
-    candidates: dict[str, str] = Field(min_length=1, max_length=MAX_CANDIDATES)
+    candidates: dict[str, str] = Field(min_length=1, max_length=MOST_CANDIDATES)
 
 
 LIST = Tool(name="list_directory", description="List the files of the toolbox.", arguments=PathArgument)
@@ -116,49 +95,17 @@ WHICH = Tool(
 )
 
 
-@dataclass
-class Memory:
-    """What later stages of a run may refer to: the program given last, and what a circuit claim settled."""
-
-    circuit: tuple[Component, ...] = ()
-    last: dict[str, Any] | None = None
-    established: dict[str, tuple[Computes, ClaimRecord]] = field(default_factory=dict)
-
-    def complete(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A claim with "last" replaced by the program, and where it has none by the carriers, given before."""
-        if given.get("program") != LAST:
-            return given
-        if self.last is None:
-            raise BadInput('program "last": no program was given before; write one')
-        return {**given, "program": self.last["program"], "carriers": given.get("carriers") or self.last["carriers"]}
-
-    def keep(self, given: dict[str, Any]) -> None:
-        """Remember a program that could be read, with its carriers."""
-        if isinstance(given.get("program"), dict):
-            self.last = {"program": given["program"], "carriers": given.get("carriers")}
+class _InVain(Exception):
+    """A call that came to nothing; what the model is told."""
 
 
-@dataclass
-class ComponentJudge:
-    """The engine, for one component: reads claims, checks them, and counts how many were tried."""
-
-    lab: Callable[[], Lab]
-    component: Component
-    #: How a claim is read, in the grammar that the prompts show.
-    read: Callable[[Any, Component], Claim]
-    tries: Tries = field(default_factory=Tries)
-
-    def examine(self, given: Any) -> tuple[Claim, ClaimRecord]:
-        """The claim and its record; what cannot be read or tested is a `BadInput`."""
-        claim = self.read(given, self.component)
-        return claim, self.decide(claim)
-
-    def decide(self, claim: Claim) -> ClaimRecord:
-        """The record of a claim about this component, which counts as one more that was tried."""
-        counted = counted_as(claim)
-        record = check(claim, self.lab(), tried=self.tries.number(*counted))
-        self.tries.add(*counted)
-        return record
+@contextmanager
+def _in_vain() -> Iterator[None]:
+    """What the model asked wrongly is told to it; whatever else is wrong is not the model's to mend."""
+    try:
+        yield
+    except BadInput as error:
+        raise _InVain(str(error)) from None
 
 
 @dataclass
@@ -166,37 +113,33 @@ class Bench:
     """The tools of one stage, and what was done with them."""
 
     stage: Stage
-    workspace: Workspace
-    judge: ComponentJudge | None = None
-    #: The judges of all components, for claims about the whole circuit.
-    judge_of: Callable[[Component], ComponentJudge] | None = None
-    memory: Memory = field(default_factory=Memory)
-    #: The component that `which_variable` is offered for.
+    session: Session
+    #: The component that claims are about, and the one that `which_variable` is offered for; None: no such tool.
+    about: Component | None = None
     subject: Component | None = None
-    #: No free code, claims and `which_variable` only; fewer experiments, and shorter results.
-    compact: bool = False
     #: The schema of a call of `check_claim`, for servers that hold replies to one.
     claims_schema: dict[str, Any] | None = None
     malformed: Callable[[], None] = lambda: None
     executions: list[Execution] = field(default_factory=list)
     #: Claims as they were given, each with its verdict or with why it could not be checked.
     given: list[dict[str, Any]] = field(default_factory=list)
-    checked: list[tuple[Claim, ClaimRecord]] = field(default_factory=list)
-    #: Calls that were not experiments, those refused included.
-    looks: int = 0
+    #: Claims about this component that were decided.
+    checked: list[Checked] = field(default_factory=list)
     #: Whether an answer without any program was sent back.
     sent_back: bool = False
     #: Whether a claim about the circuit settled the component: nothing is left to ask.
     finished: bool = False
-    #: How many programs and claims, where it is not what a stage has.
-    most_executions: int | None = None
-    most_claims: int | None = None
+
+    def __post_init__(self) -> None:
+        #: No free code, claims and `which_variable` only; fewer experiments, and shorter results.
+        self.compact = self.session.setting.prompts.compact
+        self.spending = self.session.spending = Spending(stage_budget(compact=self.compact), USED_UP)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """What the model is offered."""
         check = CHECK.model_copy(update={"guide": self.claims_schema})
-        engine = (*((check,) if self.judge else ()), *((WHICH,) if self.subject else ()))
+        engine = (*((check,) if self.about else ()), *((WHICH,) if self.subject else ()))
         if self.compact and engine:
             return engine
         return (*engine, EXECUTE, LIST, READ) if engine else (LIST, READ, EXECUTE)
@@ -204,22 +147,8 @@ class Bench:
     @property
     def exhausted(self) -> bool:
         """No experiment is left, or the model does nothing but look."""
-        claims_left = self.judge is not None and len(self.given) < self.max_claims
-        return self.looks >= MAX_LOOKS or not (claims_left or len(self.executions) < self.max_executions)
-
-    @property
-    def max_executions(self) -> int:
-        """How many programs may be run."""
-        if self.most_executions is not None:
-            return self.most_executions
-        return MAX_EXECUTIONS_COMPACT if self.compact else MAX_EXECUTIONS
-
-    @property
-    def max_claims(self) -> int:
-        """How many claims may be checked."""
-        if self.most_claims is not None:
-            return self.most_claims
-        return MAX_CLAIMS_COMPACT if self.compact else MAX_CLAIMS
+        left = self.spending.left()
+        return not left["looks"] or not (left["executions"] or (self.about and left["claims"]))
 
     def objection(self) -> str:
         """What is wrong with answering now: an observation rests on at least one program. Said once."""
@@ -233,49 +162,42 @@ class Bench:
 
     def answer(self, call: ToolCall) -> str:
         """Carry out a call."""
-        said = self._answer(call)
+        try:
+            said = self._answer(call)
+        except (OutOfBudget, _InVain) as error:
+            self.spending.add(looks=1)  # so that asking in vain comes to an end too
+            said = str(error)
         return _cut(said, LONGEST_RESULT_COMPACT) if self.compact else said
 
     def _answer(self, call: ToolCall) -> str:
         # In one order, whether they come from the model or from the record: later prompts quote them.
         arguments = json.loads(json.dumps(plain_json(call.arguments), sort_keys=True))
-        call = call.model_copy(update={"arguments": arguments})
         if call.error is None and call.name == EXECUTE.name:
-            return self._execute(CodeArgument.model_validate(call.arguments).code)
-        if call.error is None and call.name == CHECK.name and self.judge is not None:
-            return self._check(ClaimArgument.model_validate(call.arguments).claim, self.judge)
+            code = CodeArgument.model_validate(arguments).code
+            return self._ran(code, self.session.execute(code))
+        if call.error is None and call.name == CHECK.name and self.about is not None:
+            return self._check(ClaimArgument.model_validate(arguments).claim, self.about)
         if call.error is None and call.name == WHICH.name and self.subject is not None:
-            return self._which(CandidatesArgument.model_validate(call.arguments).candidates, self.subject)
-        self.looks += 1
-        if self.looks > MAX_LOOKS:
+            candidates = CandidatesArgument.model_validate(arguments).candidates
+            with _in_vain():
+                code = which_code(str(self.subject), candidates)
+            return self._ran(code, self.session.execute(code))
+        if not self.spending.left()["looks"]:
             return "no more looks into the toolbox in this stage: run an experiment, or answer with the JSON object"
         if call.error is not None:
-            return call.error
-        return self._look(call.name, PathArgument.model_validate(call.arguments).path)
+            raise _InVain(call.error)
+        path, workspace = PathArgument.model_validate(arguments).path, self.session.workspace
+        with _in_vain():
+            shown = (
+                _cut(workspace.read_file(path), LONGEST_CODE)
+                if call.name == READ.name
+                else "\n".join(name for name in workspace.list_directory(path) if not name.startswith("_"))
+            )
+        self.spending.add(looks=1)
+        return shown
 
-    def _look(self, tool: str, path: str) -> str:
-        try:
-            if tool == READ.name:
-                return _cut(self.workspace.read_file(path), LONGEST_CODE)
-            return "\n".join(name for name in self.workspace.list_directory(path) if not name.startswith("_"))
-        except BadInput as error:
-            return str(error)
-
-    def _which(self, candidates: dict[str, str], component: Component) -> str:
-        """Score candidates in the sandbox, by the helper of the same name."""
-        try:
-            code = which_code(str(component), candidates)
-        except BadInput as error:
-            self.looks += 1
-            return str(error)
-        return self._execute(code)
-
-    def _execute(self, code: str) -> str:
-        if len(self.executions) >= self.max_executions:
-            self.looks += 1  # so that asking in vain comes to an end too
-            return f"not run: all {self.max_executions} executions of this stage are used; answer with the JSON object"
-        outcome = self.workspace.execute(code)
-        result = "" if outcome.error is not None else _cut(json.dumps(_shortened(outcome.result)), LONGEST_RESULT)
+    def _ran(self, code: str, outcome: Outcome) -> str:
+        result = "" if outcome.result is None and outcome.error else result_text(outcome.result)
         stdout = _cut(outcome.stdout, LONGEST_OUTPUT)
         self.executions.append(
             Execution(
@@ -287,89 +209,42 @@ class Bench:
                 stdout=stdout,
             )
         )
-        left = self.max_executions - len(self.executions)
-        said = f"error:\n{outcome.error}\nFind the cause and revise." if outcome.error else f"result = {result}"
-        printed = f"\nprinted:\n{stdout}" if stdout else ""
-        return f"{said}{printed}\n({left} of {self.max_executions} executions left)"
+        return f"{outcome_text(outcome)}\n{self._left('executions')}"
 
-    def _check(self, given: dict[str, Any], judge: ComponentJudge) -> str:
-        if len(self.given) >= self.max_claims:
-            self.looks += 1
-            return f"not checked: all {self.max_claims} claims of this stage are used; answer with the JSON object"
+    def _check(self, given: dict[str, Any], about: Component) -> str:
         try:
-            given = self.memory.complete(given)
-            if given.get("kind") == CIRCUIT and self.memory.circuit:
-                claim, record, said = self._check_circuit(given, judge)
-            else:
-                claim, record = judge.examine(given)
-                said = record_text(record)
+            decided = self.session.check(given, about)
+        except OutOfBudget:
+            raise
         except BadInput as error:
             self.malformed()
             self.given.append({**given, "error": str(error)})
-            said = f"this claim cannot be checked: {error}"
-        else:
-            self.memory.keep(given)
-            self.given.append({**given, "verdict": record.verdict})
-            self.checked.append((claim, record))
-        return f"{said}\n({self.max_claims - len(self.given)} of {self.max_claims} claims left)"
+            return f"this claim cannot be checked: {error}\n{self._left('claims')}"
+        own, record = decided.checked[0]
+        self.given.append({**decided.given, "verdict": record.verdict})
+        self.checked.append((own, record))
+        settles = given.get("kind") == CIRCUIT and record.verdict == "supported"
+        self.finished = self.finished or (settles and verdict_of(one for _, one in self.checked) == "supported")
+        said = [*map(record_text, decided.records), *([decided.note] if decided.note else [])]
+        return "\n".join([*said, self._left("claims")])
 
-    def _check_circuit(self, given: dict[str, Any], judge: ComponentJudge) -> tuple[Claim, ClaimRecord, str]:
-        """Check what every component is said to carry; the rest only once the program gives the model's outputs."""
-        assert self.judge_of is not None
-        lab = judge.lab()
-        config, vocabulary = lab.model.config, lab.specimen.vocabulary
-        claims = read_circuit(given, self.memory.circuit, vocabulary, causal=config.causal)  # type: ignore[arg-type]
-        own = next((claim for claim in claims if claim.part == judge.component), None)
-        if own is None:
-            raise BadInput(f"carriers: it is not said what {judge.component}, the component of this stage, carries")
-        record = judge.decide(own)
-        said = [record_text(record)]
-        if any(one.measure == AGREEMENT and (one.value or 0.0) < MIN_AGREEMENT for one in record.evidence):
-            said.append("The other components were not checked: the program does not give the model's outputs yet.")
-            return own, record, "\n".join(said)
-        for claim in claims:
-            if claim is own:
-                continue
-            other = self.judge_of(claim.part).decide(claim)
-            said.append(record_text(other))
-            if other.verdict == "supported":
-                self.memory.established[claim.component] = claim, other
-        refuted = any(earlier.verdict == "refuted" for _, earlier in self.checked)
-        self.finished = record.verdict == "supported" and not refuted
-        return own, record, "\n".join(said)
+    def _left(self, name: str) -> str:
+        left, limit = self.spending.left()[name], getattr(self.spending.budget, name)
+        return f"({left} of {limit} {name} left)"
 
 
-def which_code(component: str, candidates: Mapping[str, str]) -> str:
-    """The program that scores candidate variables, Python expressions in `tokens` and `i`, in the sandbox."""
-    functions = []
-    for name, expression in candidates.items():
-        try:
-            ast.parse(expression.strip(), mode="eval")
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            text = f"{expression!r:.80} is not a Python expression in tokens and i"
-            raise BadInput(f"candidate {name!r:.60}: {text}") from None
-        functions.append(f"    {name!r}: lambda tokens, i: ({expression.strip()}\n    ),")
-    body = "\n".join(functions)
-    return f"result = which_variable({component!r}, {{\n{body}\n}}, inputs)"
+def outcome_text(outcome: Outcome) -> str:
+    """What a program did, for the agent that wrote it; one that failed keeps what it had assigned to `result`."""
+    printed = f"\nprinted:\n{_cut(outcome.stdout, LONGEST_OUTPUT)}" if outcome.stdout else ""
+    if outcome.error is None:
+        return f"result = {result_text(outcome.result)}{printed}"
+    partial = "" if outcome.result is None else f"\nresult, as far as it came = {result_text(outcome.result)}"
+    return f"error:\n{outcome.error}\nFind the cause and revise.{partial}{printed}"
 
 
-def record_text(record: ClaimRecord) -> str:
-    """A checked claim as text: its verdict; where it is not supported, every experiment, those that failed first."""
-    line = f"{record.verdict}: {record.text}"
-    if record.verdict == "supported":
-        return f"{line} ({len(record.evidence)} experiments)"
-    ordered = sorted(record.evidence, key=lambda one: one.passed is not False)
-    return "\n".join([line, *(f"- {_evidence(one)}" for one in ordered)])
-
-
-def _evidence(one: Evidence) -> str:
-    interval = "" if one.low is None or one.high is None else f" [{one.low}, {one.high}]"
-    controls = "; ".join(f"{name} {value}" for name, value in one.controls.items())
-    outcome = f" ({one.outcome})" if one.outcome else ""
-    return (
-        f"{one.mark}: {one.experiment}: {one.measure} = {one.value}{interval}{outcome}, n = {one.n}; rule {one.rule}"
-        + (f"; controls: {controls}" if controls else "")
-    )
+def result_text(result: Any) -> str:
+    """A result as JSON, cut to what a conversation can hold."""
+    return _cut(json.dumps(_shortened(result)), LONGEST_RESULT)
 
 
 def _shortened(value: Any) -> Any:
@@ -385,3 +260,65 @@ def _shortened(value: Any) -> Any:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... (cut; {len(text)} characters)"
+
+
+# Why generated code failed, in the categories of the HyVE paper's figure 3. The paper names Python bugs, mistakes with
+# tensor shapes, misuse of helpers or of the hook API, wrong BOS offsets, and programs that forget `result`; a program
+# stopped by its limits, or by the walls of the sandbox, is distinguished here too. Read from the error alone, which is
+# all a log keeps.
+
+NO_RESULT = "missing result"
+LIMIT = "time, memory or output limit"
+WALLS = "refused by the sandbox"
+BOS = "BOS offset"
+SHAPE = "tensor shape"
+API = "helper or hook API"
+PYTHON = "Python"
+CATEGORIES = (PYTHON, SHAPE, API, BOS, NO_RESULT, LIMIT, WALLS)
+
+_HELPER = re.compile(
+    r"^BadInput:|(?:Observation|Validation|Transformer|Tap|Cache)\.\w+\(\)"
+    r"|'(?:Transformer|Cache|Config|Component)' object"
+    r"|\b(?:hook|fwd_hooks|run_with_cache|run_with_hooks|tokenize|decode)\b|No module named '\w*_tools",
+    re.MULTILINE,
+)
+_SHAPE = re.compile(
+    r"size of tensor|shapes? .*(?:match|align|broadcast|cannot be multiplied)|mat1 and mat2|out of (?:bounds|range)"
+    r"|dimension|Sizes of tensors|too many indices|shape '\[|expanded size|not aligned|could not be broadcast"
+    r"|only one element tensors|must have shape|einsum",
+    re.IGNORECASE,
+)
+_TWO_SIZES = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+_INDEX_AND_SIZE = re.compile(r"index (\d+) is out of bounds for (?:dimension|axis) \d+ with size (\d+)")
+_WALLS = ("PermissionError", "BlockingIOError", "ConnectionError", "Operation not permitted", "Read-only file system")
+
+
+def category_of(outcome: Outcome) -> str | None:
+    """The kind of failure, one of `CATEGORIES`; None where the program ran and gave a result."""
+    if outcome.error is None:
+        return None
+    if outcome.error == MISSING:
+        return NO_RESULT
+    if outcome.stopped_by is not None:
+        return WALLS if outcome.stopped_by == "crash" else LIMIT
+    if outcome.reported_limit is not None:
+        return WALLS if outcome.reported_limit == "processes" else LIMIT
+    message = outcome.error.splitlines()[-1] if outcome.error else ""
+    if message.startswith(_WALLS) or any(wall in message for wall in _WALLS[3:]):
+        return WALLS
+    if _off_by_one(message):
+        return BOS
+    if _HELPER.search(message):
+        return API
+    return SHAPE if _SHAPE.search(message) else PYTHON
+
+
+def _off_by_one(message: str) -> bool:
+    """It speaks of BOS, or two lengths differ by exactly the one that BOS adds."""
+    if re.search(r"\bBOS\b", message):
+        return True
+    sizes = _TWO_SIZES.search(message)
+    if sizes:
+        return abs(int(sizes[1]) - int(sizes[2])) == 1
+    index = _INDEX_AND_SIZE.search(message)
+    return bool(index) and int(index[1]) == int(index[2])

@@ -5,15 +5,53 @@ The lower of the two scores counts, so that a preference for the first or the la
 differ that is kept for the count. A call that fails gives an error and no score: infrastructure is never a zero.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, get_args
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.backbones import Backbone, BackboneError
+from vesalius.backbones import Backbone, BackboneError, Message, system, user
 from vesalius.backbones.json_repair import objects
+from vesalius.backbones.untrusted_text import fence_key, neutralise
 from vesalius.errors import BadInput, choices
 from vesalius.grading.judges.measures import MEASURES, MeasureName
-from vesalius.grading.judges.prompts import ORDERS, Order, prompt
+from vesalius.plugins import JUDGES, Plugin, find_plugin
+
+# What a judge is told: the rubric and the rules as the system's words, the texts in blocks as the user's.
+
+Order = Literal["given_first", "judged_first"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+CONTEXT = "TASK"
+
+
+def prompt(
+    measure: MeasureName, reference: str, candidate: str, *, context: str = "", order: Order = "given_first"
+) -> list[Message]:
+    """The messages that ask for one score. `context`, if any, always comes first; `order` is that of the other two."""
+    asked = MEASURES[measure]
+    texts = {CONTEXT: context} if context else {}
+    texts |= {asked.given: reference, asked.judged: candidate}
+    blocks = [{"title": title, "text": neutralise(text)} for title, text in texts.items()]
+    # The key is made from the texts as they will stand there, where a key split by invisible characters is whole again.
+    key = fence_key([block["text"] for block in blocks])
+    frame = _render("frame.md", measure=measure, key=key, titles=list(texts))
+    if order == "judged_first":
+        blocks[-2:] = reversed(blocks[-2:])
+    return [system(frame), user(_render("blocks.md", blocks=blocks, key=key, judged=asked.judged))]
+
+
+def _render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values).strip()
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("vesalius.grading.judges", "templates")
+    # Prompts are plain text: escaping for HTML would only hide what the graded text says.
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True)
+
 
 #: A reason is for reading, not for scoring: a long one is cut, not refused.
 MOST_REASON = 500
@@ -127,3 +165,46 @@ def _verdicts(text: str, shape: type[_TwoSteps] | type[_ThreeSteps]) -> list[_Tw
         except ValidationError:
             continue
     return verdicts
+
+
+# A judge that is a plug-in: a function instead of a language model.
+
+#: `BackboneError.kind` of a plug-in that raised or gave no score.
+FAULT = "plugin"
+
+
+def judge_plugin(name: str) -> Plugin | None:
+    """The plug-in of that name; None where a name is that of a language model, `provider:model`."""
+    return find_plugin(JUDGES, name, ())
+
+
+class PluginJudge(Judge):
+    """A plug-in as a judge; what it does wrong is an error of the item, as with every judge."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.name = plugin.name
+        self._plugin = plugin
+        self._function: Callable[..., Any] = plugin.load()
+        if not callable(self._function):
+            raise plugin.refused("is not a function")
+
+    def score(
+        self, measure: MeasureName, reference: str, candidate: str, *, context: str = "", scope: str = "judge"
+    ) -> Judgement:
+        """Score a text by the plug-in's function."""
+        if measure not in MEASURES:
+            raise BadInput(f"measure {measure!r}: judges know {choices(MEASURES)}")
+        best, order = MEASURES[measure].best, ORDERS[0]
+        try:
+            given = self._function(measure=measure, reference=reference, candidate=candidate, context=context)
+            score, reason = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
+            if isinstance(score, bool) or not isinstance(score, int) or not 0 <= score <= best:
+                raise ValueError(f"{score!r:.40} is not a whole score from 0 to {best}")
+        except Exception as error:  # a plug-in may raise anything
+            problem = " ".join(f"{type(error).__name__}: {error}".split())
+            fault = str(self._plugin.refused(f"gave no score ({problem})"))
+            return Judgement(
+                judge=self.name, opinions=(Opinion(judge=self.name, order=order, error=fault, kind=FAULT),)
+            )
+        opinion = Opinion(judge=self.name, order=order, score=score, reason=str(reason)[:MOST_REASON])
+        return Judgement(judge=self.name, opinions=(opinion,))

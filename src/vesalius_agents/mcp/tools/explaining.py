@@ -7,14 +7,15 @@ from pydantic import Field
 from vesalius import api
 from vesalius.documents import Explanation
 from vesalius.errors import BadInput, quoted
+from vesalius.explanations.findings import Account, Said
 from vesalius.report.page import render_page
-from vesalius_agents.mcp.budget import SECONDS
-from vesalius_agents.mcp.call import SCHEME, Call
+from vesalius_agents.cases import grade_submission, require_graded
+from vesalius_agents.mcp.desk import SCHEME, Call
 from vesalius_agents.mcp.results import Explained, Graded, Received, Result
 from vesalius_agents.mcp.tools.arguments import BehaviourName, Components, Prompts, Seed, SpecimenName, cut
-from vesalius_agents.submissions import grade_submission, submitted_explanation
 
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
+AUTHOR = "submitted"
 Words = Annotated[str, Field(max_length=4_000)]
 
 
@@ -74,25 +75,23 @@ def submit_explanation(
     task_description: Words = "",
     information_flow: Words = "",
 ) -> Received:
-    """Submit your explanation of a benchmark circuit. Once per specimen: it cannot be changed afterwards. INDICATOR: a
+    """Submit your explanation of a benchmark circuit, with the claims that were decided for you. Once per specimen: it
+    cannot be changed afterwards. INDICATOR: a
     flag; AGGREGATOR: a head that collects over positions; ROUTER: a head that moves a value; MAPPER: a function of one
     variable; COMBINER: a function of several.
     """
-    experiments = call.experiments(specimen, free=True)
-    name = str(experiments.specimen.id)
+    session = call.session(specimen, free=True)
+    loaded = call.specimen(specimen, free=True)
+    name = str(loaded.id)
     if name in call.connection.explanations:
         raise BadInput(f"specimen {specimen!r}: an explanation was submitted already; it cannot be changed, call grade")
-    explanation = submitted_explanation(
-        experiments,
-        components,
-        notes=notes,
-        program=program,
-        carriers=carriers,
-        task_description=task_description,
-        information_flow=information_flow,
-    )
+    require_graded(loaded.source or loaded.id)
+    words = notes or {}
+    said = {part: Said(tag=tag, description=words.get(part, "")) for part, tag in components.items()}
+    told = Account(said, information_flow, task_description)
+    explanation = session.submit(told, program=program, carriers=carriers, scientist=AUTHOR)
     call.noted["explanation"] = {name: explanation.as_data()}
-    text = f"taken: {len(explanation.components)} components{' and a program' if program else ''}; now call grade"
+    text = f"taken: {len(said)} components{' and a program' if program else ''}; now call grade"
     return Received(text=text, received=specimen)
 
 
@@ -102,7 +101,7 @@ def grade(call: Call, specimen: SpecimenName) -> Graded:
     given = call.connection.explanations.get(str(loaded.id))
     if given is None:
         raise BadInput(f"specimen {specimen!r}: nothing was submitted on this connection; call submit_explanation")
-    call.require(SECONDS)
+    call.require("seconds")
     name = call.desk.names.specimen(specimen)
     result = grade_submission(Explanation.from_data(given, source="the submission"), name)
     metrics = {

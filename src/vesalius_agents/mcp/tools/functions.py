@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vesalius.errors import BadInput, quoted
-from vesalius_agents.mcp.budget import SECONDS
-from vesalius_agents.mcp.call import Call
+from vesalius_agents.mcp.desk import Call
 from vesalius_agents.mcp.results import Graded, Received, Rows
 from vesalius_agents.mcp.tools.arguments import cut
 from vesalius_functions.bench.function_cases import Answer, asked, category_words
@@ -66,7 +65,7 @@ def grade_function(call: Call, function: FunctionName) -> Graded:
     answer: dict[str, Any] | None = client.answers.get(function)
     if answer is None:
         raise BadInput(f"function {quoted(function, 60)}: nothing was submitted; call submit_function")
-    call.require(SECONDS)
+    call.require("seconds")
     result = call.desk.functions(category).grade(name, Answer(**answer, queries=len(client.asked.get(function, ()))))
     metrics = {figure: value for figure, value in result.metrics.items() if value is not None}
     shown = ", ".join(f"{figure} {value:.3g}" for figure, value in metrics.items())

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from vesalius import api
 from vesalius.errors import BadInput
-from vesalius_agents.mcp.call import Call
-from vesalius_agents.mcp.paths import blind_name
+from vesalius_agents.mcp.desk import Call, blind_name
 from vesalius_agents.mcp.results import Outputs, Rows
 from vesalius_agents.mcp.tools.arguments import MOST_LISTED, BehaviourName, Components, Prompt, SpecimenName, cut
 
@@ -33,7 +32,7 @@ def list_specimens(
 def describe_specimen(call: Call, specimen: SpecimenName, behaviour: BehaviourName = None) -> Rows:
     """Shape, vocabulary, components of the circuit, and examples."""
     loaded = call.specimen(specimen, behaviour, free=True)
-    shown = api.show(loaded, progress=False).model_dump(mode="json")
+    shown = api.show(loaded).model_dump(mode="json")
     parts = [str(part) for part in loaded.components]
     named = parts if len(parts) <= MOST_LISTED else [*parts[:MOST_LISTED], f"... ({len(parts)} in all)"]
     examples = "; ".join(f"{one['input']} -> {one['output']}" for one in shown["examples"][:3])
@@ -52,7 +51,7 @@ def predict(
 ) -> Outputs:
     """The model's outputs, one per token of each input."""
     loaded = call.specimen(specimen)
-    outputs = api.predict(loaded, inputs, progress=False)
+    outputs = api.predict(loaded, inputs)
     lines = "\n".join(f"{cut(str(one), 120)} -> {cut(str(out), 200)}" for one, out in zip(inputs, outputs, strict=True))
     return Outputs(text=cut(lines, 2_000), outputs=[list(map(_plain, row)) for row in outputs])
 

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from vesalius import api
 from vesalius.errors import BadInput
-from vesalius_agents.experiments import interchange
-from vesalius_agents.mcp.call import Call
+from vesalius_agents.mcp.desk import Call
 from vesalius_agents.mcp.results import Effect, Rows
 from vesalius_agents.mcp.tools.arguments import (
     MOST_LISTED,
@@ -20,6 +19,7 @@ from vesalius_agents.mcp.tools.arguments import (
     cut,
     shown,
 )
+from vesalius_agents.session import interchange
 
 
 def sweep(

@@ -14,15 +14,9 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims import Claim
 from vesalius.explanations.hyve.grammar import describe_claims
 from vesalius.explanations.hyve.natural.scope import instrument_lines
-from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, MOST_EXAMPLES, PROMPTS, Prompts
-from vesalius.explanations.hyve.tools import (
-    MAX_CLAIMS,
-    MAX_CLAIMS_COMPACT,
-    MAX_EXECUTIONS,
-    MAX_EXECUTIONS_COMPACT,
-)
-from vesalius.explanations.hyve.verdicts import FUNCTIONAL_NATURAL
+from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, MOST_EXAMPLES, PROMPTS, Prompts, stage_budget
 from vesalius.explanations.natural.claims import NaturalClaim, natural_claim_from
+from vesalius.explanations.verdicts import FUNCTIONAL_NATURAL
 
 KINDS: dict[str, type[Claim]] = {
     kind.model_fields["kind"].default: kind for kind in get_args(get_args(NaturalClaim)[0])
@@ -52,8 +46,8 @@ class NaturalPrompts(Prompts):
             "accuracy": self.accuracy,
             "token_roles": list(self.observed.roles),
             "components": [str(component) for component in self.circuit],
-            "max_executions": MAX_EXECUTIONS_COMPACT if self.compact else MAX_EXECUTIONS,
-            "max_claims": MAX_CLAIMS_COMPACT if self.compact else MAX_CLAIMS,
+            "max_executions": stage_budget(compact=self.compact).executions,
+            "max_claims": stage_budget(compact=self.compact).claims,
             "max_iterations": MAX_ITERATIONS,
             "n_inputs": len(self.observed),
             "compact": self.compact,

@@ -25,8 +25,8 @@ from vesalius.errors import BadInput
 from vesalius.explanations.natural.instruments import Instruments
 from vesalius.explanations.natural.pool import Pool
 from vesalius.files import read_json, write_json
-from vesalius.model.files import load_model, save_model
 from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.states import load_model, save_model
 from vesalius.sandbox import Limits
 
 PRELOAD = "vesalius.explanations.hyve.natural.scope:build"
