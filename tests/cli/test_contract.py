@@ -25,7 +25,19 @@ from vesalius.version import __version__
 
 COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
-    *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest", "survey", "study"),
+    *(
+        "sweep",
+        "what-if",
+        "discover",
+        "explain",
+        "report",
+        "sets",
+        "neurons",
+        "faithfulness",
+        "retest",
+        "survey",
+        "study",
+    ),
     "paper",
     *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "mcp"),
     *("schema", "convert", "plugins"),
