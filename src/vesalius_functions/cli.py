@@ -285,7 +285,6 @@ def bench(
     """
     from vesalius.cli.tables.scorecards import print_functions
 
-    from vesalius import api
     from vesalius.cli.console import output, resumable
 
     with resumable():
@@ -313,4 +312,4 @@ def bench(
             engine=engine,
             out=out,
         )
-    output(card, print_functions, as_json=json)
+    output(card, as_json=json)
