@@ -283,8 +283,7 @@ def bench(
 
     Example: vesalius bench functions --category numeric --count 20 --json
     """
-    from vesalius.cli.tables.scorecards import print_functions
-
+    from vesalius import api
     from vesalius.cli.console import output, resumable
 
     with resumable():
