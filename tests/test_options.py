@@ -59,8 +59,9 @@ def test_the_signature_lists_the_fields_of_every_record() -> None:
     assert (parameters["n"].default, parameters["progress"].default) == (16, None)
 
 
-@pytest.mark.parametrize("verb", ["sweep"])
+@pytest.mark.parametrize("verb", ["sweep", "what_if", "neurons", "faithfulness", "explain"])
 def test_every_field_of_a_verb_is_a_flag_of_its_command_with_the_same_default(verb: str) -> None:
+    getattr(ves, verb)
     offered = flags(verb.replace("_", "-"))
     for _, option in VERBS[verb].options():
         flag = offered[f"--{option.key.replace('_', '-')}"]

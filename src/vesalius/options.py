@@ -22,6 +22,9 @@ from vesalius.errors import BadInput, choices, require_whole
 #: A directory; True for one under `vesalius-runs`, named after the request; None or False to write nothing.
 Out = str | Path | bool | None
 MOST_PROMPTS = 100_000
+#: The longest reply of a language model in tokens, and the seconds that one is waited for.
+MAX_TOKENS, TIMEOUT = 4096, 120.0
+NEURON_RULES = ("relp", "relp-qk", "gradient")
 #: Seeds of controls and held-out prompts are larger than the one requested, and all must fit 64 bits.
 LARGEST_SEED = 2**62
 
@@ -218,9 +221,28 @@ def require_drawable(n: int, seed: int) -> None:
         raise BadInput(f"seed {seed} cannot be used; choose one from 0 to {LARGEST_SEED}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Read(Record):
+    """How a model is read. A request takes these from the loaded specimen."""
+
+    tokenizer: Annotated[Any, flag("Directory of a tokenizer for a natural model. Default: its own.", rare=True)] = None
+    revision: Annotated[str | None, flag("Revision of a hub id.", rare=True)] = None
+    dtype: Annotated[
+        Any, flag("Number format of a natural model: auto (as stored), float32, bfloat16, float16.", rare=True)
+    ] = "auto"
+    device: Annotated[
+        Any,
+        flag(
+            "cpu, cuda, mps, or several over which layers are spread: cuda:0,cuda:1. auto: for natural models a GPU "
+            "where there is one, several where the model does not fit one.",
+            rare=True,
+        ),
+    ] = "auto"
+
+
 @dataclass(frozen=True)
-class Load(Record):
-    """How a specimen is read, and what it is studied for. A request takes these from the loaded specimen."""
+class Load(Read):
+    """How a specimen is read, and what it is studied for."""
 
     behaviour: Annotated[
         Any,
@@ -236,21 +258,9 @@ class Load(Record):
         flag(
             "What is measured of the answers: logit-difference, probability, probability-difference, "
             "log-probability, loss or kl. Default: logit-difference, or log-probability without wrong answers.",
-        ),
-    ] = None
-    tokenizer: Annotated[Any, flag("Directory of a tokenizer for a natural model. Default: its own.", rare=True)] = None
-    revision: Annotated[str | None, flag("Revision of a hub id.", rare=True)] = None
-    dtype: Annotated[
-        Any, flag("Number format of a natural model: auto (as stored), float32, bfloat16, float16.", rare=True)
-    ] = "auto"
-    device: Annotated[
-        Any,
-        flag(
-            "cpu, cuda, mps, or several over which layers are spread: cuda:0,cuda:1. auto: for natural models a GPU "
-            "where there is one, several where the model does not fit one.",
             rare=True,
         ),
-    ] = "auto"
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -343,5 +353,181 @@ class Edit(Record):
             raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
 
 
+@dataclass(frozen=True)
+class Force(Record):
+    """Whether work goes on where there may be nothing to find."""
+
+    force: Annotated[bool, flag("Continue although the model does not perform the behaviour.", "--force")] = False
+
+
+@dataclass(frozen=True)
+class Cut(Record):
+    """How a circuit is cut to a size."""
+
+    select: Annotated[
+        str | Sequence[str] | None,
+        flag(
+            "Cut the circuit by a rule: top, greedy, exact, bootstrap or positive-ratio; others after a comma are "
+            "compared with it.",
+            word="{}",
+        ),
+    ] = None
+    size: Annotated[
+        int | None,
+        flag("Edges (or components) that --select keeps at most. Default: enough to keep 0.9.", least=1, word="size{}"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Scoring(Record):
+    """How neurons are scored, and how much of the behaviour they keep."""
+
+    method: Annotated[
+        str,
+        flag(
+            "How neurons are scored: relp, relp-qk or gradient.",
+            "--method",
+            "-m",
+            role="method",
+            asked="always",
+            word="{}",
+        ),
+    ] = "relp-qk"
+    keep: Annotated[
+        float, flag("Share of the behaviour to keep, above 0, at most 1.", asked="always", word="keep{:g}")
+    ] = 0.8
+
+    def __post_init__(self) -> None:
+        if self.method not in NEURON_RULES:
+            raise BadInput(f"method {self.method!r} does not score neurons; choose one of {', '.join(NEURON_RULES)}")
+        if not 0 < self.keep <= 1:
+            raise BadInput(f"keep={self.keep:g} is not a share of the behaviour; give a number above 0, at most 1")
+
+
+@dataclass(frozen=True)
+class Pruned(Record):
+    """What of a circuit is measured, and what takes the place of everything else."""
+
+    least: Annotated[float, flag("Prune what scores less than this, by magnitude.", least=0.0)] = 0.0
+    pin: Annotated[Any, flag("Components and edges that stay whatever they score: L1H2,a0.h1->m1.")] = None
+    prune: Annotated[Any, flag("Components and edges to prune as well.")] = None
+    kind: Annotated[
+        str, flag("resample, zero or mean; edges are resampled.", "--kind", "-k", of=("resample", "zero", "mean"))
+    ] = "resample"
+
+
+@dataclass(frozen=True)
+class CircuitFrom(Record):
+    """Which circuit is explained, where it is not given by its components."""
+
+    circuit: Annotated[
+        Any,
+        flag(
+            "A circuit (MIB JSON), a discovery.json, a directory of `vesalius discover`, or a run of `bench discovery` "
+            "(--circuit-from names its method): explain what scores at least a tenth of the largest."
+        ),
+    ] = None
+    circuit_from: Annotated[
+        str | None,
+        flag("Discover the circuit by this method first: sweep, eap, eap-ig, relp, acdc or a plug-in.", rare=True),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Explaining(Record):
+    """Who explains, and how much of the model."""
+
+    scientist: Annotated[
+        str | None,
+        flag(
+            "Who explains: builtin, hyve with a language model, hybrid (built in, then a language model for the rest), "
+            "a plug-in, command:PROGRAM that speaks JSON lines, or package.module:function. Default: hyve with "
+            "--backbone.",
+            role="method",
+        ),
+    ] = None
+    n: Annotated[int | None, flag("Held-out prompts, for natural models. Default: 16.", least=4)] = None
+    top: Annotated[
+        int | None, flag("Components taken by effect, for natural models. Default: 12.", least=1, rare=True)
+    ] = None
+    seed: Annotated[int, flag("Seed of all inputs; the same seed, the same explanation.")] = 0
+    leave_out: Annotated[
+        str | None, flag("A family of hypotheses that the built-in scientist must do without.", rare=True)
+    ] = None
+
+
+@dataclass(frozen=True)
+class Spend(Record):
+    """What language models may cost, and what code they write may do."""
+
+    max_cost: Annotated[
+        float | None,
+        flag("Spend at most this many dollars, over all jobs and resumptions.", rare=True, asked="never"),
+    ] = None
+    timeout: Annotated[
+        float,
+        flag(
+            "Seconds to wait for a language model before trying again, or for a line of a command.",
+            rare=True,
+            asked="never",
+        ),
+    ] = TIMEOUT
+    prices: Annotated[
+        str | Path | None,
+        flag("A JSON file of prices that replace or join the package's table.", rare=True, asked="never"),
+    ] = None
+    unsafe_sandbox: Annotated[
+        bool,
+        flag(
+            "Run code written by a model even where the kernel offers no isolation.",
+            "--unsafe-sandbox",
+            rare=True,
+            asked="never",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class Ask(Spend):
+    """What is asked of a language model that explains, and how."""
+
+    backbone: Annotated[Any, flag("The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M")] = (
+        None
+    )
+    protocol: Annotated[
+        str | None,
+        flag(
+            "typed (default): claims that the engine decides. paper: free code that the model judges itself.", rare=True
+        ),
+    ] = None
+    base_url: Annotated[str | None, flag("Address of your own server, for compatible and local models.", rare=True)] = (
+        None
+    )
+    max_tokens: Annotated[int, flag("The longest reply of the language model.", rare=True)] = MAX_TOKENS
+    compact: Annotated[
+        bool,
+        flag("Short typed prompts without free code, for models with a small context.", "--compact", rare=True),
+    ] = False
+
+
+@dataclass(frozen=True)
+class Calls(Record):
+    """Where calls of a language model are kept, or served from."""
+
+    record: Annotated[
+        str | Path | None,
+        flag(
+            "Where to record the calls, and to find those made before. Default: the run's directory.",
+            rare=True,
+            asked="never",
+        ),
+    ] = None
+    replay: Annotated[
+        str | Path | None,
+        flag("Serve every call from this record; nothing is asked or paid.", rare=True, asked="never"),
+    ] = None
+
+
 #: The prompts of each verb, where they are not `Draw()`.
 SWEPT = Draw(n=16)
+NEURONS, FAITHFUL = Draw(n=16), Draw(n=12, split="validation")

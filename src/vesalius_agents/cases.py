@@ -145,7 +145,7 @@ def grade_natural(explanation: Explanation, specimen: Any = None, *, seed: int =
     """Grade an explanation of a natural model: its claims on fresh prompts, those of another `seed`, and against
     established roles where there are some.
     """
-    subject = loaded(explanation.specimen if specimen is None else specimen, Load(explanation.behaviour))
+    subject = loaded(explanation.specimen if specimen is None else specimen, Load(behaviour=explanation.behaviour))
     records = [(part.id, record) for part in explanation.components for record in part.claims]
     lost = sum(part.decided.total() - len(part.claims) for part in explanation.components if not part.profile)
     supported = [(part, record) for part, record in records if record.verdict == "supported"]

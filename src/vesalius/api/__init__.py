@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
-    from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show, specimens
+    from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
-    from vesalius.api.families import check, check_document, models
+    from vesalius.api.families import check, check_document
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
+    from vesalius.api.listing import models, specimens
     from vesalius.api.loading import load
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
@@ -100,7 +101,7 @@ _HOMES = {
     "load": "vesalius.api.loading",
     "look": "vesalius.api.looking",
     "make_league": "vesalius_bench.league.making",
-    "models": "vesalius.api.families",
+    "models": "vesalius.api.listing",
     "neurons": "vesalius.api.neuron_circuits",
     "next_tokens": "vesalius.api.catalogue",
     "paper_contents": "vesalius_bench.papers.papers",
@@ -129,7 +130,7 @@ _HOMES = {
     "show": "vesalius.api.catalogue",
     "show_claim": "vesalius_bench.claims.registered",
     "signing_key": "vesalius_bench.claims.registered",
-    "specimens": "vesalius.api.catalogue",
+    "specimens": "vesalius.api.listing",
     "study": "vesalius_bench.study.studies",
     "study_plan": "vesalius_bench.study.study_plans",
     "submit_league": "vesalius_bench.league.submissions",

@@ -8,24 +8,19 @@ import torch
 from torch import Tensor
 
 from vesalius.api.door import verb
-from vesalius.api.loading import NATURAL, loaded
+from vesalius.api.loading import loaded
 from vesalius.behaviours import Behaviour, measure
 from vesalius.behaviours import behaviours as all_behaviours
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.performance import check_behaviour
 from vesalius.behaviours.registry import behaviour as behaviour_named
 from vesalius.behaviours.registry import find_behaviour, plugin_behaviours
-from vesalius.circuits.specimens import (
-    benchmark_cards,
-)
-from vesalius.components import all_components
 from vesalius.documents.catalogue import (
     BehaviourEntry,
     BehaviourReport,
     Listing,
     MeasuredBehaviour,
     SpecimenDescription,
-    SpecimenEntry,
 )
 from vesalius.errors import BadInput, note
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -34,23 +29,6 @@ from vesalius.progress import Progress, shown
 
 #: Prompts on which each built-in behaviour is measured.
 MEASURED = 32
-
-
-def specimens() -> Listing[SpecimenEntry]:
-    """Every specimen that is known by name, one description each: the benchmark circuits, then the natural models."""
-    natural = [
-        {
-            "id": name,
-            "name": name,
-            "kind": "natural",
-            "components": [str(component) for component in all_components(config)],
-            "layers": config.n_layers,
-            "heads": config.n_heads,
-            "d_model": config.d_model,
-        }
-        for name, config in NATURAL.items()
-    ]
-    return Listing(SpecimenEntry(**one) for one in [*(card.describe() for card in benchmark_cards()), *natural])
 
 
 @verb

@@ -41,20 +41,26 @@ _OWN_FIELDS = ("components", "circuit", "seed", "backbone", "protocol")
 _LAST_WORDS = ("n", "seed")
 
 
-def verb(function: Callable[..., Answer]) -> Callable[..., Answer]:
+def verb(function: Callable[..., Answer], *, check: Callable[..., object] | None = None) -> Callable[..., Answer]:
     """Make a verb of a function on a loaded specimen: it takes whatever names one, and its records also as keywords.
 
-    A parameter `specimen` is loaded with the fields of `Load`, `out` is checked before that, and `progress` is shown.
+    A parameter `specimen` is loaded with the fields of `Load`, `progress` is shown. Before that `out` is checked, and
+    `check` is called with the arguments that it names.
     """
-    flat = Flat.of(function, {"load": Load()} if "specimen" in Flat.of(function).plain else None)
+    checked = () if check is None else tuple(inspect.signature(check).parameters)
+    seen = inspect.signature(function, eval_str=True).parameters.get("specimen")
+    loads = seen is not None and seen.annotation is Specimen
+    flat = Flat.of(function, {"load": Load()} if loads else None)
     for name, (kind, default) in _GIVEN.items():
-        if name in flat.plain:
+        if name in flat.plain and (loads or name != "specimen"):
             flat.plain[name] = flat.plain[name].replace(annotation=kind, default=default)
     VERBS[function.__name__] = flat
 
     @wraps(function)
     def call(*args: Any, **given: Any) -> Answer:
         arguments = flat.gather(args, given)
+        if check is not None:
+            check(**{name: arguments[name] for name in checked})
         require_place(arguments.get("out"))
         with shown(arguments.get("progress")) as report:
             if "progress" in flat.plain:
@@ -76,7 +82,7 @@ def request_on(
     named: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for option, value in given_options(records, _usual(command)):
-        if value is None:
+        if value is None or value == []:
             continue
         if option.name == "components":
             named["components"] = tuple(map(str, split_names(value)))
@@ -125,5 +131,4 @@ def _usual(command: str) -> list[Record]:
 
 def _word(option: Option, value: Any) -> str:
     """A value in the name of a directory."""
-    text = "_".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return str(option.flag.word).format(text)
+    return str(option.flag.word).format("_".join(map(str, value)) if isinstance(value, list | tuple) else value)

@@ -6,23 +6,21 @@ it came about, and `calls.jsonl`, every call it made, so that the same call cont
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from vesalius.api.circuit_sources import Given, Source, circuit_fields
+from vesalius.api.circuit_sources import Given, circuit_fields
+from vesalius.api.door import verb
 from vesalius.api.notes import note_problems
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
-from vesalius.api.subjects import Subject
-from vesalius.backbones import MAX_TOKENS, TIMEOUT, Backbone, open_backbone
+from vesalius.api.places import directory_for, removed_if_empty, subject_options
+from vesalius.backbones import Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.methods import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.errors import BadInput, require_whole
+from vesalius.errors import BadInput
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.scientists import (
     BUILTIN,
@@ -34,10 +32,9 @@ from vesalius.explanations.scientists import (
 )
 from vesalius.explanations.verdicts import FREE_CODE
 from vesalius.json_lines import short_name
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
-from vesalius.options import Parts
-from vesalius.progress import Progress, shown
+from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Out, Parts
+from vesalius.progress import Progress, silent
 from vesalius.report.page import render_page
 from vesalius.runs.directory import EXECUTIONS, calls_path
 from vesalius.runs.parts import parts_on
@@ -56,39 +53,33 @@ __all__ = [
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
 
 
+def _require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts) -> None:
+    """Refuse options that do not go together before the model is loaded."""
+    scientist, _ = _scientist(study, ask)
+    if source.circuit_from is not None:
+        circuit_method(source.circuit_from)
+    if scientist != BUILTIN and parts != Parts():
+        raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
+
+
+def _scientist(study: Explaining, ask: Ask) -> tuple[str, str | None]:
+    """Who explains, and by which protocol."""
+    return chosen_scientist(study.scientist, ask.backbone is not None, ask.protocol, leave_out=study.leave_out)
+
+
+@partial(verb, check=_require_explainable)
 def explain(
-    specimen: Specimen | str | int | Path,
+    specimen: Specimen,
     components: Given = None,
     *,
-    circuit: Source = None,
-    circuit_from: str | None = None,
-    scientist: str | None = None,
-    backbone: str | Backbone | None = None,
-    protocol: str | None = None,
-    n: int | None = None,
-    top: int | None = None,
-    force: bool = False,
-    leave_out: str | None = None,
-    seed: int = 0,
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
-    base_url: str | None = None,
-    max_tokens: int = MAX_TOKENS,
-    max_cost: float | None = None,
-    timeout: float = TIMEOUT,
-    prices: str | Path | None = None,
-    record: str | Path | None = None,
-    replay: str | Path | None = None,
-    compact: bool = False,
-    unsafe_sandbox: bool = False,
-    engine: str | None = None,
-    jobs: int | None = None,
+    source: CircuitFrom,
+    study: Explaining,
+    force: Force,
+    ask: Ask,
+    calls: Calls,
+    parts: Parts,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Explanation:
     """Say what each component of a circuit does, with evidence.
 
@@ -109,48 +100,41 @@ def explain(
     elsewhere, some in each process. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
     page are written.
     """
-    require_whole(n=0 if n is None else n, top=0 if top is None else top, seed=seed, max_tokens=max_tokens)
-    scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
-    if circuit_from is not None:
-        circuit_method(circuit_from)
-    if scientist != BUILTIN and (engine is not None or jobs is not None):
-        raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
-    require_place(out)
-    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
-    with shown(progress) as report, ExitStack() as stack:
-        specimen = subject.load(specimen, report)
+    backbone, (scientist, protocol) = ask.backbone, _scientist(study, ask)
+    with ExitStack() as stack:
         task = Task(
             specimen.id,
             _place(specimen),
             scientist=scientist,
             protocol=protocol,
-            seed=seed,
-            n=n,
-            top=top,
-            force=force,
-            leave_out=leave_out,
-            **circuit_fields(specimen, components, circuit, circuit_from),
+            seed=study.seed,
+            n=study.n,
+            top=study.top,
+            force=force.force,
+            leave_out=study.leave_out,
+            **circuit_fields(specimen, components, source.circuit, source.circuit_from),
             source=specimen.source,
             backbone=backbone if isinstance(backbone, str) else None,
-            backbone_options=_backbone_options(base_url, max_tokens),
-            sandbox_unsafe=unsafe_sandbox,
-            compact=compact,
-            timeout=timeout,
+            backbone_options=_backbone_options(ask.base_url, ask.max_tokens),
+            sandbox_unsafe=ask.unsafe_sandbox,
+            compact=ask.compact,
+            timeout=ask.timeout,
             loaded=specimen,
-            progress=report,
-            spread=parts_on(Parts(engine, jobs), specimen, report),
+            progress=progress,
+            spread=parts_on(parts, specimen, progress),
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
         stack.enter_context(removed_if_empty(directory))
-        task = replace(task, progress=stack.enter_context(under_way(directory, report)))
-        kept = _kept_calls(record or directory, replay, specimen.id, scope=f"{specimen.id} {protocol} seed {seed}")
+        task = replace(task, progress=stack.enter_context(under_way(directory, progress)))
+        scope = f"{specimen.id} {protocol} seed {study.seed}"
+        kept = _kept_calls(calls.record or directory, calls.replay, specimen.id, scope=scope)
         task = replace(task, **kept.executions, **_circuit_file(task, directory))
         if isinstance(backbone, str):
-            calls = {"base_url": base_url, "max_tokens": max_tokens, "timeout": timeout, **kept.calls}
-            opened = open_backbone(backbone, **calls, prices=prices, cap=max_cost)
+            how = {"base_url": ask.base_url, "max_tokens": ask.max_tokens, "timeout": ask.timeout, **kept.calls}
+            opened = open_backbone(backbone, **how, prices=ask.prices, cap=ask.max_cost)
             backbone = stack.enter_context(opened).within(kept.scope)
         result = explain_task(task, backbone)
-        report("rendering the page", 0, 0)
+        progress("rendering the page", 0, 0)
         explanation = result.explanation if directory is None else _write_files(result, directory, specimen)
     note_problems(result.trace)
     return explanation

@@ -1,14 +1,12 @@
-"""Models as such: which families are read, and whether a model computes what transformers computes."""
+"""Whether a model computes what transformers computes."""
 
 from dataclasses import asdict
 from typing import Any
 
 import torch
 
-from vesalius.documents.catalogue import Listing, ModelFamily
 from vesalius.errors import BadInput, Failed
 from vesalius.model.devices import Devices, named_devices, place
-from vesalius.model.families import FAMILIES
 from vesalius.model.reference import PROMPTS, Agreement, compare, load_references
 from vesalius.model.sources import read_model
 from vesalius.progress import Progress, shown
@@ -53,10 +51,3 @@ def check_document(model: Any, **options: Any) -> dict[str, Any]:
     """The same as plain data, with one line in words."""
     agreement = check(model, **options)
     return {**asdict(agreement), "summary": agreement.describe()}
-
-
-def models() -> Listing[ModelFamily]:
-    """The families of models that are read, with the `model_type`s of each; `exact` says that its logits are held to
-    those of transformers' own module by the tests.
-    """
-    return Listing(ModelFamily(family=one.name, model_types=list(one.model_types), exact=True) for one in FAMILIES)

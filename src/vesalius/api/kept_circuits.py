@@ -2,20 +2,15 @@
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from vesalius.api.circuit_sources import Given, Source, read_circuit
-from vesalius.api.places import Out, directory_for, require_place
-from vesalius.api.subjects import Subject, request_on
-from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import BehaviourMetric
+from vesalius.api.door import place_for, request_on, verb
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, parse_components, split_names
-from vesalius.discovery.checks import HELD_OUT_PROMPTS, HELD_OUT_SEED, HELD_OUT_SPLIT
+from vesalius.discovery.checks import HELD_OUT_SEED
 from vesalius.discovery.kept import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.selection import parse_rules, select_circuit
@@ -27,16 +22,12 @@ from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.paths import edges_between
-from vesalius.intervene.ablations import Ablation, ablation_named
-from vesalius.model.devices import Devices
+from vesalius.intervene.ablations import ablation_named
 from vesalius.model.specimen import Specimen
-from vesalius.options import require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.options import FAITHFUL, Cut, Draw, Out, Pruned
+from vesalius.progress import Progress, silent
 
 __all__ = ["MAX_EDGES", "edges_in", "explained_circuit", "faithfulness"]
-
-KINDS = ("resample", "zero", "mean")
-
 
 #: What explanations call the ends of a circuit; earlier ones had other names.
 ENDS = (TOKENS, LOGITS, "indices", "output")
@@ -51,28 +42,17 @@ class _Subject:
     discovery: Discovery | None = None
 
 
+@verb
 def faithfulness(
-    specimen: Specimen | str | int | Path,
+    specimen: Specimen,
     components: Given = None,
     *,
     circuit: Source = None,
-    least: float = 0.0,
-    pin: Iterable[str | Component | Edge] | str = (),
-    prune: Iterable[str | Component | Edge] | str = (),
-    select: str | None = None,
-    size: int | None = None,
-    kind: Ablation | str = "resample",
-    n: int = HELD_OUT_PROMPTS,
-    seed: int = 0,
-    split: str = HELD_OUT_SPLIT,
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
+    pruned: Pruned,
+    cut: Cut,
+    draw: Draw = FAITHFUL,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Faithfulness:
     """Ablate everything that is not in a circuit and see how much of the behaviour stays: 0 nothing, 1 all of it.
 
@@ -83,39 +63,27 @@ def faithfulness(
     names stays. The prompts are those of the checks of a discovery: of another split than the discovery's, and for
     random inputs other ones where the discovery is known.
     """
-    ablation = ablation_named(kind)
-    rules = _one_rule(select, size)
-    require_drawable(n, seed)
-    require_place(out)
+    rules = _one_rule(cut)
     start = time.perf_counter()
-    work = Subject(behaviour, metric, tokenizer, revision, dtype, device)
-    with shown(progress) as report:
-        specimen = work.load(specimen, report)
-        subject = _subject(specimen, components, circuit)
-        edits: dict[str, Any] = {
-            "least": least,
-            "pin": _texts(pin),
-            "prune": _texts(prune),
-        }
-        cut = _cut(specimen, subject.circuit, rules, size)
-        pruned = cut.pruned(**edits)
-        edits |= {"select": select, "size": size}
-        report("ablating the rest", 0, 1)
-        document = _measured(specimen, subject, pruned, edits, ablation, n, seed, split, start)
-        report("ablating the rest", 1, 1)
-    if out:
-        directory = directory_for(out, *_words(specimen, document))
+    pruned = replace(pruned, pin=_texts(pruned.pin or ()), prune=_texts(pruned.prune or ()))
+    subject = _subject(specimen, components, circuit)
+    kept = _cut(specimen, subject.circuit, rules, cut.size)
+    kept = kept.pruned(least=pruned.least, pin=pruned.pin, prune=pruned.prune)
+    progress("ablating the rest", 0, 1)
+    document = _measured(specimen, subject, kept, (pruned, cut, draw), start)
+    progress("ablating the rest", 1, 1)
+    if directory := place_for(out, specimen, document.request, draw, words=(f"{document.size}",)):
         if subject.named.get("circuit") is None and subject.named.get("components") is None:
             document = _with_circuit_beside(document, subject, directory)
         document.write(directory / FAITHFULNESS_FILE)
     return document
 
 
-def _one_rule(select: str | None, size: int | None) -> tuple[str, ...]:
-    rules = parse_rules(select, size)
+def _one_rule(cut: Cut) -> tuple[str, ...]:
+    rules = parse_rules(cut.select, cut.size)
     if len(rules) > 1:
         raise BadInput(f"`select` {','.join(rules)}: one circuit is measured here; name one rule")
-    if rules and size is None:
+    if rules and cut.size is None:
         raise BadInput("`select` needs a `size` here: how many edges or components the circuit may have")
     return rules
 
@@ -137,31 +105,18 @@ def _with_circuit_beside(document: Faithfulness, subject: _Subject, directory: P
 
 
 def _measured(
-    specimen: Specimen,
-    subject: _Subject,
-    pruned: Circuit,
-    edits: dict[str, Any],
-    kind: Ablation,
-    n: int,
-    seed: int,
-    split: str,
-    start: float,
+    specimen: Specimen, subject: _Subject, circuit: Circuit, asked: tuple[Pruned, Cut, Draw], start: float
 ) -> Faithfulness:
-    model, by_edges = specimen.model, bool(pruned.edges)
-    heads_only = not by_edges and _searched_heads_only(pruned)
+    kind, draw = ablation_named(asked[0].kind), asked[2]
+    model, by_edges = specimen.model, bool(circuit.edges)
+    heads_only = not by_edges and _searched_heads_only(circuit)
     candidates = candidates_of(model, by_edges=by_edges, heads_only=heads_only)
-    kept: Collection[Any] = pruned.kept_edges if by_edges else _components_of(pruned)
+    kept: Collection[Any] = circuit.kept_edges if by_edges else _components_of(circuit)
     seen = _seen(specimen, subject.discovery)
-    material = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=split, apart_from=seen)
-    measured = kept_faithfulness(model, material, kept, candidates, kind=kind, draw=f"random circuits/{seed}")
-    options = {
-        "kind": None if kind.from_counterfactual else kind.name,
-        "n": n,
-        "split": None if split == HELD_OUT_SPLIT else split,
-    }
-    options |= {name: value for name, value in edits.items() if value}
+    material = trial(specimen, draw.n, seed=HELD_OUT_SEED + draw.seed, split=draw.split, apart_from=seen)
+    measured = kept_faithfulness(model, material, kept, candidates, kind=kind, draw=f"random circuits/{draw.seed}")
     return Faithfulness(
-        request=request_on(specimen, "faithfulness", **subject.named, options=options, seed=seed),
+        request=request_on(specimen, "faithfulness", *asked, **subject.named),
         by="edges" if by_edges else "components",
         size=len(kept),
         candidates=len(candidates),
@@ -281,8 +236,3 @@ def _texts(names: Iterable[str | Component | Edge] | str) -> list[str]:
     if not isinstance(given, Iterable):
         raise BadInput(f"{names!r}: names no components or edges; give names such as L1H2 and a0.h1->m1")
     return [text for name in given if (text := str(name).strip())]
-
-
-def _words(specimen: Specimen, document: Faithfulness) -> list[str | None]:
-    request = document.request
-    return ["faithfulness", specimen.name, request.behaviour and label_of(request.behaviour), f"{document.size}"]

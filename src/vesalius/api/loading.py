@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from vesalius.api.listing import NATURAL
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.natural import load_natural, with_behaviour
 from vesalius.circuits.originals import WEIGHTS as ORIGINAL_WEIGHTS
@@ -13,31 +14,12 @@ from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import SPECIMEN_FILE, benchmark_directory, known_names, load_specimen
 from vesalius.documents.request import IN_PYTHON
 from vesalius.errors import BadInput
-from vesalius.model.arithmetic import NAME as ARITHMETIC
-from vesalius.model.config import Config
 from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.dtypes import asked_dtype
-from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.sources import loader_names, loader_of
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.progress import Progress, shown
-
-#: Natural models that are known by name; their shape is stated so that listing them loads nothing.
-NATURAL = {
-    SMOLLM: Config(
-        n_layers=30,
-        n_heads=9,
-        n_kv_heads=3,
-        d_model=576,
-        d_head=64,
-        d_mlp=1536,
-        d_vocab=49152,
-        d_vocab_out=49152,
-        n_ctx=8192,
-    ),
-    ARITHMETIC: Config(n_layers=3, n_heads=6, d_model=192, d_head=32, d_mlp=384, d_vocab=105, d_vocab_out=105, n_ctx=7),
-}
 
 
 def load(

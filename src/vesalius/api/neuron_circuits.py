@@ -1,43 +1,28 @@
 """Which single neurons carry a behaviour."""
 
-from pathlib import Path
-from typing import Any
-
-import torch
-
+from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
-from vesalius.api.subjects import Subject, request_on
-from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.discovery.neurons import KEEP, PROMPTS, NeuronSet, keep_neurons
+from vesalius.api.places import removed_if_empty
+from vesalius.discovery.neurons import NeuronSet, keep_neurons
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import Request
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
-from vesalius.options import require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.options import NEURONS, Draw, Force, Out, Scoring
+from vesalius.progress import Progress, silent
 from vesalius.report.neurons import draw_neurons
 
 
+@verb
 def neurons(
-    specimen: Specimen | str | int | Path,
+    specimen: Specimen,
     *,
-    method: Any = "relp-qk",
-    keep: float = KEEP,
-    n: int = PROMPTS,
-    seed: int = 0,
-    force: bool = False,
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
+    scoring: Scoring,
+    draw: Draw = NEURONS,
+    force: Force,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> NeuronCircuit:
     """Find the smallest set of neurons that keeps the share `keep` of a behaviour, all other neurons replaced by their
     values on the counterfactual prompt.
@@ -46,19 +31,22 @@ def neurons(
     `vesalius-runs`) `neurons.json` is written with its page `neurons.html`, and `circuit.json` with the neurons as
     nodes.
     """
-    require_drawable(n, seed)
-    require_place(out)
-    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
-    with shown(progress) as report:
-        specimen = subject.load(specimen, report)
-        options: dict[str, Any] = {"keep": keep, "n": n} | ({"force": True} if force else {})
-        request = request_on(specimen, "neurons", method=method, options=options, seed=seed)
-        words = (request.behaviour and label_of(request.behaviour), method, f"keep{keep:g}", f"n{n}", f"seed{seed}")
-        directory = directory_for(out, "neurons", specimen.name, *words) if out else None
-        with removed_if_empty(directory):
-            result = keep_neurons(specimen, rule=method, keep=keep, n=n, seed=seed, force=force, progress=report)
-    note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
-    document = _document(result, request, keep)
+    asked = (scoring, draw, force)
+    request = request_on(specimen, "neurons", *asked)
+    directory = place_for(out, specimen, request, *asked)
+    with removed_if_empty(directory):
+        result = keep_neurons(
+            specimen,
+            rule=scoring.method,
+            keep=scoring.keep,
+            n=draw.n,
+            seed=draw.seed,
+            split=draw.split,
+            force=force.force,
+            progress=progress,
+        )
+    note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
+    document = _document(result, request, scoring.keep)
     if directory is None:
         return document
     config = specimen.model.config

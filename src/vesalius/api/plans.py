@@ -30,7 +30,7 @@ from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.guarantee import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.method import Method
 from vesalius.discovery.methods import DEFAULT_PROMPTS, Named, circuit_method, method_named
-from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
+from vesalius.discovery.neurons import KEEP, most_passes
 from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
@@ -61,7 +61,7 @@ from vesalius.intervene.recordings import activation_memory
 from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
-from vesalius.options import SWEPT, Parts
+from vesalius.options import SWEPT, Parts, Scoring
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
@@ -125,7 +125,7 @@ def plan(
     if scoring is not None:
         require_rivals(rivals, rivals_by, scores_edges=scoring.scores_edges is not False)
     if command == "neurons":
-        require_scoring(method or "relp-qk", keep)
+        Scoring(str(method or "relp-qk"), keep)
     first = None if circuit_from is None else circuit_method(circuit_from)
     if command == "explain":
         _require_builtin(scientist, protocol, leave_out)

@@ -4,19 +4,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from vesalius.api.door import verb
 from vesalius.api.loading import loaded
-from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.places import directory_for
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.errors import BadInput
 from vesalius.explanations.retesting import decide_again, record_of, why_not_again
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
-from vesalius.options import Load, require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.options import Load, Out, Read, require_drawable
+from vesalius.progress import Progress, silent
 
 __all__ = ["retest", "why_not_again"]
 
@@ -24,6 +22,7 @@ __all__ = ["retest", "why_not_again"]
 _OF_THE_MODEL = ("metric", "tokenizer", "revision", "dtype")
 
 
+@verb
 def retest(
     explanation: Explanation | str | Path,
     component: str,
@@ -31,10 +30,9 @@ def retest(
     *,
     seed: int = 1,
     specimen: Specimen | str | int | Path | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
+    read: Read,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Retest:
     """Run the experiment of one claim again on the held-out inputs of another `seed`, by the same rule.
 
@@ -43,21 +41,20 @@ def retest(
     replaces the one that the explanation names.
     """
     require_drawable(1, seed)
-    require_place(out)
     start = time.perf_counter()
     given, place = _read(explanation)
     number, before = record_of(given, component, claim)
     asked = given.request
     options: dict[str, Any] = {name: asked.options[name] for name in _OF_THE_MODEL if asked and name in asked.options}
-    options |= {} if dtype == "auto" else {"dtype": dtype}
+    chosen = {name: value for name, value in read.values().items() if value != getattr(Read(), name)}
     name = specimen if specimen is not None else (asked and asked.specimen) or given.specimen
-    with shown(progress) as report:
-        if not isinstance(name, Specimen):
-            name = loaded(name, Load(given.behaviour, device=device, **options), progress=report)
-        report(f"testing {component} again", 0, 1)
-        after = decide_again(name, given, component, before, seed=seed)
-        report(f"testing {component} again", 1, 1)
-    named = {"component": component, "claim": number} | ({} if dtype == "auto" else {"dtype": str(dtype)})
+    if not isinstance(name, Specimen):
+        name = loaded(name, Load(**{"behaviour": given.behaviour, **options, **chosen}), progress=progress)
+    progress(f"testing {component} again", 0, 1)
+    after = decide_again(name, given, component, before, seed=seed)
+    progress(f"testing {component} again", 1, 1)
+    named = {"component": component, "claim": number}
+    named |= {name: str(value) for name, value in chosen.items() if name != "device"}
     document = Retest(
         request=Request(command="retest", specimen=place, options=named, seed=seed),
         specimen=given.specimen,

@@ -14,12 +14,9 @@ from vesalius.backbones.records import Records
 from vesalius.backbones.redact import Redactor
 from vesalius.backbones.scripted import Scripted, read_script
 from vesalius.errors import BadInput, choices
+from vesalius.options import MAX_TOKENS, TIMEOUT
 
 LOCAL, SCRIPTED = "local", "scripted"
-#: Seconds to wait for an answer.
-TIMEOUT = 120.0
-#: The longest reply, in tokens.
-MAX_TOKENS = 4096
 NAMES = (*PROVIDERS, LOCAL, SCRIPTED)
 ABILITIES = {name: provider.abilities for name, provider in PROVIDERS.items()} | {
     LOCAL: Abilities(tools=False, logprobs=True, constrained=True),

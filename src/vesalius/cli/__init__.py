@@ -14,6 +14,7 @@ import typer
 
 from vesalius.cli.commands import bench, checking, circuits, documents, neurons, runs, specimens, training
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
+from vesalius.cli.help import StoryFirst
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 from vesalius_agents.mcp import command as mcp
@@ -29,6 +30,7 @@ from vesalius_workbench import cli as workbench
 
 app = typer.Typer(
     name="vesalius",
+    cls=StoryFirst,
     help="Find, explain and check the circuits inside transformer language models.",
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -26,12 +26,11 @@ from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulnes
 from vesalius.discovery.neuron_details import MOST_DETAILS, describe_units
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance
-from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import unit_changes
 from vesalius.intervene.plan import unit_place
-from vesalius.intervene.relevance import RULES, Rule
+from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
@@ -92,14 +91,6 @@ class Keeping:
         return list(zip(curve[0, 1:-1].tolist(), *(end[1:-1].tolist() for end in ends), strict=True))
 
 
-def require_scoring(rule: str, keep: float) -> None:
-    """Refuse a rule that does not score neurons, and a share that is none."""
-    if rule not in RULES:
-        raise BadInput(f"method {rule!r} does not score neurons; choose one of {', '.join(RULES)}")
-    if not 0 < keep <= 1:
-        raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
-
-
 def keep_neurons(
     specimen: Specimen,
     *,
@@ -112,7 +103,6 @@ def keep_neurons(
     progress: Progress | None = None,
 ) -> NeuronSet:
     """Find the smallest set of neurons that keeps the share `keep` of a behaviour, and read it on held-out prompts."""
-    require_scoring(rule, keep)
     model, start, cost = specimen.model, time.perf_counter(), Cost()
     material = trial(specimen, n, seed=seed, split=split)
     held_out = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)

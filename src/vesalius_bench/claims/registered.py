@@ -90,7 +90,7 @@ def register_claim(
     rows, name = _behaviour(asked.get("behaviour"), base)
     reading = {field: asked[field] for field in _READING if asked.get(field) is not None}
     with shown(progress) as report, _rows_on_disk(rows, name) as behaviour:
-        specimen = loaded(asked["specimen"], Load(behaviour, device=device, **reading), progress=report)
+        specimen = loaded(asked["specimen"], Load(behaviour=behaviour, device=device, **reading), progress=report)
         circuit = _names(asked.get("circuit", ()))
         claim = typed_claim(specimen, asked["claim"])
         lab = held_out_laboratory(specimen, circuit, n=n, seed=seed)
@@ -374,9 +374,9 @@ def _subject(
     data = registration.data
     reading = {field: getattr(data, field) for field in _READING if getattr(data, field) is not None}
     if isinstance(given, Specimen):
-        return loaded(given, Load(behaviour, data.metric))  # type: ignore[arg-type]
+        return loaded(given, Load(behaviour=behaviour, metric=data.metric))  # type: ignore[arg-type]
     try:
-        return loaded(given or data.specimen, Load(behaviour, device=device, **reading), progress=report)
+        return loaded(given or data.specimen, Load(behaviour=behaviour, device=device, **reading), progress=report)
     except BadInput as error:
         if given is not None:
             raise

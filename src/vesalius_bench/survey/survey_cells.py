@@ -54,7 +54,7 @@ def loaded_model(name: str, dtype: str, device: str) -> Specimen:
 def _studied(case: CellCase) -> Specimen:
     model, behaviour = case.places
     specimen = loaded_model(model, case.settings.dtype, case.settings.device)
-    return loaded(specimen, Load(behaviour, case.settings.metric))
+    return loaded(specimen, Load(behaviour=behaviour, metric=case.settings.metric))
 
 
 def _measured(case: CellCase, specimen: Specimen, progress: Progress | bool) -> SurveyCell:

@@ -4,28 +4,16 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import (
-    BehaviourOption,
-    DeviceOption,
-    DtypeOption,
-    JsonOption,
-    MetricOption,
-    RevisionOption,
-    SelectOption,
-    SizeOption,
-    SpecimenArgument,
-    TokenizerOption,
-    names,
-)
+from vesalius.cli.options import JsonOption, SpecimenArgument, command
+from vesalius.options import FAITHFUL, Cut, Draw, Load, Pruned, Read
 
 commands = typer.Typer()
 
 
-@commands.command()
+@command(commands)
 def faithfulness(
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    metric: MetricOption = None,
+    load: Load,
     components: Annotated[
         str | None, typer.Option("--components", "-c", help="The circuit, comma-separated: L1H2,L3_MLP.")
     ] = None,
@@ -33,25 +21,12 @@ def faithfulness(
         str | None,
         typer.Option(help="A circuit file, or a directory of `vesalius discover` or `vesalius explain`, instead."),
     ] = None,
-    least: Annotated[float, typer.Option(min=0.0, help="Prune what scores less than this, by magnitude.")] = 0.0,
-    pin: Annotated[
-        str | None, typer.Option(help="Components and edges that stay whatever they score: L1H2,a0.h1->m1.")
-    ] = None,
-    prune: Annotated[str | None, typer.Option(help="Components and edges to prune as well.")] = None,
-    select: SelectOption = None,
-    size: SizeOption = None,
-    kind: Annotated[
-        str, typer.Option("--kind", "-k", help="resample, zero or mean; edges are resampled.")
-    ] = "resample",
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 12,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the random circuits.")] = 0,
-    split: Annotated[str, typer.Option(help="Prompts of natural models: train, validation or test.")] = "validation",
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
+    draw: Draw = FAITHFUL,
     out: Annotated[str | None, typer.Option(help="Directory for faithfulness.json. Default: vesalius-runs/...")] = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
     json: JsonOption = False,
+    *,
+    pruned: Pruned,
+    cut: Cut,
 ) -> None:
     """Ablate everything outside a circuit and print how much of the behaviour stays, beside random circuits.
 
@@ -64,30 +39,12 @@ def faithfulness(
     from vesalius.cli.tables.checking import print_faithfulness
 
     result = api.faithfulness(
-        specimen,
-        names(components),
-        circuit=circuit,
-        least=least,
-        pin=pin or (),
-        prune=prune or (),
-        select=select,
-        size=size,
-        kind=kind,
-        n=n,
-        seed=seed,
-        split=split,
-        behaviour=behaviour,
-        metric=metric,
-        tokenizer=tokenizer,
-        revision=revision,
-        dtype=dtype,
-        device=device,
-        out=out or True,
+        specimen, load, pruned, cut, draw, components=components, circuit=circuit, out=out or True
     )
     return output(result, print_faithfulness, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def retest(
     explanation: Annotated[str, typer.Argument(help="A directory of `vesalius explain`, or an explanation file.")],
     component: Annotated[str, typer.Option("--component", "-c", help="The component that the claim is about.")],
@@ -96,9 +53,9 @@ def retest(
     ] = "1",
     seed: Annotated[int, typer.Option(help="Seed of the held-out inputs; the explanation's own repeats it.")] = 1,
     out: Annotated[str | None, typer.Option(help="Directory for retest.json. Default: vesalius-runs/...")] = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
     json: JsonOption = False,
+    *,
+    read: Read,
 ) -> None:
     """Decide one claim of an explanation again, on the held-out inputs of another seed, by the same rule.
 
@@ -108,5 +65,5 @@ def retest(
     from vesalius.cli.console import output
     from vesalius.cli.tables.checking import print_retest
 
-    result = api.retest(explanation, component, claim, seed=seed, dtype=dtype, device=device, out=out or True)
+    result = api.retest(explanation, component, claim, read, seed=seed, out=out or True)
     return output(result, print_retest, as_json=json)

@@ -7,43 +7,32 @@ import typer
 
 from vesalius.cli.options import (
     AnswerOption,
-    BackboneOption,
-    BaseUrlOption,
     BehaviourOption,
-    CircuitFromOption,
-    CompactOption,
     CounterfactualOption,
     DeviceOption,
     DtypeOption,
     ForceOption,
     JsonOption,
-    LeaveOutOption,
-    MaxCostOption,
-    MaxTokensOption,
     MetricOption,
     OnePrompt,
     PartsEngineOption,
     PartsJobsOption,
     PlanOption,
-    PricesOption,
     PromptOption,
-    ProtocolOption,
     RevisionOption,
     SelectOption,
     SizeOption,
     SpecimenArgument,
     SplitOption,
-    TimeoutOption,
     TokenizerOption,
     TopOption,
-    UnsafeSandboxOption,
     WrongOption,
     command,
     names,
     studied_for,
 )
 from vesalius.errors import BadInput
-from vesalius.options import SWEPT, Draw, Edit, Knockout, Load, Parts
+from vesalius.options import SWEPT, Ask, Calls, CircuitFrom, Draw, Edit, Explaining, Force, Knockout, Load, Parts
 
 commands = typer.Typer()
 
@@ -219,78 +208,30 @@ def discover(
     return print_discovery(discovery, top)
 
 
-@commands.command()
+@command(commands)
 def explain(
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    prompt: PromptOption = None,
-    answer: AnswerOption = None,
-    wrong: WrongOption = None,
-    counterfactual: CounterfactualOption = None,
-    metric: MetricOption = None,
+    load: Load,
     components: Annotated[
         str | None,
         typer.Option(
             "--components", "-c", help="The circuit, comma-separated. Default: the specimen's own, or chosen."
         ),
     ] = None,
-    circuit: Annotated[
-        str | None,
-        typer.Option(
-            "--circuit",
-            help="A circuit (MIB JSON), a discovery.json, a directory of `vesalius discover`, or a run of `bench "
-            "discovery` (--circuit-from names its method): explain what scores at least a tenth of the largest.",
-        ),
-    ] = None,
-    circuit_from: CircuitFromOption = None,
-    n: Annotated[
-        int | None,
-        typer.Option(min=4, help="Held-out prompts, for natural models. Default: 16."),
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(min=1, help="Components taken by effect, for natural models. Default: 12."),
-    ] = None,
-    force: ForceOption = False,
-    leave_out: LeaveOutOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
+    *,
+    source: CircuitFrom,
+    ask: Ask,
+    study: Explaining,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
-    engine: PartsEngineOption = None,
-    jobs: PartsJobsOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
-    scientist: Annotated[
-        str | None,
-        typer.Option(
-            help="Who explains: builtin, hyve with a language model, hybrid (built in, then a language model for the "
-            "rest), a plug-in, command:PROGRAM that speaks JSON lines, or package.module:function. "
-            "Default: hyve if --backbone is given."
-        ),
-    ] = None,
-    backbone: BackboneOption = None,
-    protocol: ProtocolOption = None,
-    base_url: BaseUrlOption = None,
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = 120.0,
-    max_tokens: MaxTokensOption = 4096,
-    prices: PricesOption = None,
-    record: Annotated[
-        str | None,
-        typer.Option(help="Where to record the calls, and to find those made before. Default: the run's directory."),
-    ] = None,
-    replay: Annotated[
-        str | None,
-        typer.Option(help="Serve every call from this record; nothing is asked or paid."),
-    ] = None,
-    compact: CompactOption = False,
-    unsafe_sandbox: UnsafeSandboxOption = False,
+    plan: PlanOption = False,
+    json: JsonOption = False,
     claims: Annotated[
         bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
     ] = False,
-    plan: PlanOption = False,
-    json: JsonOption = False,
+    force: Force,
+    one: OnePrompt,
+    calls: Calls,
+    parts: Parts,
 ) -> None:
     """Say what each component of a circuit does, with the experiments behind every sentence.
 
@@ -305,47 +246,17 @@ def explain(
     from vesalius.cli.tables.explanation import print_explanation
     from vesalius.cli.tables.sweep import print_plan
 
-    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    options = {
-        "components": names(components),
-        "circuit": circuit,
-        "circuit_from": circuit_from,
-        "scientist": scientist,
-        "protocol": protocol,
-        "n": n,
-        "top": top,
-        "force": force,
-        "leave_out": leave_out,
-        "seed": seed,
-        "behaviour": studied,
-        "metric": metric,
-        "tokenizer": tokenizer,
-        "revision": revision,
-        "dtype": dtype,
-        "device": device,
-        "engine": engine,
-        "jobs": jobs,
-    }
+    load = one.studied(load)
+    named = names(components)
     if plan:
-        if backbone:
+        if ask.backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
+        options = {**load.values(), **source.values(), **study.values(), **force.values(), **parts.values()}
+        options |= {"components": named, "protocol": ask.protocol}
         return output(api.plan("explain", specimen, **options), print_plan, as_json=json)
-    with resumable() if backbone else nullcontext():
-        explanation = api.explain(
-            specimen,
-            **options,
-            backbone=backbone,
-            base_url=base_url,
-            max_tokens=max_tokens,
-            max_cost=max_cost,
-            timeout=timeout,
-            prices=prices,
-            record=record,
-            replay=replay,
-            compact=compact,
-            unsafe_sandbox=unsafe_sandbox,
-            out=out or True,
-        )
+    with resumable() if ask.backbone else nullcontext():
+        records = (load, source, study, force, ask, calls, parts)
+        explanation = api.explain(specimen, *records, components=named, out=out or True)
     return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
 
 

@@ -4,52 +4,25 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import (
-    AnswerOption,
-    BehaviourOption,
-    CounterfactualOption,
-    DeviceOption,
-    DtypeOption,
-    ForceOption,
-    JsonOption,
-    MetricOption,
-    PlanOption,
-    PromptOption,
-    RevisionOption,
-    SpecimenArgument,
-    TokenizerOption,
-    TopOption,
-    WrongOption,
-    studied_for,
-)
+from vesalius.cli.options import JsonOption, OnePrompt, PlanOption, SpecimenArgument, TopOption, command
+from vesalius.options import NEURONS, Draw, Force, Load, Scoring
 
 commands = typer.Typer()
 
 
-@commands.command()
+@command(commands)
 def neurons(
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    prompt: PromptOption = None,
-    answer: AnswerOption = None,
-    wrong: WrongOption = None,
-    counterfactual: CounterfactualOption = None,
-    metric: MetricOption = None,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help="How neurons are scored: relp, relp-qk or gradient.")
-    ] = "relp-qk",
-    keep: Annotated[float, typer.Option("--keep", help="Share of the behaviour to keep, above 0, at most 1.")] = 0.8,
-    n: Annotated[int, typer.Option("--n", min=2, help="Prompts, and as many held-out ones.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
-    force: ForceOption = False,
-    top: TopOption = 12,
+    load: Load,
+    scoring: Scoring,
+    one: OnePrompt,
+    draw: Draw = NEURONS,
+    *,
+    force: Force,
     out: Annotated[str | None, typer.Option(help="Directory for neurons.json. Default: vesalius-runs/...")] = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
     plan: PlanOption = False,
     json: JsonOption = False,
+    top: TopOption = 12,
 ) -> None:
     """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
 
@@ -63,20 +36,9 @@ def neurons(
     from vesalius.cli.tables.neurons import print_neurons
     from vesalius.cli.tables.sweep import print_plan
 
-    options = {
-        "behaviour": studied_for(behaviour, prompt, answer, wrong, counterfactual),
-        "metric": metric,
-        "tokenizer": tokenizer,
-        "revision": revision,
-        "dtype": dtype,
-        "device": device,
-        "method": method,
-        "keep": keep,
-        "n": n,
-        "seed": seed,
-        "force": force,
-    }
+    load = one.studied(load)
     if plan:
+        options = {**load.values(), **scoring.values(), "n": draw.n, "seed": draw.seed, "force": force.force}
         return output(api.plan("neurons", specimen, **options), print_plan, as_json=json)
-    circuit = api.neurons(specimen, **options, out=out or True)
+    circuit = api.neurons(specimen, load, scoring, draw, force, out=out or True)
     return output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)
