@@ -211,8 +211,10 @@ class ComponentExplanation(Record):
         counts: Counter[str] = Counter(claim.verdict for claim in self.claims)
         for lost in self.refuted:
             given = lost.get("claims")
-            for verdict in get_args(Verdict) if isinstance(given, dict) else ():
-                counts[verdict] += number if isinstance(number := given.get(verdict), int) else 0
+            if isinstance(given, dict):
+                counts.update(
+                    {name: n for name, n in given.items() if name in get_args(Verdict) and isinstance(n, int)}
+                )
         return counts
 
     def __repr__(self) -> str:
