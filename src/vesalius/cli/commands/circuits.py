@@ -63,15 +63,14 @@ def sweep(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.sweep import print_plan, print_sweep
 
     load = one.studied(load)
     if plan:
         options = {**load.values(), **knockout.values(), **parts.values(), "n": draw.n, "seed": draw.seed}
-        return output(api.plan("sweep", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("sweep", specimen, **options), as_json=json)
     with resumable():
         report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
-    return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
+    return output(report, as_json=json, top=top)
 
 
 @command(commands, name="what-if")
@@ -103,16 +102,15 @@ def what_if(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.what_if import print_what_if
 
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
-        return output(api.what_if_again(file, out=out or True), print_what_if, as_json=json)
+        return output(api.what_if_again(file, out=out or True), as_json=json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
     result = api.what_if(specimen, components, edit, load, draw, out=out or True)
-    return output(result, print_what_if, as_json=json)
+    return output(result, as_json=json)
 
 
 @commands.command()
@@ -175,9 +173,7 @@ def discover(
     Example: vesalius discover frac_prevs --method eap-ig
     """
     from vesalius import api
-    from vesalius.cli.console import output, print_json
-    from vesalius.cli.tables.discovery import print_discovery
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_json, print_view
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     options = {
@@ -201,11 +197,11 @@ def discover(
     }
     options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
     if plan:
-        return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("discover", specimen, **options), as_json=json)
     discovery = api.discover(specimen, split=split, out=out or True, **options)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
-    return print_discovery(discovery, top)
+    return print_view(discovery.view(), top=top)
 
 
 @command(commands)
@@ -242,9 +238,8 @@ def explain(
     Example: vesalius explain frac_prevs
     """
     from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.explanation import print_explanation
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_sections, resumable
+    from vesalius.documents.explanation import claims_of
 
     load = one.studied(load)
     named = names(components)
@@ -253,11 +248,13 @@ def explain(
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
         options = {**load.values(), **source.values(), **study.values(), **force.values(), **parts.values()}
         options |= {"components": named, "protocol": ask.protocol}
-        return output(api.plan("explain", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("explain", specimen, **options), as_json=json)
     with resumable() if ask.backbone else nullcontext():
         records = (load, source, study, force, ask, calls, parts)
         explanation = api.explain(specimen, *records, components=named, out=out or True)
-    return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
+    output(explanation, as_json=json)
+    if claims and not json:
+        print_sections(claims_of(explanation))
 
 
 @commands.command()
