@@ -62,14 +62,13 @@ def sweep(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.sweep import print_plan, print_sweep
 
     load = one.studied(load)
     if plan:
-        return output(api.plan("sweep", specimen, load, knockout, draw, parts), print_plan, as_json=json)
+        return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=json)
     with resumable():
         report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
-    return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
+    return output(report, as_json=json, top=top)
 
 
 @command(commands, name="what-if")
@@ -101,16 +100,15 @@ def what_if(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.what_if import print_what_if
 
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
-        return output(api.what_if_again(file, out=out or True), print_what_if, as_json=json)
+        return output(api.what_if_again(file, out=out or True), as_json=json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
     result = api.what_if(specimen, components, edit, load, draw, out=out or True)
-    return output(result, print_what_if, as_json=json)
+    return output(result, as_json=json)
 
 
 @command(commands)
@@ -154,18 +152,16 @@ def discover(
     Example: vesalius discover frac_prevs --method eap-ig
     """
     from vesalius import api
-    from vesalius.cli.console import output, print_json
-    from vesalius.cli.tables.discovery import print_discovery
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_json, print_view
 
     records = (one.studied(load), draw, cut, checked, rival, force, parts)
     options = {"method": method, "budget": budget, "paper": paper or None, "seeds": seeds, "steps": steps}
     if plan:
-        return output(api.plan("discover", specimen, *records, **options), print_plan, as_json=json)
+        return output(api.plan("discover", specimen, *records, **options), as_json=json)
     discovery = api.discover(specimen, *records, out=out or True, **options)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
-    return print_discovery(discovery, top)
+    return print_view(discovery.view(), top=top)
 
 
 @command(commands)
@@ -202,9 +198,8 @@ def explain(
     Example: vesalius explain frac_prevs
     """
     from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.explanation import print_explanation
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_sections, resumable
+    from vesalius.documents.explanation import claims_of
 
     load = one.studied(load)
     named = names(components)
@@ -212,11 +207,13 @@ def explain(
         if ask.backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
         records = (load, source, study, force, ask, parts)
-        return output(api.plan("explain", specimen, *records, components=named), print_plan, as_json=json)
+        return output(api.plan("explain", specimen, *records, components=named), as_json=json)
     with resumable() if ask.backbone else nullcontext():
         records = (load, source, study, force, ask, calls, parts)
         explanation = api.explain(specimen, *records, components=named, out=out or True)
-    return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
+    output(explanation, as_json=json)
+    if claims and not json:
+        print_sections(claims_of(explanation))
 
 
 @commands.command()
