@@ -61,7 +61,7 @@ OPEN_TO = {
     "vesalius_functions": {"grading"},
     "vesalius_mechrl": MEASURES,
     "vesalius_bench": MEASURES | {"explanations", "grading", "rasp", "training"},
-    "vesalius_agents": {"circuits", "explanations", "grading", "model", "rasp"},
+    "vesalius_agents": {"circuits", "discovery", "explanations", "grading", "model", "rasp"},
     "vesalius_workbench": set(),
 }
 

@@ -10,6 +10,7 @@ import vesalius as ves
 from vesalius.documents.base import REGISTERED, Line, ResultDocument
 from vesalius.documents.kinds import kind_in, kind_named, schema
 from vesalius.documents.metric import Metric
+from vesalius.documents.view import Answer, Sheet, View
 from vesalius.errors import BadInput
 from vesalius_workbench.store import Store
 
@@ -25,11 +26,9 @@ def kind() -> Iterator[Any]:
         weight: Metric
         stones: int
 
-        def _summary(self) -> str:
-            return f"{self.specimen} weighs {self.weight.figures}"
-
-        def _rows(self) -> list[dict[str, Any]]:
-            return [{"specimen": self.specimen, "stones": self.stones}]
+        def view(self) -> View:
+            answer = Answer(f"{self.specimen} weighs {self.weight.figures}")
+            return View("a weighing", answer, (Sheet(("stones",), ((self.stones,),)),))
 
     yield Weighing
     del REGISTERED["weighing"]

@@ -1,6 +1,7 @@
 """Several models on several behaviours as a file: `survey.json`. A cell is one model on one behaviour."""
 
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -169,9 +170,7 @@ class Survey(ResultDocument, kind="survey"):
 
     def view(self) -> View:
         """Who performs what, which components matter, how stable that is, and every cell."""
-        from vesalius_bench.survey.view import survey_view
-
-        return survey_view(self)
+        return import_module("vesalius_bench.survey.view").survey_view(self)
 
 
 def short_name(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from vesalius.documents.base import ResultDocument
+from vesalius.documents.view import Answer, Sheet, View
 
 
 class ModelShape(ResultDocument, kind="model_shape"):
@@ -20,11 +21,11 @@ class ModelShape(ResultDocument, kind="model_shape"):
     heads: int
     components: int
 
-    def _summary(self) -> str:
-        return f"{self.specimen}: {self.layers} layers, {self.heads} heads, {self.components} components"
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return [{"layers": self.layers, "heads": self.heads, "components": self.components}]
+    def view(self) -> View:
+        """One line and one table."""
+        answer = Answer(f"{self.specimen}: {self.layers} layers, {self.heads} heads, {self.components} components")
+        columns = ("layers", "heads", "components")
+        return View("shape of a model", answer, (Sheet(columns, ((self.layers, self.heads, self.components),)),))
 
 
 def model_shape(specimen: Any) -> ModelShape:
