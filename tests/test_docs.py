@@ -51,7 +51,7 @@ def test_examples_with_the_embedded_model_run(page: Path, smollm: object) -> Non
 
 
 def test_names_of_the_package_in_the_text_exist() -> None:
-    """`ves.NAME` outside of blocks is not run: `import vesalius as ves` must give that name, from the core or a wing."""
+    """`ves.NAME` outside of blocks is not run: `import vesalius as ves` must give it, from the core or a wing."""
     for page in PAGES:
         names = set(re.findall(r"\bves\.(\w+)", page.read_text()))
         missing = {name for name in names if not hasattr(vesalius, name)}
