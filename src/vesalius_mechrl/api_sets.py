@@ -16,7 +16,7 @@ from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.components import Component, split_names
 from vesalius.discovery.methods import DEFAULT_PROMPTS
 from vesalius.documents.request import Request
-from vesalius.documents.views import subject_of
+from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene import ablation_named
 from vesalius.intervene.ablations import Ablation

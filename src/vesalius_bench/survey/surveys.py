@@ -27,7 +27,6 @@ from vesalius.progress import Progress, shown
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
-from vesalius_bench.survey.page import render_survey
 from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings
 from vesalius_bench.survey.survey_cells import loaded_model, measure_cell
 
@@ -70,7 +69,7 @@ def survey(
                     report(event.label(names, priced=False), event.done, event.total)
             result = work.survey()
             result.write(directory / SURVEY_FILE)
-            render_survey(result, directory)
+            result.page(directory)
     finally:
         loaded_model.cache_clear()
     return result

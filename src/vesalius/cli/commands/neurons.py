@@ -33,12 +33,9 @@ def neurons(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.neurons import print_neurons
-    from vesalius.cli.tables.sweep import print_plan
 
     load = one.studied(load)
     if plan:
-        options = {**load.values(), **scoring.values(), "n": draw.n, "seed": draw.seed, "force": force.force}
-        return output(api.plan("neurons", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("neurons", specimen, load, scoring, draw, force), as_json=json)
     circuit = api.neurons(specimen, load, scoring, draw, force, out=out or True)
-    return output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)
+    return output(circuit, as_json=json, top=top)
