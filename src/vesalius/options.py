@@ -139,7 +139,8 @@ class Flat:
     @classmethod
     def of(cls, function: Callable[..., Any], more: Mapping[str, Record] | None = None) -> "Flat":
         """Those of a function, with `more` records that it does not see itself."""
-        plain, records = {}, {}
+        plain: dict[str, inspect.Parameter] = {}
+        records: dict[str, Record] = {}
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
             kind = parameter.annotation
             if isinstance(kind, type) and issubclass(kind, Record):
@@ -157,16 +158,21 @@ class Flat:
             for option in options_of(type(record)):
                 yield name, replace(option, default=getattr(record, option.name))
 
+    def further(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Of gathered arguments those that are neither parameters nor records: what `**options` takes."""
+        return {name: value for name, value in arguments.items() if name not in (*self.plain, *self.records)}
+
     def signature(self, returns: Any = inspect.Signature.empty) -> inspect.Signature:
         """What callers may give: the plain parameters, and every field as a keyword."""
         keyword = inspect.Parameter.KEYWORD_ONLY
-        first = [one for one in self.plain.values() if one.kind is not keyword]
+        rest = [one for one in self.plain.values() if one.kind is one.VAR_KEYWORD]
+        first = [one for one in self.plain.values() if one.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
         own = [
             inspect.Parameter(option.name, keyword, default=option.default, annotation=option.type)
             for _, option in self.options()
         ]
         last = [one for one in self.plain.values() if one.kind is keyword]
-        return inspect.Signature([*first, *own, *last], return_annotation=returns)
+        return inspect.Signature([*first, *own, *last, *rest], return_annotation=returns)
 
     def gather(self, args: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The function's arguments: records are made of the fields given, on top of a record where one is given too."""
@@ -187,6 +193,8 @@ class Flat:
                 records[key] = value
             elif key in owner:
                 changes.setdefault(owner[key], {})[key] = value
+            elif any(one.kind is one.VAR_KEYWORD for one in self.plain.values()):
+                plain[key] = value
             else:
                 near = get_close_matches(key, [*self.plain, *owner], 1)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -194,9 +202,13 @@ class Flat:
         made = {name: replace(one, **changes[name]) if name in changes else one for name, one in records.items()}  # type: ignore[type-var]
         own = inspect.Signature(list(self.plain.values()))
         try:
-            return own.bind(*rest, **plain).arguments | made
+            bound = own.bind(*rest, **plain).arguments
         except TypeError as error:
             raise TypeError(f"{self.name}(): {error}") from None
+        for name, parameter in self.plain.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                bound |= bound.pop(name, {})
+        return bound | made
 
 
 RecordType = TypeVar("RecordType", bound=Record)
@@ -357,7 +369,31 @@ class Edit(Record):
 class Force(Record):
     """Whether work goes on where there may be nothing to find."""
 
-    force: Annotated[bool, flag("Continue although the model does not perform the behaviour.", "--force")] = False
+    force: Annotated[
+        bool, flag("Continue although the model does not perform the behaviour.", "--force", rare=True)
+    ] = False
+
+
+@dataclass(frozen=True)
+class Checked(Force):
+    """What is asked about a discovered circuit."""
+
+    checks: Annotated[
+        bool, flag("Leave out the checks: faithfulness, stability, specificity, detectors.", off="quick")
+    ] = True
+    rivals: Annotated[
+        int,
+        flag(
+            "Search so many other circuits as faithful, with little overlap.",
+            least=0,
+            most=10,
+            rare=True,
+            word="rivals{}",
+        ),
+    ] = 0
+    rivals_by: Annotated[Any, flag("What rivals are made of: components or edges.", rare=True, word="rivals_by{}")] = (
+        "components"
+    )
 
 
 @dataclass(frozen=True)
@@ -369,12 +405,18 @@ class Cut(Record):
         flag(
             "Cut the circuit by a rule: top, greedy, exact, bootstrap or positive-ratio; others after a comma are "
             "compared with it.",
+            rare=True,
             word="{}",
         ),
     ] = None
     size: Annotated[
         int | None,
-        flag("Edges (or components) that --select keeps at most. Default: enough to keep 0.9.", least=1, word="size{}"),
+        flag(
+            "Edges (or components) that --select keeps at most. Default: enough to keep 0.9.",
+            least=1,
+            rare=True,
+            word="size{}",
+        ),
     ] = None
 
 
@@ -434,7 +476,7 @@ class CircuitFrom(Record):
 
 
 @dataclass(frozen=True)
-class Explaining(Record):
+class Explaining(Force):
     """Who explains, and how much of the model."""
 
     scientist: Annotated[
@@ -530,4 +572,4 @@ class Calls(Record):
 
 #: The prompts of each verb, where they are not `Draw()`.
 SWEPT = Draw(n=16)
-NEURONS, FAITHFUL = Draw(n=16), Draw(n=12, split="validation")
+DISCOVERED, NEURONS, FAITHFUL = Draw(n=32), Draw(n=16), Draw(n=12, split="validation")

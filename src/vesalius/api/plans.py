@@ -7,7 +7,7 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ import torch
 
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import require_selection
+from vesalius.api.door import VERBS
+from vesalius.api.loading import loaded
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
-from vesalius.api.subjects import Subject
 from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
-from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
@@ -29,9 +29,8 @@ from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.guarantee import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.method import Method
-from vesalius.discovery.methods import DEFAULT_PROMPTS, Named, circuit_method, method_named
-from vesalius.discovery.neurons import KEEP, most_passes
-from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
+from vesalius.discovery.methods import circuit_method, method_named
+from vesalius.discovery.neurons import most_passes
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, selectable_parts, selection_sizes
@@ -40,7 +39,6 @@ from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_other
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.plan import Plan
-from vesalius.documents.rivals import By
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
@@ -58,10 +56,10 @@ from vesalius.intervene.estimate import (
     unit_attribution_peak,
 )
 from vesalius.intervene.recordings import activation_memory
-from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
+from vesalius.model.devices import available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
-from vesalius.options import SWEPT, Parts, Scoring
+from vesalius.options import DISCOVERED, Checked, CircuitFrom, Load, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
@@ -78,37 +76,10 @@ TOKENS = 64
 def plan(
     command: str,
     specimen: Specimen | str | int | Path,
-    *,
-    method: Named | None = None,
-    keep: float = KEEP,
-    kind: Ablation | str | None = None,
-    components: Given = None,
-    pairs: bool = False,
-    n: int | None = None,
-    top: int | None = None,
-    force: bool = False,
-    checks: bool = True,
-    select: str | Sequence[str] | None = None,
-    size: int | None = None,
-    rivals: int = 0,
-    rivals_by: By = "components",
-    circuit: Source = None,
-    circuit_from: str | None = None,
-    scientist: str | None = None,
-    protocol: str | None = None,
-    leave_out: str | None = None,
-    seed: int = 0,
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
-    engine: str | None = None,
-    jobs: int | None = None,
+    *records: Any,
     tokens: int = TOKENS,
     progress: Progress | bool | None = None,
-    **method_options: Any,
+    **options: Any,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
     its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Options that the
@@ -120,35 +91,38 @@ def plan(
     """
     if command not in COMMANDS:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
-    rules = parse_rules(select, size) if command == "discover" else ()
-    scoring = method_named(method or "sweep", **method_options) if command == "discover" else None
-    if scoring is not None:
-        require_rivals(rivals, rivals_by, scores_edges=scoring.scores_edges is not False)
-    if command == "neurons":
-        Scoring(str(method or "relp-qk"), keep)
+    flat = VERBS[command]
+    asked = flat.gather((specimen, *records), options)
+    load, draw, study = asked["load"], asked.get("draw"), asked.get("study")
+    n, seed = (draw.n, draw.seed) if study is None else (study.n or EXPLAIN_PROMPTS, study.seed)
+    circuit, circuit_from = _source(asked)
+    components = asked["knockout"].components if command == "sweep" else asked.get("components")
     first = None if circuit_from is None else circuit_method(circuit_from)
-    if command == "explain":
-        _require_builtin(scientist, protocol, leave_out)
-    usual = dict(zip(COMMANDS, (SWEPT.n, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
-    how = ablation_named(kind or "zero") if command == "sweep" else Resample()
-    wanted = usual if n is None else n
-    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
+    how: Ablation = ablation_named(asked["knockout"].kind) if command == "sweep" else Resample()
+    scoring, rules, checked = None, (), asked.get("checked")
+    if command == "discover":
+        scoring = method_named(asked.get("method", "sweep"), **flat.further(asked))
+        rules = parse_rules(asked["cut"].select, asked["cut"].size)
+        require_rivals(checked.rivals, checked.rivals_by, scores_edges=scoring.scores_edges is not False)
+    if study is not None:
+        _require_builtin(study.scientist, asked["ask"].protocol, study.leave_out)
     with shown(progress) as report:
-        shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
+        shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=load.dtype)
         if shape is None:
-            specimen = subject.load(specimen, report)
-            parts_on(Parts(engine, jobs), specimen, report)
-            if command == "explain":
-                check_builtin_options(specimen, n=n, top=top, force=force, leave_out=leave_out)
+            specimen = loaded(specimen, load, progress=report)
+            parts_on(asked.get("parts", Parts()), specimen, report)
+            if study is not None:
+                check_builtin_options(specimen, n=study.n, top=study.top, force=study.force, leave_out=study.leave_out)
             fields = circuit_fields(specimen, components, circuit, circuit_from)
-            case = _loaded_case(specimen, wanted, seed)
-            if command == "discover" and rivals:
-                rival_prompts(specimen, trial(specimen, wanted, seed=seed), seed=seed)
+            case = _loaded_case(specimen, n, seed)
+            if checked is not None and checked.rivals:
+                rival_prompts(specimen, trial(specimen, n, seed=seed), seed=seed)
         else:
             fields = _shape_fields(components, circuit, circuit_from)
-            case = _shape_case(shape, behaviour, metric, Prompts(wanted, tokens), device, seed)
+            case = _shape_case(shape, load, Prompts(n, tokens), seed)
         named = _named(fields, case.model)
         report("timing one chunk", 0, 0)
+        pairs = command == "sweep" and asked["knockout"].pairs
         sets = component_sets_of(case.model, named if command == "sweep" else None, pairs=pairs)
         seconds = case.seconds_per_row(sets, how)
     if command == "sweep":
@@ -156,11 +130,11 @@ def plan(
     elif command == "neurons":
         passes = _Passes(most_passes(len(mlp_units(case.model.config))))
     elif scoring is not None:
-        passes = _discovery_passes(case, scoring, rules=rules, size=size, rivals=rivals, by=rivals_by, checks=checks)
+        passes = _discovery_passes(case, scoring, rules, asked["cut"].size, asked["checked"])
     else:
-        explaining = _explanation_rows(case, named, top or TOP)
+        explaining = _explanation_rows(case, named, asked["study"].top or TOP)
         if first is not None and circuit is None:
-            explaining += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case)
+            explaining += first.prompts(case.model.config, DISCOVERED.n) * first.cost(case)
         passes = _Passes(explaining / case.sizes.n)
     return Plan(
         command=command,
@@ -185,25 +159,24 @@ class _Passes:
     rivals_forwards: float = 0.0
 
 
+def _source(asked: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The circuit that is explained, and the method that finds it first."""
+    source = asked.get("source", CircuitFrom())
+    return source.circuit, source.circuit_from
+
+
 def _discovery_passes(
-    case: "_Case",
-    method: Method,
-    *,
-    rules: Sequence[str],
-    size: int | None,
-    rivals: int,
-    by: By,
-    checks: bool,
+    case: "_Case", method: Method, rules: Sequence[str], size: int | None, checked: Checked
 ) -> _Passes:
     """Those of a discovery, its circuit cut by rules to a size, and rivals searched of a kind."""
     n = case.sizes.n
     require_selection(case.model, method, rules, size)
-    require_searchable(case.model, by)
+    require_searchable(case.model, checked.rivals_by)
     return _Passes(
         method.cost(case),
-        _check_rows(case, method) / n if checks else 0.0,
-        _selection_rows(case, method, rules, size, checks=checks) / n,
-        most_searches(case.model, rivals, by) if rivals else 0.0,
+        _check_rows(case, method) / n if checked.checks else 0.0,
+        _selection_rows(case, method, rules, size, checks=checked.checks) / n,
+        most_searches(case.model, checked.rivals, checked.rivals_by) if checked.rivals else 0.0,
     )
 
 
@@ -295,19 +268,17 @@ def _measurable(specimen: Specimen) -> int:
     return fitting
 
 
-def _shape_case(
-    shape: Shape, behaviour: Any, metric: BehaviourMetric | None, sizes: Prompts, device: Devices, seed: int
-) -> _Case:
+def _shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> _Case:
     """A model without weights: memory follows from its shape, time from one matrix product of its size."""
-    source = None if behaviour is None else find_behaviour(behaviour, metric=metric)
+    source = None if load.behaviour is None else find_behaviour(load.behaviour, metric=load.metric)
     if source is not None and shape.tokenizer is not None:
         config = shape.model.config
         drawn = source.sample(
             shape.tokenizer, sizes.n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
         )
         sizes = Prompts(*drawn.batch.tokens.shape)
-    room = rooms(device)
-    devices = fitting_devices(shape.weights, room) if device == "auto" else tuple(room)
+    room = rooms(load.device)
+    devices = fitting_devices(shape.weights, room) if load.device == "auto" else tuple(room)
     memory = min(memory_beside(one, room[one], shape.weights // len(devices)) for one in devices)
     per_token = seconds_per_token(shape.model.config, shape.dtype, devices[0], shape.active)
     return _Case(

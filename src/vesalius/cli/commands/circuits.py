@@ -5,34 +5,23 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import (
-    AnswerOption,
-    BehaviourOption,
-    CounterfactualOption,
-    DeviceOption,
-    DtypeOption,
-    ForceOption,
-    JsonOption,
-    MetricOption,
-    OnePrompt,
-    PartsEngineOption,
-    PartsJobsOption,
-    PlanOption,
-    PromptOption,
-    RevisionOption,
-    SelectOption,
-    SizeOption,
-    SpecimenArgument,
-    SplitOption,
-    TokenizerOption,
-    TopOption,
-    WrongOption,
-    command,
-    names,
-    studied_for,
-)
+from vesalius.cli.options import JsonOption, MethodFlags, Results, SpecimenArgument, Studied, Table, command, names
 from vesalius.errors import BadInput
-from vesalius.options import SWEPT, Ask, Calls, CircuitFrom, Draw, Edit, Explaining, Force, Knockout, Load, Parts
+from vesalius.options import (
+    DISCOVERED,
+    SWEPT,
+    Ask,
+    Calls,
+    Checked,
+    CircuitFrom,
+    Cut,
+    Draw,
+    Edit,
+    Explaining,
+    Knockout,
+    Load,
+    Parts,
+)
 
 commands = typer.Typer()
 
@@ -40,17 +29,11 @@ commands = typer.Typer()
 @command(commands)
 def sweep(
     specimen: SpecimenArgument,
-    load: Load,
-    one: OnePrompt,
+    studied: Studied,
     knockout: Knockout,
     draw: Draw = SWEPT,
-    out: Annotated[
-        str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
-    ] = None,
-    plan: PlanOption = False,
-    json: JsonOption = False,
-    top: TopOption = 12,
     *,
+    results: Table,
     parts: Parts,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
@@ -65,13 +48,12 @@ def sweep(
     from vesalius.cli.console import output, resumable
     from vesalius.cli.tables.sweep import print_plan, print_sweep
 
-    load = one.studied(load)
-    if plan:
-        options = {**load.values(), **knockout.values(), **parts.values(), "n": draw.n, "seed": draw.seed}
-        return output(api.plan("sweep", specimen, **options), print_plan, as_json=json)
+    asked = (studied.load(), knockout, draw, parts)
+    if results.plan:
+        return output(api.plan("sweep", specimen, *asked), print_plan, as_json=results.json)
     with resumable():
-        report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
-    return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
+        report = api.sweep_report(specimen, *asked, out=results.out or True)
+    return output(report, lambda sweep: print_sweep(sweep, results.top), as_json=results.json)
 
 
 @command(commands, name="what-if")
@@ -115,57 +97,17 @@ def what_if(
     return output(result, print_what_if, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def discover(
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    prompt: PromptOption = None,
-    answer: AnswerOption = None,
-    wrong: WrongOption = None,
-    counterfactual: CounterfactualOption = None,
-    metric: MetricOption = None,
-    method: Annotated[
-        str,
-        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in."),
-    ] = "sweep",
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
-    split: SplitOption = "test",
-    budget: Annotated[
-        int | None,
-        typer.Option(help="bandit, rl: heads to pay for (default 50, or all)."),
-    ] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed (1).")
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).",
-        ),
-    ] = None,
-    select: SelectOption = None,
-    size: SizeOption = None,
-    rivals: Annotated[
-        int, typer.Option(min=0, max=10, help="Search so many other circuits as faithful, with little overlap.")
-    ] = 0,
-    rivals_by: Annotated[str, typer.Option(help="What rivals are made of: components or edges.")] = "components",
-    force: ForceOption = False,
-    top: TopOption = 12,
-    out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
-    ] = False,
-    engine: PartsEngineOption = None,
-    jobs: PartsJobsOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
-    plan: PlanOption = False,
-    json: JsonOption = False,
+    studied: Studied,
+    method: MethodFlags,
+    draw: Draw = DISCOVERED,
+    *,
+    results: Table,
+    checked: Checked,
+    cut: Cut,
+    parts: Parts,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
 
@@ -179,39 +121,19 @@ def discover(
     from vesalius.cli.tables.discovery import print_discovery
     from vesalius.cli.tables.sweep import print_plan
 
-    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    options = {
-        "behaviour": studied,
-        "metric": metric,
-        "tokenizer": tokenizer,
-        "revision": revision,
-        "dtype": dtype,
-        "device": device,
-        "method": method,
-        "n": n,
-        "seed": seed,
-        "budget": budget,
-        "force": force,
-        "checks": not quick,
-        "paper": paper or None,
-        "seeds": seeds,
-        "steps": steps,
-        "engine": engine,
-        "jobs": jobs,
-    }
-    options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
-    if plan:
-        return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
-    discovery = api.discover(specimen, split=split, out=out or True, **options)
-    if json:
+    asked = (studied.load(), draw, checked, cut, parts)
+    if results.plan:
+        return output(api.plan("discover", specimen, *asked, **method.keywords()), print_plan, as_json=results.json)
+    discovery = api.discover(specimen, *asked, **method.keywords(), out=results.out or True)
+    if results.json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
-    return print_discovery(discovery, top)
+    return print_discovery(discovery, results.top)
 
 
 @command(commands)
 def explain(
     specimen: SpecimenArgument,
-    load: Load,
+    studied: Studied,
     components: Annotated[
         str | None,
         typer.Option(
@@ -222,14 +144,10 @@ def explain(
     source: CircuitFrom,
     ask: Ask,
     study: Explaining,
-    out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
-    plan: PlanOption = False,
-    json: JsonOption = False,
+    results: Results,
     claims: Annotated[
         bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
     ] = False,
-    force: Force,
-    one: OnePrompt,
     calls: Calls,
     parts: Parts,
 ) -> None:
@@ -246,18 +164,14 @@ def explain(
     from vesalius.cli.tables.explanation import print_explanation
     from vesalius.cli.tables.sweep import print_plan
 
-    load = one.studied(load)
-    named = names(components)
-    if plan:
+    asked, named = (studied.load(), source, study, ask, parts), names(components)
+    if results.plan:
         if ask.backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
-        options = {**load.values(), **source.values(), **study.values(), **force.values(), **parts.values()}
-        options |= {"components": named, "protocol": ask.protocol}
-        return output(api.plan("explain", specimen, **options), print_plan, as_json=json)
+        return output(api.plan("explain", specimen, *asked, components=named), print_plan, as_json=results.json)
     with resumable() if ask.backbone else nullcontext():
-        records = (load, source, study, force, ask, calls, parts)
-        explanation = api.explain(specimen, *records, components=named, out=out or True)
-    return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
+        explanation = api.explain(specimen, *asked, calls, components=named, out=results.out or True)
+    return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=results.json)
 
 
 @commands.command()

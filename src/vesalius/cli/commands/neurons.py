@@ -1,11 +1,9 @@
 """Circuits of single neurons."""
 
-from typing import Annotated
-
 import typer
 
-from vesalius.cli.options import JsonOption, OnePrompt, PlanOption, SpecimenArgument, TopOption, command
-from vesalius.options import NEURONS, Draw, Force, Load, Scoring
+from vesalius.cli.options import SpecimenArgument, Studied, Table, command
+from vesalius.options import NEURONS, Draw, Force, Scoring
 
 commands = typer.Typer()
 
@@ -13,16 +11,12 @@ commands = typer.Typer()
 @command(commands)
 def neurons(
     specimen: SpecimenArgument,
-    load: Load,
+    studied: Studied,
     scoring: Scoring,
-    one: OnePrompt,
     draw: Draw = NEURONS,
     *,
+    results: Table,
     force: Force,
-    out: Annotated[str | None, typer.Option(help="Directory for neurons.json. Default: vesalius-runs/...")] = None,
-    plan: PlanOption = False,
-    json: JsonOption = False,
-    top: TopOption = 12,
 ) -> None:
     """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
 
@@ -36,9 +30,8 @@ def neurons(
     from vesalius.cli.tables.neurons import print_neurons
     from vesalius.cli.tables.sweep import print_plan
 
-    load = one.studied(load)
-    if plan:
-        options = {**load.values(), **scoring.values(), "n": draw.n, "seed": draw.seed, "force": force.force}
-        return output(api.plan("neurons", specimen, **options), print_plan, as_json=json)
-    circuit = api.neurons(specimen, load, scoring, draw, force, out=out or True)
-    return output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)
+    asked = (studied.load(), scoring, draw, force)
+    if results.plan:
+        return output(api.plan("neurons", specimen, *asked), print_plan, as_json=results.json)
+    circuit = api.neurons(specimen, *asked, out=results.out or True)
+    return output(circuit, lambda circuit: print_neurons(circuit, results.top), as_json=results.json)
