@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks import mechrl_options
 from vesalius.grading.discovery import true_circuit
 
 RESULTS = Path(__file__).parent / "results"
@@ -138,8 +139,6 @@ def page() -> str:
 
 
 def _tables() -> Iterator[str]:
-    from benchmarks import mechrl_options
-
     yield from _table("Hard models, 8 prompts: median", hard_figures(), "figure", "models", *METHODS)
     for name in ("best_false", "false_rivals"):
         yield from _table(f"Hard models: `{name}`, share, n", false_circuits(name), "models", "prompts", *METHODS)

@@ -32,10 +32,9 @@ from vesalius.circuits.key import task as task_of
 from vesalius.circuits.key.task import Task
 from vesalius.components import Component
 from vesalius.explanations.claims import Computes, Hypothesis, check
-from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import outcome_of
-from vesalius.explanations.claims.position_rivals import rival_contestants
-from vesalius.explanations.claims.rivals import RIVAL_KINDS, rivals
+from vesalius.explanations.claims.rivals import RIVAL_KINDS, rival_contestants, rivals
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import Program
 from vesalius.statistics import share_interval
 
@@ -47,7 +46,9 @@ FRESH_PAIRS = (1024, 8192)
 Carriers = dict[str, tuple[str, ...]]
 
 
-def near_misses(task: Task, lab: Lab, component: Component) -> Iterator[tuple[str, str, Component, Program, Carriers]]:
+def near_misses(
+    task: Task, lab: CircuitLab, component: Component
+) -> Iterator[tuple[str, str, Component, Program, Carriers]]:
     """(kind, what was changed, component, program, carriers) of each planted falsehood about one component."""
     program = task.program()
     carriers: Carriers = {str(c): variables for c, variables in task.components}
@@ -63,7 +64,7 @@ def near_misses(task: Task, lab: Lab, component: Component) -> Iterator[tuple[st
         yield "component", f"moved from {component}", other, program, moved
 
 
-def predictions(lab: Lab, program: Program, carried: tuple[str, ...], inputs: tuple[list, list]) -> torch.Tensor:
+def predictions(lab: CircuitLab, program: Program, carried: tuple[str, ...], inputs: tuple[list, list]) -> torch.Tensor:
     """A program's answers, plain and after the interchange of the carried variables, on pairs of inputs."""
     tokens, lengths = program.encode([*inputs[0], *inputs[1]])
     n = len(inputs[0])
@@ -73,7 +74,9 @@ def predictions(lab: Lab, program: Program, carried: tuple[str, ...], inputs: tu
     return answers.masked_fill(base.tokens < 0, 0)
 
 
-def is_equivalent(lab: Lab, truth: Program, true: tuple[str, ...], other: Program, claimed: tuple[str, ...]) -> bool:
+def is_equivalent(
+    lab: CircuitLab, truth: Program, true: tuple[str, ...], other: Program, claimed: tuple[str, ...]
+) -> bool:
     """Whether two claims about one component predict the same on every one of many fresh pairs of inputs."""
     for n in FRESH_PAIRS:
         n = max(n * lab.n // 1536, 256)
@@ -87,7 +90,7 @@ def is_equivalent(lab: Lab, truth: Program, true: tuple[str, ...], other: Progra
 def examine(task: Task) -> dict:
     """Every true claim and every near miss of one circuit with its verdict."""
     began = time.perf_counter()
-    lab, program = Lab(load(task.id)), task.program()
+    lab, program = CircuitLab(load(task.id)), task.program()
     carriers: Carriers = {str(c): variables for c, variables in task.components}
     rows = []
     for component, own in task.components:

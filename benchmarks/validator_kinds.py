@@ -17,8 +17,8 @@ from vesalius.explanations.claims import (
     Sufficient,
 )
 from vesalius.explanations.claims.interchange import expression_of
-from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.rivals import rivals
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
 
 KINDS = (
@@ -37,7 +37,7 @@ Carriers = dict[str, tuple[str, ...]]
 Planted = tuple[Claim, str, bool]
 
 
-def planted(program: Program, carriers: Carriers, component: Component, lab: Lab) -> Iterator[Planted]:
+def planted(program: Program, carriers: Carriers, component: Component, lab: CircuitLab) -> Iterator[Planted]:
     """Claims about one component."""
     name, own = str(component), carriers[str(component)]
     # A component that holds constants which the model keeps elsewhere does nothing, and the others do without it.

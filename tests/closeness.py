@@ -17,6 +17,10 @@ from torch import Tensor
 
 from vesalius.model import Transformer
 
+#: How far two float64 runs may be apart, as a share of the largest entry: thousands of sums of half a unit (1.1e-16)
+#: each, and weights at random that enlarge an error a thousandfold. Tests of what is equal for any weights run in
+#: float64 and hold to this, where float32 would need a tolerance that depends on the machine.
+EXACT = 1e-10
 #: Scores, effects and intervals are means of float32 values of about one; see `tests.models.ROUNDING`.
 FIGURES = 1e-4
 _NUMBER = re.compile(r"\d+(?:\.(\d+))?")

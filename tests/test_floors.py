@@ -1,10 +1,11 @@
-"""The floors of the house: a lower one never imports a higher one, and no two files import each other, not even for
-their type annotations.
+"""The floors of the house: a lower one never imports a higher one, the core imports no package beside it, and no two
+files import each other, not even for their type annotations.
 """
 
 import ast
 import inspect
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.models import small_config
 from vesalius.model import Transformer
 
 ROOT = Path(vesalius.__file__).parent
+SOURCE = ROOT.parent
 
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
@@ -33,26 +35,51 @@ FLOORS = [
     {"runs"},
     {"report"},
     {"api"},
-    {"workbench", "mcp", "inspection"},
     {"cli"},
     {"__main__"},
 ]
 #: Rooms that stand apart from the stairs: these are all they may import.
-ALONE = {"sandbox": set(), "backbones": set(), "functions": {"documents", "sandbox", "backbones"}}
-#: Faces parse, call the composer and show: what they may import of the package, apart from their own room.
-FACES = {"cli", "inspection", "workbench", "mcp"}
-OPEN_TO_FACES = {"api", "documents", "errors", "options", "report", "version"}
-#: A face that starts another.
-STARTS = {"cli": {"workbench", "mcp"}}
-#: Everything above may use `functions`; it stands on its two rooms, beside the rest.
-HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor} | {"functions": 2}
+ALONE: dict[str, set[str]] = {"sandbox": set(), "backbones": set()}
+#: The command line parses, calls the composer and shows: what it may import of the package, apart from its own room.
+FACES = {"cli"}
+OPEN_TO_FACES = {"api", "documents", "errors", "options", "plugins", "report", "version"}
+HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
+
+#: The packages beside the core, each with those below it that it may import.
+WINGS: dict[str, set[str]] = {
+    "vesalius_functions": set(),
+    "vesalius_mechrl": set(),
+    "vesalius_bench": {"vesalius_functions", "vesalius_mechrl"},
+    "vesalius_agents": {"vesalius_functions"},
+    "vesalius_workbench": {"vesalius_functions", "vesalius_bench"},
+}
+#: Rooms of the core that every package beside it may use, as plug-ins may.
+OPEN = GROUND | {"", "api", "backbones", "cli", "documents", "report", "runs", "sandbox"}
+#: Further rooms: those that a wing measures, explains or grades with.
+MEASURES = {"behaviours", "circuits", "discovery", "intervene", "model"}
+OPEN_TO = {
+    "vesalius_functions": {"grading"},
+    "vesalius_mechrl": MEASURES,
+    "vesalius_bench": MEASURES | {"explanations", "grading", "rasp", "training"},
+    "vesalius_agents": {"circuits", "explanations", "grading", "model", "rasp"},
+    "vesalius_workbench": set(),
+}
 
 Import = tuple[str, str, int]
 
 
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def every_file() -> list[Path]:
+    """The files of the core, then those of the packages beside it."""
+    return [path for name in ("vesalius", *WINGS) for path in sorted((SOURCE / name).rglob("*.py"))]
+
+
 def imports(path: Path) -> list[Import]:
     """Every module of the package that a file imports: (importing module, imported module, line)."""
-    module = ".".join(["vesalius", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+    module = module_of(path)
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -63,8 +90,13 @@ def imports(path: Path) -> list[Import]:
     return found
 
 
-def every_import() -> list[Import]:
-    return [found for path in sorted(ROOT.rglob("*.py")) for found in imports(path)]
+@cache
+def every_import() -> tuple[Import, ...]:
+    return tuple(found for path in every_file() for found in imports(path))
+
+
+def package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
@@ -82,8 +114,7 @@ def file_arrows() -> dict[str, set[str]]:
     """Which file imports which, wherever in the file and whatever for; `from package import name` is an arrow to the
     file of that name where there is one, else to the package's own.
     """
-    files = {path.relative_to(ROOT).with_suffix("") for path in ROOT.rglob("*.py")}
-    modules = {".".join(["vesalius", *file.parts]).removesuffix(".__init__") for file in files}
+    modules = {module_of(path) for path in every_file()}
     arrows: dict[str, set[str]] = {module: set() for module in modules}
     for importer, imported, _ in every_import():
         target = next((name for name in (imported, imported.rpartition(".")[0]) if name in modules), None)
@@ -117,7 +148,8 @@ def offence(importer: str, imported: str) -> str | None:
 
 
 def test_no_floor_imports_a_higher_one() -> None:
-    inside = [found for found in every_import() if found[1].split(".")[0] == "vesalius" and room(found[0])]
+    inside = [found for found in every_import() if {package(found[0]), package(found[1])} == {"vesalius"}]
+    inside = [found for found in inside if room(found[0])]
     assert len(inside) > 100
     broken = [f"{a}:{line} imports {b}: {why}" for a, b, line in inside if (why := offence(a, b))]
     assert not broken, "\n".join(broken)
@@ -134,9 +166,9 @@ def face_offences(arrows: Iterable[Import]) -> list[str]:
     return [
         f"{importer}:{line} imports {imported}; faces import only {', '.join(sorted(OPEN_TO_FACES))}"
         for importer, imported, line in arrows
-        if room(importer) in FACES
-        and imported.split(".")[0] == "vesalius"
-        and room(imported) not in OPEN_TO_FACES | {"", room(importer)} | STARTS.get(room(importer), set())
+        if package(importer) == package(imported) == "vesalius"
+        and room(importer) in FACES
+        and room(imported) not in OPEN_TO_FACES | {"", room(importer)}
     ]
 
 
@@ -152,6 +184,40 @@ def test_a_face_that_reaches_past_the_composer_is_seen(imported: str) -> None:
     assert not face_offences([("vesalius.api.benchmarks", imported, 1)])
 
 
+def wing_offence(importer: str, imported: str) -> str | None:
+    """Why an import breaks the order of the packages, or None."""
+    here, there = package(importer), package(imported)
+    if here == there or not there.startswith("vesalius"):
+        return None
+    if here == "vesalius":
+        return "the core knows no package beside it; let it register an entry point"
+    if there != "vesalius":
+        return None if there in WINGS[here] else f"{here} is not above {there}"
+    allowed = OPEN | OPEN_TO[here]
+    return None if room(imported) in allowed else f"{here} may import of the core {', '.join(sorted(allowed))}"
+
+
+def test_the_core_imports_no_package_beside_it_and_they_use_what_is_open_to_them() -> None:
+    arrows = every_import()
+    assert {package(importer) for importer, _, _ in arrows} == {"vesalius", *WINGS}
+    broken = [f"{a}:{line} imports {b}: {why}" for a, b, line in arrows if (why := wing_offence(a, b))]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("vesalius.runs.listing", "vesalius_bench.survey.documents.Survey"),
+        ("vesalius.cli", "vesalius_workbench.cli"),
+        ("vesalius_functions.bench.run", "vesalius_bench.papers.figures"),
+        ("vesalius_workbench.store", "vesalius.explanations.claims"),
+        ("vesalius_functions.box", "vesalius.circuits.specimens"),
+    ],
+)
+def test_the_order_of_the_packages_catches(importer: str, imported: str) -> None:
+    assert wing_offence(importer, imported)
+
+
 def test_a_circle_is_seen_through_any_number_of_files() -> None:
     arrows = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
     assert circles(arrows) == [["a", "b", "c"]]
@@ -165,7 +231,7 @@ FRONT = {"components", "config", "device", "devices", "run_with_cache", "run_wit
 #: Names that only code running the layers itself imports.
 LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap", "rotate", "take_positions"}
 #: They write or copy weights and run nothing.
-HANDLES_WEIGHTS = {"vesalius.circuits.originals", "vesalius.circuits.planted"}
+HANDLES_WEIGHTS = {"vesalius.circuits.originals", "vesalius.circuits.planted", "vesalius_mechrl.sets.planted"}
 
 
 def internals() -> tuple[set[str], set[str]]:
@@ -200,8 +266,10 @@ def layers_run_in(source: str) -> list[str]:
 def test_only_the_model_the_interventions_and_training_run_layers() -> None:
     """Every other floor calls a model as a whole, with hooks, or the primitives of `intervene`."""
     reached = []
-    for path in sorted(ROOT.rglob("*.py")):
-        module = ".".join(["vesalius", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+    for path in every_file():
+        module = module_of(path)
+        if package(module) != "vesalius" and "model" not in OPEN_TO[package(module)]:
+            continue
         # Rooms that stand apart cannot import a model at all.
         if room(module) in RUNS_LAYERS | set(ALONE) or module in HANDLES_WEIGHTS:
             continue
@@ -211,7 +279,7 @@ def test_only_the_model_the_interventions_and_training_run_layers() -> None:
 
 def test_what_handles_weights_is_still_there_and_still_does() -> None:
     for module in HANDLES_WEIGHTS:
-        path = ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        path = SOURCE.joinpath(*module.split(".")).with_suffix(".py")
         assert layers_run_in(path.read_text(encoding="utf-8")), f"{module} needs no exception any more"
 
 
@@ -275,7 +343,7 @@ def test_other_peoples_model_code_is_never_needed() -> None:
     foreign = {"transformers", "transformer_lens"}
     assert not [found for found in every_import() if found[1].split(".")[0] in foreign]
     # Only the comparison with transformers loads it, by name, where it is installed.
-    named = [path.stem for path in ROOT.rglob("*.py") if 'import_module("transformers")' in path.read_text("utf-8")]
+    named = [path.stem for path in every_file() if 'import_module("transformers")' in path.read_text("utf-8")]
     assert named == ["reference"]
 
 

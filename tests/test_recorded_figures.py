@@ -12,7 +12,6 @@ SHOWN = {
     "which-circuit": lambda: [
         *tables.hard_figures(["hard", "strict0"]),
         *tables.false_circuits("best_false", [8]),
-        *tables.false_circuits("false_rivals", [8]),
         *tables.stability(summed=True),
     ],
     "discovery": lambda: [

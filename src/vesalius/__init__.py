@@ -6,7 +6,8 @@
     effects = ves.sweep(specimen, n=8)
     print(effects.ranked()[:5])
 
-Names are imported when first used, so that `import vesalius` and `vesalius --help` stay quick.
+Names are imported when first used, those of other packages (`ves.study`, `ves.survey`) by entry points, so that
+`import vesalius` and `vesalius --help` stay quick.
 """
 
 import sys
@@ -19,15 +20,12 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
-        annotate,
         attention,
         behaviours,
         bench,
         check,
-        compare,
         diff,
         discover,
-        discover_sets,
         explain,
         explained_circuit,
         faithfulness,
@@ -41,21 +39,15 @@ if TYPE_CHECKING:
         neurons,
         plan,
         predict,
-        ratings,
-        register_claim,
         replay,
         report,
         rerun,
         results,
         retest,
-        sample_functions,
         show,
         specimens,
-        study,
-        survey,
         sweep,
         train,
-        verify_claim,
         watch,
         what_if,
     )
@@ -70,15 +62,12 @@ __all__ = [
     "Failed",
     "Note",
     "__version__",
-    "annotate",
     "attention",
     "behaviours",
     "bench",
     "check",
-    "compare",
     "diff",
     "discover",
-    "discover_sets",
     "explain",
     "explained_circuit",
     "faithfulness",
@@ -92,21 +81,15 @@ __all__ = [
     "neurons",
     "plan",
     "predict",
-    "ratings",
-    "register_claim",
     "replay",
     "report",
     "rerun",
     "results",
     "retest",
-    "sample_functions",
     "show",
     "specimens",
-    "study",
-    "survey",
     "sweep",
     "train",
-    "verify_claim",
     "watch",
     "what_if",
 ]
@@ -133,10 +116,15 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vesalius' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_HOMES[name]), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if not name.startswith("_"):
+        plugins = import_module("vesalius.plugins")
+        if (verb := plugins.loaded_plugin(plugins.VERBS, name, __all__)) is not None:
+            return verb
+    raise AttributeError(f"module 'vesalius' has no attribute {name!r}; it has {', '.join(__dir__())}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    plugins = import_module("vesalius.plugins")
+    return sorted(plugins.all_names(plugins.VERBS, __all__))

@@ -42,9 +42,10 @@ DOCUMENTS = Group("vesalius.documents", "document kind")
 COMMANDS = Group("vesalius.commands", "command")
 VERBS = Group("vesalius.verbs", "verb")
 BENCHMARKS = Group("vesalius.benchmarks", "benchmark")
+RUNS = Group("vesalius.runs", "kind of run")
 GROUPS = (
     *(SCIENTISTS, INTERPRETERS, DISCOVERY_METHODS, BEHAVIOURS, MODEL_LOADERS, JUDGES),
-    *(DOCUMENTS, COMMANDS, VERBS, BENCHMARKS),
+    *(DOCUMENTS, COMMANDS, VERBS, BENCHMARKS, RUNS),
 )
 #: The distribution whose plug-ins are built in.
 OWN = "vesalius"
@@ -169,13 +170,10 @@ def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..
 def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
     """The plug-ins of all packages on the path, the first of packages of one name; damaged metadata is passed over."""
     groups = {group.entry_points: group for group in GROUPS}
-    packages = [(package, _entry_points(package, groups)) for package in distributions(path=list(path))]
-    if not any(entries for _, entries in packages):  # names and versions take far longer to read
-        return ()
     plugins: list[Plugin] = []
     seen: set[str] = set()
-    for package, entries in packages:
-        if entries is None:
+    for package in distributions(path=list(path)):
+        if not (entries := _entry_points(package, groups)):  # names and versions take far longer to read
             continue
         try:
             name, version = str(package.metadata["Name"]), str(package.version)

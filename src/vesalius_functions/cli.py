@@ -8,6 +8,7 @@ from vesalius.cli.options import (
     BackboneOption,
     CategoryOption,
     DatasetOption,
+    EngineOption,
     FunctionIdsOption,
     FunctionsSeedOption,
     JobsOption,
@@ -17,6 +18,7 @@ from vesalius.cli.options import (
     PricesOption,
     RunOption,
     TimeoutOption,
+    UnsafeSandboxOption,
     names,
 )
 
@@ -214,3 +216,102 @@ def evaluator_data(
 
     counts = api.evaluator_data(out, categories=names(category) or (), tests=tests, seed=seed)
     output(counts, show, as_json=json)
+
+
+def bench(
+    category: CategoryOption,
+    interpreter: Annotated[
+        str,
+        typer.Option(
+            "--interpreter",
+            help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, a plug-in, command:PROGRAM "
+            "that speaks JSON lines, answers:DIR of `functions serve`, or package.module:function.",
+        ),
+    ] = "builtin",
+    backbone: BackboneOption = None,
+    evaluator: Annotated[
+        str | None,
+        typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
+    ] = None,
+    function_backbone: Annotated[
+        str | None,
+        typer.Option(
+            "--function-backbone",
+            help="A language model that answers entities and relations in place of word vectors and fact tables.",
+            metavar="P:M",
+        ),
+    ] = None,
+    dataset: DatasetOption = None,
+    seed: FunctionsSeedOption = None,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", min=1, help="How many functions. Default: 1000, 1000, 200 or 75, by category."),
+    ] = None,
+    ids: FunctionIdsOption = None,
+    mode: ModeOption = None,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter needs."),
+    ] = None,
+    white_box: Annotated[
+        bool, typer.Option("--white-box", help="Give the interpreter the weights of numeric functions that are nets.")
+    ] = False,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
+    system_prompt: Annotated[
+        str | None,
+        typer.Option("--system-prompt", help="With --mode published: gpt, or llama-2, which forbids invented outputs."),
+    ] = None,
+    grading_seed: Annotated[
+        int | None,
+        typer.Option(
+            "--grading-seed",
+            min=0,
+            help="Grade on the test points of an earlier run. Default: drawn after the answers are written.",
+        ),
+    ] = None,
+    jobs: JobsOption = 2,
+    engine: EngineOption = "local",
+    max_cost: MaxCostOption = None,
+    timeout: TimeoutOption = 120.0,
+    prices: PricesOption = None,
+    unsafe_sandbox: UnsafeSandboxOption = False,
+    out: RunOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find the rules of black-box functions from questions alone, grade the answers, and print the scorecard.
+
+    An interrupted run continues when the same command is given again; only the cap, the jobs and the
+    engine may change. Code of an answer runs in the sandbox only.
+
+    Example: vesalius bench functions --category numeric --count 20 --json
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.scorecards import print_functions
+
+    with resumable():
+        card = api.bench_functions(
+            category=category,
+            interpreter=interpreter,
+            backbone=backbone,
+            evaluator=evaluator,
+            function_backbone=function_backbone,
+            dataset=dataset,
+            seed=seed,
+            count=count,
+            ids=names(ids),
+            mode=mode,
+            budget=budget,
+            white_box=white_box,
+            rounds=rounds,
+            system_prompt=system_prompt,
+            grading_seed=grading_seed,
+            prices=prices,
+            max_cost=max_cost,
+            timeout=timeout,
+            unsafe_sandbox=unsafe_sandbox,
+            jobs=jobs,
+            engine=engine,
+            out=out,
+        )
+    output(card, print_functions, as_json=json)

@@ -19,6 +19,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.progress import Progress, shown
 from vesalius.report.figures import save_figure
+from vesalius.runs.kinds import Benchmark
 from vesalius_mechrl.canonical import canonical_heads
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.environment import PAPER_QUIRKS
@@ -164,3 +165,13 @@ def _note_unperformed(specimen: Specimen, behaviours: Sequence[str]) -> None:
     for name in behaviours:
         performance = require_performance(replace(specimen, behaviour=name, behaviour_source=None), force=True)
         note_unperformed(specimen.name, name, performance, force=True)
+
+
+class MechrlBench(Benchmark):
+    """`vesalius bench mechrl`; it keeps effect matrices and policies, not a ledger."""
+
+    NAME = "mechrl"
+
+    def run(self, *arguments: Any, **options: Any) -> MechrlStudy:
+        """Measure, train and play."""
+        return bench_mechrl(*arguments, **options)

@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
-from vesalius_bench.survey.documents import Figure
+from vesalius.documents.metric import Figure
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.sets.document import BackupGroup, HeadSets, MeasuredSet
 

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from vesalius.documents.base import Document, Keyed, Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.metric import Figure
 from vesalius.documents.request import Request
 from vesalius.documents.views import Row, Viewable, join_first, made
-from vesalius_bench.survey.documents import Figure
 
 Mode = Literal["paper", "corrected"]
 

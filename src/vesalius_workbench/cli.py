@@ -6,10 +6,7 @@ import typer
 
 from vesalius.errors import BadInput
 
-commands = typer.Typer()
 
-
-@commands.command(name="open")
 def open_workbench(
     what: Annotated[
         list[str] | None,

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from vesalius import api
+from vesalius.api.runs import ResultIndex
 from vesalius.documents import Discovery, Explanation, NeuronCircuit, Scorecard, Sweep
 from vesalius.documents.base import Document
 from vesalius.documents.faithfulness import Faithfulness
 from vesalius.documents.retest import Retest
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
-from vesalius_bench.papers.runs import ResultIndex
 from vesalius_workbench.reading import MOST_BYTES, Reader, claims_page, sent
 
 #: Files that the page shows, with the kind that it knows them by.

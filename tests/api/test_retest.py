@@ -145,9 +145,9 @@ def test_that_a_component_is_not_needed_is_decided_again(natural: tuple[Specimen
 
 
 def planted(natural: tuple[Specimen, Explanation], component: str, kind: str, said: Any) -> Retest:
-    """A measured claim that nobody made, decided on other prompts."""
+    """A claim that nobody made, decided on other prompts."""
     specimen, explained = natural
-    claim = ClaimRecord(kind=kind, text="", verdict="untested", evidence=(), prediction=FrozenDict({"measured": said}))
+    claim = ClaimRecord(kind=kind, text="", verdict="untested", evidence=(), prediction=FrozenDict(said))
     part = explained.components[0].model_copy(update={"id": component, "claims": (claim,)})
     others = tuple(one for one in explained.components if one.id != component)
     return ves.retest(
@@ -155,7 +155,7 @@ def planted(natural: tuple[Specimen, Explanation], component: str, kind: str, sa
     )
 
 
-def test_a_measured_claim_that_is_false_is_refuted_again(natural: tuple[Specimen, Explanation]) -> None:
+def test_a_claim_that_is_false_is_refuted_again(natural: tuple[Specimen, Explanation]) -> None:
     """L1H0 attends to what follows earlier copies, not to the previous token."""
     assert planted(natural, "L1H0", "attends", {"role": "induction"}).after.verdict == "supported"
     assert planted(natural, "L1H0", "attends", {"role": "previous"}).after.verdict == "refuted"
@@ -167,14 +167,15 @@ def test_a_measured_claim_that_is_false_is_refuted_again(natural: tuple[Specimen
         ("attends", {"role": "banana"}, "'banana': is none of this behaviour's"),
         ("composes", {"role": "induction", "port": "v", "sender": "L0H0"}, "cannot be read"),
         ("composes", {"role": "induction", "port": "k", "sender": "L9H9"}, "L9H9 is not in this model"),
-        ("feeds", {"receiver": "L0H0"}, "cannot be read"),
-        ("covers", {"others": []}, "cannot be read"),
+        ("feeds", {"receiver": "L0H0"}, "name a later receiver"),
+        ("covers", {"others": []}, "name one or more other components"),
         ("not_needed_alone", {"replacement": "rm"}, "cannot be read"),
-        ("necessary", {}, "no kind that is measured"),
-        ("uses", "text", "cannot be read"),
+        ("computes", {}, "about a circuit of a finite vocabulary"),
+        ("uses", {"role": 5}, "cannot be read"),
+        ("uses", {"measured": {"role": "induction"}}, "cannot be read"),
     ],
 )
-def test_measured_claims_that_cannot_be_read_get_one_line(
+def test_claims_that_cannot_be_read_get_one_line(
     kind: str, said: Any, message: str, natural: tuple[Specimen, Explanation]
 ) -> None:
     with pytest.raises(ves.BadInput, match=message):

@@ -4,18 +4,12 @@ import re
 
 import pytest
 
-from tests.behaviours.word_tokenizer import POOLS, SERIES, byte_tokenizer, word_tokenizer
-from vesalius.behaviours import SPLITS, behaviour, behaviours, words
-from vesalius.behaviours import builtin as capitals
-from vesalius.behaviours import builtin as docstring
-from vesalius.behaviours import builtin as greater_than
-from vesalius.behaviours import builtin as ioi
-from vesalius.behaviours import builtin as successor
+from tests.behaviours.word_tokenizer import POOLS, SERIES, TEMPLATES, byte_tokenizer, word_tokenizer
+from vesalius.behaviours import SPLITS, behaviour, behaviours, builtin, words
 from vesalius.behaviours.material import Material, fill, select_split
 from vesalius.errors import BadInput
 
-TEMPLATES = [module.TEMPLATES for module in (ioi, greater_than, capitals, successor)]
-EVERYTHING = [*POOLS, *SERIES, words.CAPITALS, words.CENTURIES, docstring.STYLES, *TEMPLATES]
+EVERYTHING = [*POOLS, *SERIES, words.CAPITALS, words.CENTURIES, builtin.STYLES, *TEMPLATES]
 
 
 @pytest.mark.parametrize("pool", EVERYTHING)
@@ -28,7 +22,7 @@ def test_splits_partition_every_pool(pool: tuple) -> None:
 
 def test_pools_are_large() -> None:
     assert len(words.NAMES) >= 60
-    assert len(ioi.TEMPLATES) >= 9
+    assert len(builtin.IOI_TEMPLATES) >= 9
     assert len(words.PARAMETERS) >= 60
     assert len({country for country, _ in words.CAPITALS}) >= 60
     assert len({capital for _, capital in words.CAPITALS}) == len(words.CAPITALS)
@@ -36,7 +30,9 @@ def test_pools_are_large() -> None:
 
 def test_words_of_different_kinds_do_not_meet() -> None:
     assert not set(words.PARAMETERS) & {*words.DESCRIPTIONS, *words.FUNCTIONS}
-    assert not set(words.NAMES) & {word for template in ioi.TEMPLATES for word in re.findall("[A-Za-z]+", template)}
+    assert not set(words.NAMES) & {
+        word for template in builtin.IOI_TEMPLATES for word in re.findall("[A-Za-z]+", template)
+    }
 
 
 @pytest.mark.parametrize("name", [b.name for b in behaviours() if b.name not in ("greater-than", "addition")])
@@ -103,11 +99,11 @@ def test_too_small_a_vocabulary_for_induction() -> None:
 
 def test_years_cut_otherwise_are_refused() -> None:
     tokenizer = word_tokenizer("pairs", longest=1)
-    assert greater_than.year_form(tokenizer) == "pairs"
-    assert greater_than.year_form(byte_tokenizer()) == "digits"
+    assert builtin.year_form(tokenizer) == "pairs"
+    assert builtin.year_form(byte_tokenizer()) == "digits"
     tokenizer._backend.pre_tokenizer = None  # type: ignore[attr-defined]
     with pytest.raises(BadInput, match="' 1732' is not in this tokenizer's vocabulary"):
-        greater_than.year_form(tokenizer)
+        builtin.year_form(tokenizer)
 
 
 def test_unknown_names_list_the_choices() -> None:

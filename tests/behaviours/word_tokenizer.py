@@ -10,18 +10,23 @@ import re
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from vesalius.behaviours import builtin as capitals
-from vesalius.behaviours import builtin as docstring
-from vesalius.behaviours import builtin as greater_than
-from vesalius.behaviours import builtin as ioi
-from vesalius.behaviours import builtin as successor
-from vesalius.behaviours import words
+from vesalius.behaviours import builtin, words
 from vesalius.model.tokenizer import Tokenizer
 
 BOS, UNKNOWN = 0, 1
+TEMPLATES = [
+    builtin.IOI_TEMPLATES,
+    builtin.GREATER_THAN_TEMPLATES,
+    builtin.CAPITALS_TEMPLATES,
+    builtin.SUCCESSOR_TEMPLATES,
+]
 NUMBER = {"digits": r"\d", "pairs": r" ?\d\d|\d"}
 SERIES = (words.DAYS, words.MONTHS, words.NUMBERS, words.LETTERS)
 POOLS = (words.NAMES, words.PLACES, words.OBJECTS, words.PARAMETERS, words.FUNCTIONS, words.DESCRIPTIONS, words.PERIODS)
+TEMPLATES = (
+    *(builtin.IOI_TEMPLATES, builtin.GREATER_THAN_TEMPLATES),
+    *(builtin.CAPITALS_TEMPLATES, builtin.SUCCESSOR_TEMPLATES),
+)
 
 
 def word_tokenizer(numbers: str = "digits", *, longest: int = 99) -> Tokenizer:
@@ -51,7 +56,7 @@ def byte_tokenizer() -> Tokenizer:
 def _texts() -> list[str]:
     texts = [word for pool in (*POOLS, *SERIES) for word in pool]
     texts += [word for pair in words.CAPITALS for word in pair]
-    for module in (ioi, greater_than, capitals, successor):
-        texts += module.TEMPLATES
-    texts += [docstring._template(*style) for style in docstring.STYLES]
+    for templates in TEMPLATES:
+        texts += templates
+    texts += [builtin._template(*style) for style in builtin.STYLES]
     return [*texts, "\n", "+-=", *(f"{i:02}" for i in range(100)), *"0123456789{}"]

@@ -14,6 +14,7 @@ import pytest
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.closeness import assert_same_document
+from tests.forked import forked
 from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.runs.circuits import CircuitsBenchmark
@@ -22,7 +23,7 @@ from vesalius.runs.ledger import Ledger
 pytestmark = pytest.mark.slow
 
 IDS = "8,46"
-COMMAND = [sys.executable, "-m", "vesalius", "bench", "circuits", "--ids", IDS, "--json"]
+COMMAND = ["-m", "vesalius", "bench", "circuits", "--ids", IDS, "--json"]
 METRICS = {"tag_accuracy", "tag_accuracy_experiment_only", "tag_accuracy_supported", "component_iia"} | {
     "component_iia_changed",
     "component_iia_changed_mean",
@@ -34,7 +35,7 @@ METRICS = {"tag_accuracy", "tag_accuracy_experiment_only", "tag_accuracy_support
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """One run in two processes, as a user starts it."""
     directory = tmp_path_factory.mktemp("bench") / "run"
-    got = subprocess.run([*COMMAND, "--out", str(directory)], capture_output=True, text=True, check=False)
+    got = subprocess.run(forked(*COMMAND, "--out", directory), capture_output=True, text=True, check=False)
     assert (got.returncode, got.stderr) == (0, "")
     return directory, json.loads(got.stdout)
 
@@ -148,7 +149,7 @@ def test_ctrl_c_is_one_line_and_keeps_what_is_finished(vesalius: Vesalius, monke
 @pytest.mark.slow
 def test_a_real_run_continues_after_it_was_ended(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """One process instead of two, interrupted after its first circuit and killed after its second: the same figures."""
-    command = [*COMMAND, "--jobs", "1", "--out", str(tmp_path / "run")]
+    command = [sys.executable, *COMMAND, "--jobs", "1", "--out", str(tmp_path / "run")]
     events = tmp_path / "run" / "events.jsonl"
     for records, (end, code) in enumerate([(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], 1):
         begun = subprocess.Popen(

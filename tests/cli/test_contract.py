@@ -23,14 +23,14 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.version import __version__
 
+#: Those of the core, then those of the packages beside it.
 COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
-    *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest", "survey", "study"),
-    "paper",
-    *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "mcp"),
-    *("schema", "convert", "plugins"),
+    *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest"),
+    *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
+    *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey"),
 ]
-BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
+BENCHMARKS = ["circuits", "discovery", "functions", "mechrl"]
 CLAIMS = ["register", "verify", "show", "key"]
 LEAGUE = ["make", "submit", "score", "table"]
 MIB = ["write", "check", "score"]
@@ -255,9 +255,9 @@ def test_discover_without_checks(vesalius: Vesalius) -> None:
 
 
 def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
-    options = ["-b", "induction", "--method", "sets", "--n", 8, "--pool", "L0H0,L0H1,L1H0", "--force"]
+    options = ["-b", "induction", "--n", 8, "--pool", "L0H0,L0H1,L1H0", "--force"]
     for search in ("group", "pairs"):
-        got = vesalius("discover", tiny, *options, "--search", search, "--out", search, "--json")
+        got = vesalius("sets", tiny, *options, "--search", search, "--out", search, "--json")
         assert got.code == 0, got.err
         found = json.loads(got.out)
         assert {"method", "components", "metrics", "forwards", "seconds", "sets", "backup_groups"} <= set(found)
@@ -271,13 +271,13 @@ def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
     assert found["metrics"]["queries"] == 6
     assert found["forwards"] > 1
     assert Path("pairs/synergy.png").stat().st_size > 1000
-    assert "synergy.png" in vesalius("discover", tiny, *options, "--search", "pairs", "--out", "pairs").out
+    assert "synergy.png" in vesalius("sets", tiny, *options, "--search", "pairs", "--out", "pairs").out
 
 
 @pytest.mark.parametrize("method", ["bandit", "rl"])
 def test_discover_by_search(vesalius: Vesalius, tiny: Path, method: str) -> None:
     options = ["-b", "induction", "--method", method, "--n", 3, "--budget", 6, "--seeds", 2, "--force", "--json"]
-    got = vesalius("discover", tiny, *options)
+    got = vesalius("sets", tiny, *options)
     assert got.code == 0, got.err
     found = json.loads(got.out)
     assert {"method", "components", "metrics", "forwards", "seconds"} <= set(found)

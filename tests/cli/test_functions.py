@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.forked import forked
 from tests.functions.needs import needs_facts
 from tests.processes import until
 
@@ -132,15 +133,15 @@ def test_harmful_code_costs_its_own_answer(vesalius: Vesalius, tmp_path: Path) -
 @pytest.mark.skipif(sys.platform != "linux", reason="workers of a killed run end with it on Linux")
 def test_killed_half_way_it_loses_the_cases_under_way_only(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "vesalius", *map(str, BENCH), "--interpreter", "oracle", "--count", "12"]
+    command = ["-m", "vesalius", *map(str, BENCH), "--interpreter", "oracle", "--count", "12"]
     command += ["--jobs", "1", "--out", str(run), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     events = run / "events.jsonl"
     until(lambda: (events.exists() and events.read_bytes().count(b"\n") >= 3) or process.poll() is not None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = events.read_bytes().splitlines()[:3]
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    again = subprocess.run(forked(*command), capture_output=True, text=True, check=False)
     assert (again.returncode, again.stderr) == (0, "")
     assert json.loads(again.stdout)["n"] == 12
     after = events.read_bytes().splitlines()

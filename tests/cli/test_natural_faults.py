@@ -5,7 +5,6 @@ import re
 import runpy
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from tests.backbones.fake_server import ReceivedRequest, Response, chat, error, serving
 from tests.cli.conftest import Outcome, Vesalius
 from tests.closeness import assert_same_document
+from tests.forked import forked
 from vesalius.backbones.failures import SystemClock
 from vesalius.explanations.hyve.natural import scope
 from vesalius.explanations.hyve.prompting import STAGE
@@ -112,7 +112,7 @@ def test_a_killed_run_asks_only_the_lost_call(
     survived = len(calls) // 2
     (script.parent / "die").write_text(str(survived + 1))
     arguments = [str(word) for word in command(tiny, f"scripted:{script}", half, protocol)]
-    killed = subprocess.run([sys.executable, "-m", "vesalius", *arguments], capture_output=True, check=False)
+    killed = subprocess.run(forked("-m", "vesalius", *arguments), capture_output=True, check=False)
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b""), killed.stderr
     assert asked(script) == calls[: survived + 1]
     programs = (half / "executions.jsonl").read_bytes()

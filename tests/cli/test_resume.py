@@ -3,13 +3,13 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.closeness import assert_same_document
+from tests.forked import forked
 from vesalius.api import sweeps
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def sweep(vesalius: Vesalius, tiny: Path, out: str, *more: object) -> dict:
 def test_after_a_kill(vesalius: Vesalius, tiny: Path, computed: list[int]) -> None:
     arguments = ["sweep", str(tiny), "-b", "induction", "--n", "4", "--out", "killed", "--json"]
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, check=False, cwd=Path.cwd()
+        forked("-c", KILLED, *arguments), capture_output=True, text=True, check=False, cwd=Path.cwd()
     )
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, ""), killed.stderr
     assert sorted(path.name for path in Path("killed").iterdir()) == ["scores.safetensors"]

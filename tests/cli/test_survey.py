@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
 from tests.closeness import FIGURES, assert_same_document
 from tests.explanations.induction_model import as_specimen, induction_model
+from tests.forked import forked
 from vesalius.documents import Sweep
 from vesalius.documents.kinds import schema
 from vesalius.runs.ledger import read_ledger
@@ -154,9 +154,7 @@ def test_a_behaviour_that_does_not_fit_the_tokenizer(vesalius: Vesalius, inducer
 def test_after_a_kill(vesalius: Vesalius, inducer: Path, random_model: Path, surveyed: Survey) -> None:
     """Killed in the middle, the same command measures what is missing and ends with the same cells."""
     arguments = ["survey", inducer, random_model, "-b", "induction", "-b", "ioi", "--n", 8, "--out", "s"]
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    killed = subprocess.run(forked("-c", KILLED, *arguments), capture_output=True, text=True, check=False)
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, ""), killed.stderr
     assert vesalius(*arguments).code == 0
     cases = [record["case"] for record in read_ledger(Path("s/events.jsonl")) if record["event"] == "measured"]

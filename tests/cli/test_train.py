@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.forked import forked
 from vesalius.api import load, training
 from vesalius.errors import BadInput
 from vesalius.rasp import load_spec
@@ -68,7 +69,7 @@ class Made:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """`vesalius train examples/frac_prevs.py`, run once as a user runs it."""
     directory = tmp_path_factory.mktemp("made") / "frac_prevs"
-    command = [sys.executable, "-m", "vesalius", "train", str(FRAC_PREVS), "--out", str(directory), "--json"]
+    command = forked("-m", "vesalius", "train", FRAC_PREVS, "--out", directory, "--json")
     got = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
     assert got.returncode == 0, got.stderr
     return Made(directory, json.loads(got.stdout))
@@ -144,7 +145,7 @@ def test_a_killed_training_continues_from_its_checkpoint(
 
     arguments = ["train", str(spec), "--out", "killed", "--json"]
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, check=False, env=ONE_THREAD
+        forked("-c", KILLED, *arguments), capture_output=True, text=True, check=False, env=ONE_THREAD
     )
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, ""), killed.stderr
     first = tmp_path / "killed" / "checkpoint" / "attempt-1"

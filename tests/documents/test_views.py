@@ -16,10 +16,11 @@ import vesalius as ves
 from vesalius.components import all_components
 from vesalius.documents import Circuit, Discovery, Explanation, Metric, Request, Scorecard, Sweep, SweepRow, Trace
 from vesalius.documents.catalogue import BehaviourReport
+from vesalius.documents.metric import Figure
 from vesalius.documents.scorecard import CircuitRow
 from vesalius.documents.views import Rows, Several, Viewable
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius_bench.survey.documents import CellSweep, Figure, Survey, SurveyCell
+from vesalius_bench.survey.documents import CellSweep, Survey, SurveyCell
 
 GOLDEN = Path(__file__).parent / "golden"
 SMOLLM = EdgeGraph(30, 9)

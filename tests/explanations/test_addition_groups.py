@@ -9,11 +9,22 @@ from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Lab, Necessary, ablation, check
-from vesalius.explanations.natural import deciding, evidence, movers
-from vesalius.explanations.natural.claims import BacksUp, LensOnly, MovesRole, Primary, Together, WritesAnswer
-from vesalius.explanations.natural.groups import Groups, propose_groups
-from vesalius.explanations.natural.pool import Pool
+from vesalius.explanations.claims import (
+    BacksUp,
+    Claim,
+    LensOnly,
+    MovesRole,
+    Necessary,
+    Primary,
+    Together,
+    WritesAnswer,
+    base,
+    check,
+    movers,
+    necessary,
+)
+from vesalius.explanations.laboratory import NaturalLab
+from vesalius.explanations.natural.selection import Groups, propose_groups
 from vesalius.model.specimen import Specimen
 from vesalius.progress import silent
 
@@ -27,15 +38,15 @@ def arithmetic() -> Specimen:
 
 
 @pytest.fixture(scope="module")
-def lab(arithmetic: Specimen) -> Lab:
+def lab(arithmetic: Specimen) -> NaturalLab:
     """The heads of layers 0 and 1 are the circuit; those of layer 2 serve as controls."""
     circuit = [part for part in arithmetic.components if part.is_head and part.layer < 2]
-    return Lab(arithmetic, n=64, circuit=circuit)
+    return NaturalLab.draw(arithmetic, n=64, circuit=circuit)
 
 
 @pytest.fixture(scope="module")
 def groups(arithmetic: Specimen) -> Groups:
-    pool = Pool.draw(arithmetic, 8, seed=0, split="train")
+    pool = NaturalLab.draw(arithmetic, 8, seed=0, split="train")
     return propose_groups(pool, [part for part in arithmetic.components if part.is_head], silent)
 
 
@@ -81,12 +92,12 @@ def test_every_member_is_proposed_as_a_backup_of_others(groups: Groups) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.kind}-{value.component}",
 )
-def test_claims_about_groups(lab: Lab, claim: Claim, verdict: str) -> None:
+def test_claims_about_groups(lab: NaturalLab, claim: Claim, verdict: str) -> None:
     assert check(claim, lab).verdict == verdict
 
 
 @pytest.mark.parametrize("kind", [Primary, BacksUp, Together])
-def test_others_must_be_others(lab: Lab, kind: type) -> None:
+def test_others_must_be_others(lab: NaturalLab, kind: type) -> None:
     fields = {"primary": {"role": "operand A", "over": ["L1H0"]}, "backs_up": {"of": ["L1H0"]}}
     name = kind.model_fields["kind"].default
     with pytest.raises(BadInput, match=f"{name} L1H0: name one or more other components"):
@@ -95,7 +106,7 @@ def test_others_must_be_others(lab: Lab, kind: type) -> None:
 
 def test_a_planted_head_that_the_lens_shows_is_not_called_causal() -> None:
     planted = arithmetic_with_planted_head()
-    lab = Lab(planted, n=64, circuit=[Component.parse(PLANTED), Component(2, None)])
+    lab = NaturalLab.draw(planted, n=64, circuit=[Component.parse(PLANTED), Component(2, None)])
     assert check(WritesAnswer(component=PLANTED), lab).verdict == "supported"
     assert check(LensOnly(component=PLANTED), lab).verdict == "supported"
     assert check(Necessary(component=PLANTED), lab).verdict == "refuted"
@@ -142,10 +153,10 @@ def test_controls_that_are_left_out_would_change_nothing_that_is_supported(
     """
     names = ["L0H3", "L1H2", "L1H3", "L0_MLP", "L2H1"]
     fewer = explain(arithmetic, names, n=16, seed=seed)
-    for module in (deciding, evidence, movers):
+    for module in (base, movers):
         monkeypatch.setattr(module, "exceeds", lambda *values, **options: True)
-    monkeypatch.setattr(ablation, "_needs_controls", lambda *values: True)
-    monkeypatch.setattr(ablation, "_is_settled", lambda lab, shown, kinds: ablation._shows(lab, shown, least=2))
+    monkeypatch.setattr(necessary, "_needs_controls", lambda *values: True)
+    monkeypatch.setattr(necessary, "_is_settled", lambda lab, shown, kinds: necessary._shows(lab, shown, least=2))
     every = explain(arithmetic, names, n=16, seed=seed)
     assert supported_in(fewer) == supported_in(every)
     assert [part.role for part in fewer.components] == [part.role for part in every.components]

@@ -16,7 +16,6 @@ from vesalius.explanations.claims import (
     DependsOnlyOn,
     Hypothesis,
     IndependentOf,
-    Lab,
     Necessary,
     ReadsFrom,
     Redundant,
@@ -27,6 +26,7 @@ from vesalius.explanations.claims import (
 )
 from vesalius.explanations.claims.base import level_for, share_interval_at
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import (
     Aggregate,
     Comparison,
@@ -42,7 +42,7 @@ from vesalius.rasp import (
 
 @pytest.fixture(scope="module")
 def lab():
-    return Lab(ves.load("3"), n=512)
+    return CircuitLab(ves.load("3"), n=512)
 
 
 def program(*, flag=lambda token: token == "x", predicate=Comparison.LEQ):
@@ -104,7 +104,7 @@ def test_another_pattern_gives_the_scores_of_a_run_that_is_hooked_there(lab):
         whole[:, head.head] = pattern
         return whole
 
-    batch = lab.ablation_batch
+    batch = lab.batch
     hooks = [(f"blocks.{head.layer}.attn.hook_pattern", replace)]
     with torch.no_grad():
         logits = lab.model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=hooks)
@@ -154,7 +154,7 @@ def test_necessary_and_sufficient(lab):
 
 def test_a_circuit_that_only_the_mean_completes_does_not_suffice() -> None:
     """Circuit 129 needs L2_MLP, whose values on other inputs change the answer; its mean happens to change nothing."""
-    lab = Lab(ves.load("129"), n=512)
+    lab = CircuitLab(ves.load("129"), n=512)
     parts = ("L0_MLP", "L1H0", "L1_MLP")
     assert check(Sufficient(component="L0_MLP", components=parts, replacement="mean"), lab).verdict == "supported"
     assert check(Sufficient(component="L0_MLP", components=parts), lab).verdict == "refuted"
@@ -191,7 +191,7 @@ def test_the_head_aggregates_the_flags_so_far(lab):
 def test_a_head_that_copies_the_previous_token():
     previous = task("19").program()
     head = str(task("19").components[0][0])
-    other = Lab(ves.load("19"), n=384)
+    other = CircuitLab(ves.load("19"), n=384)
     verdicts = [check(ReadsFrom(component=head, offset=offset), other).verdict for offset in (0, 1, 2)]
     assert verdicts == ["refuted", "supported", "refuted"]
     copies = [check(Copies(component=head, program=previous, offset=offset), other).verdict for offset in (0, 1, 2)]
@@ -201,7 +201,7 @@ def test_a_head_that_copies_the_previous_token():
 def test_a_copy_that_a_program_names_gets_the_verdict_of_computes():
     previous = task("19").program()
     head, carried = task("19").components[0]
-    other = Lab(ves.load("19"), n=384)
+    other = CircuitLab(ves.load("19"), n=384)
     idea = Hypothesis(program=previous, carriers={str(head): carried})
     computes = check(Computes(component=str(head), hypothesis=idea), other)
     copies = Copies(component=str(head), program=previous, offset=1, carried=carried)
@@ -225,7 +225,7 @@ def test_every_line_of_evidence_is_marked():
 @pytest.fixture(scope="module")
 def share_lab():
     """Circuit 25: L1_MLP divides the count of the own token by the length."""
-    return Lab(ves.load("25"), n=1400)
+    return CircuitLab(ves.load("25"), n=1400)
 
 
 def test_two_operands_that_both_matter(share_lab):

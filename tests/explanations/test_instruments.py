@@ -11,9 +11,9 @@ from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
 from vesalius.components import Component
 from vesalius.errors import BadInput
+from vesalius.explanations.laboratory import NaturalLab
+from vesalius.explanations.laboratory.answers import Corrupted, token_means
 from vesalius.explanations.natural.instruments import Instruments
-from vesalius.explanations.natural.pool import Pool
-from vesalius.explanations.natural.replacements import Corrupted, token_means
 from vesalius.intervene import Batch, Row, activations, component_values, zeros
 from vesalius.intervene.logit_lens import direct_logits
 
@@ -28,64 +28,64 @@ def tools(request: pytest.FixtureRequest) -> Instruments:
     """
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
-    pool = Pool.draw(as_specimen(model, request.param), 5, seed=3, split="test")
-    assert math.isnan(pool.scale)
-    pool.scale = 1.0
-    return Instruments(pool, piece=word_tokenizer().piece)
+    lab = NaturalLab.draw(as_specimen(model, request.param), 5, seed=3, split="test")
+    assert math.isnan(lab.scale)
+    lab.scale = 1.0
+    return Instruments(lab, piece=word_tokenizer().piece)
 
 
 @pytest.fixture(scope="module")
 def backups() -> Instruments:
     """A model with two induction heads of equal strength behind a norm: each covers for the other."""
     model = induction_model(word_tokenizer().size, strengths={0: 1.0, 1: 1.0}, norm="rms")
-    return Instruments(Pool.draw(as_specimen(model), 12, seed=1, split="test"), piece=word_tokenizer().piece)
+    return Instruments(NaturalLab.draw(as_specimen(model), 12, seed=1, split="test"), piece=word_tokenizer().piece)
 
 
-def scores(pool: Pool, rows: list[Row], values: object) -> list[float]:
+def scores(lab: NaturalLab, rows: list[Row], values: object) -> list[float]:
     found = []
     for row in rows:
-        logits = naive_logits(pool.model, pool.batch, row, values)  # type: ignore[arg-type]
-        at = int(pool.prompts.position[row.prompt])
-        found.append(float(logits[at, pool.prompts.correct[row.prompt]] - logits[at, pool.prompts.wrong[row.prompt]]))
+        logits = naive_logits(lab.model, lab.batch, row, values)  # type: ignore[arg-type]
+        at = int(lab.prompts.position[row.prompt])
+        found.append(float(logits[at, lab.prompts.correct[row.prompt]] - logits[at, lab.prompts.wrong[row.prompt]]))
     return found
 
 
-def mean_effect(pool: Pool, before: list[float], after: list[float]) -> float:
-    return sum(b - a for b, a in zip(before, after, strict=True)) / len(before) / pool.scale
+def mean_effect(lab: NaturalLab, before: list[float], after: list[float]) -> float:
+    return sum(b - a for b, a in zip(before, after, strict=True)) / len(before) / lab.scale
 
 
 @pytest.mark.parametrize("how", ["zero", "resample", "token mean"])
 @pytest.mark.parametrize("suppressed", [(), ("L0H3",)])
 def test_replacing_a_set_at_a_role_is_the_naive_run(tools: Instruments, how: str, suppressed: tuple[str, ...]) -> None:
-    pool, members = tools.pool, ["L0H1", "L1_MLP"]
+    lab, members = tools.lab, ["L0H1", "L1_MLP"]
     (found,) = tools.replace([members], how, at="end", suppressed=suppressed)  # type: ignore[arg-type]
-    values = {"zero": zeros(pool.model), "resample": pool.source_values, "token mean": token_means(pool)}[how]
-    table = values.stack(zeros(pool.model))
+    values = {"zero": zeros(lab.model), "resample": lab.runs.source_values, "token mean": token_means(lab.runs)}[how]
+    table = values.stack(zeros(lab.model))
 
     def rows(parts: list[str]) -> list[Row]:
         return [
             Row(
                 prompt,
                 edits=dict.fromkeys(parts, 0 if how == "zero" else prompt) | dict.fromkeys(suppressed, len(values)),
-                positions=[int(pool.prompts.position[prompt])],
+                positions=[int(lab.prompts.position[prompt])],
             )
-            for prompt in range(len(pool))
+            for prompt in range(lab.n)
         ]
 
-    before = scores(pool, rows([]), table)
+    before = scores(lab, rows([]), table)
     assert found["effect"][0] == pytest.approx(
-        mean_effect(pool, before, scores(pool, rows(members), table)), rel=1e-3, abs=CLOSE
+        mean_effect(lab, before, scores(lab, rows(members), table)), rel=1e-3, abs=CLOSE
     )
 
 
 def test_token_means_are_means_over_the_same_token_in_the_same_place(tools: Instruments) -> None:
-    pool = tools.pool
-    together = torch.cat([pool.values.mlp[1], pool.source_values.mlp[1]])
-    tokens, real = torch.cat([pool.prompts.tokens, pool.prompts.counterfactual]), pool.prompts.mask.repeat(2, 1)
-    aligned = len(set(pool.prompts.position.tolist())) == 1
-    found = token_means(pool).mlp[1]
-    for prompt in range(len(pool)):
-        for at in range(int(pool.prompts.position[prompt]) + 1):
+    lab = tools.lab
+    together = torch.cat([lab.runs.values.mlp[1], lab.runs.source_values.mlp[1]])
+    tokens, real = torch.cat([lab.prompts.tokens, lab.prompts.counterfactual]), lab.prompts.mask.repeat(2, 1)
+    aligned = len(set(lab.prompts.position.tolist())) == 1
+    found = token_means(lab.runs).mlp[1]
+    for prompt in range(lab.n):
+        for at in range(int(lab.prompts.position[prompt]) + 1):
             same = (tokens == tokens[prompt, at]) & real
             if aligned:
                 same &= torch.arange(tokens.shape[1]) == at
@@ -93,16 +93,16 @@ def test_token_means_are_means_over_the_same_token_in_the_same_place(tools: Inst
 
 
 def test_corrupting_a_role_patches_the_outputs_of_the_run_with_another_token_there(tools: Instruments) -> None:
-    pool = tools.pool
-    role = next(iter(pool.prompts.roles))
-    place = pool.prompts.roles[role]
-    source = Corrupted(pool, role, place, tools._clean)
-    tokens = pool.prompts.tokens.clone()
-    for prompt in range(len(pool)):
+    lab = tools.lab
+    role = next(iter(lab.prompts.roles))
+    place = lab.prompts.roles[role]
+    source = Corrupted(lab.runs, role, place, lab.clean_answers)
+    tokens = lab.prompts.tokens.clone()
+    for prompt in range(lab.n):
         own = int(tokens[prompt, place[prompt]])
-        others = [int(pool.prompts.tokens[i % len(pool), place[i % len(pool)]]) for i in range(prompt + 1, prompt + 9)]
+        others = [int(lab.prompts.tokens[i % lab.n, place[i % lab.n]]) for i in range(prompt + 1, prompt + 9)]
         tokens[prompt, place[prompt]] = next(token for token in others if token != own)
-    expected = activations(pool.model, Batch(tokens, pool.prompts.mask))
+    expected = activations(lab.model, Batch(tokens, lab.prompts.mask))
     assert torch.allclose(source.outputs((), None).embed, expected.embed)
     if not bool(source.differs.any()):
         with pytest.raises(BadInput, match="no prompt's answer changes"):
@@ -111,12 +111,12 @@ def test_corrupting_a_role_patches_the_outputs_of_the_run_with_another_token_the
     (found,) = tools.corrupt([["L0H1", "L0_MLP"]], role)
     moved, switched = [], []
     for prompt in source.differs.nonzero()[:, 0].tolist():
-        at, own, rival = (int(x[prompt]) for x in (pool.prompts.position, tools._clean.token, source.whole.token))
+        at, own, rival = (int(x[prompt]) for x in (lab.prompts.position, lab.clean_answers.token, source.whole.token))
         row = Row(prompt, edits={"L0H1": prompt, "L0_MLP": prompt}, positions=[at])
         clean, patched = (
-            naive_logits(pool.model, pool.batch, one, expected)[at] for one in (Row(prompt, positions=[at]), row)
+            naive_logits(lab.model, lab.batch, one, expected)[at] for one in (Row(prompt, positions=[at]), row)
         )
-        whole = pool.model(tokens[[prompt]], mask=pool.prompts.mask[[prompt]])[0, at]
+        whole = lab.model(tokens[[prompt]], mask=lab.prompts.mask[[prompt]])[0, at]
         gain = [float(x[rival] - x[own]) for x in (clean, patched, whole)]
         moved.append((gain[1] - gain[0], gain[2] - gain[0]))
         switched.append(float(int(patched.argmax()) == rival))
@@ -133,12 +133,12 @@ def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
     """Twin: the run with another token, one head's attention, and the values at the end, overwritten by the clean
     run's; at the end that is what is read from other positions.
     """
-    pool, head = tools.pool, Component(1, 2)
-    role, place = next(iter(pool.prompts.roles.items()))
-    first, at = [Component.parse(name) for name in zeroed], pool.prompts.position if at_end else None
-    source = Corrupted(pool, role, place, tools._clean)
+    lab, head = tools.lab, Component(1, 2)
+    role, place = next(iter(lab.prompts.roles.items()))
+    first, at = [Component.parse(name) for name in zeroed], lab.prompts.position if at_end else None
+    source = Corrupted(lab.runs, role, place, lab.clean_answers)
     name, z = "blocks.1.attn.hook_pattern", "blocks.1.attn.hook_z"
-    where = (slice(None), slice(None)) if at is None else (torch.arange(len(pool)), at)
+    where = (slice(None), slice(None)) if at is None else (torch.arange(lab.n), at)
 
     def zero(value, hook):
         value = value.clone()
@@ -147,11 +147,11 @@ def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
 
     def zero_mlp(value, hook):
         value = value.clone()
-        value[where] = pool.model.blocks[0].mlp_bias
+        value[where] = lab.model.blocks[0].mlp_bias
         return value
 
     hooks = [("blocks.0.attn.hook_z", zero), ("blocks.0.hook_mlp_out", zero_mlp)] if zeroed else []
-    _, clean = pool.model.run_with_cache(pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=hooks)
+    _, clean = lab.model.run_with_cache(lab.batch.tokens, mask=lab.batch.mask, fwd_hooks=hooks)
 
     def overwrite(pattern, hook):
         pattern = pattern.clone()
@@ -159,8 +159,8 @@ def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
         return pattern
 
     tokens = source._batch.tokens
-    assert bool((tokens != pool.batch.tokens).sum(1).eq(1).all())
-    end = (torch.arange(len(pool)), pool.prompts.position)
+    assert bool((tokens != lab.batch.tokens).sum(1).eq(1).all())
+    end = (torch.arange(lab.n), lab.prompts.position)
 
     def keep(values, hook):
         values = values.clone()
@@ -168,7 +168,7 @@ def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
         return values
 
     edits = [*hooks, (name, overwrite), ("blocks.1.attn.hook_v", keep)]
-    _, twin = pool.model.run_with_cache(tokens, mask=pool.batch.mask, fwd_hooks=edits)
+    _, twin = lab.model.run_with_cache(tokens, mask=lab.batch.mask, fwd_hooks=edits)
     found = source.outputs_by_values([head], first, at)
     assert torch.allclose(found.z[1][end][:, head.head], twin[z][end][:, head.head], atol=1e-5)
     # What earlier ones write is what they write in that run.
@@ -176,27 +176,29 @@ def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
 
 
 def test_cutting_attention_takes_the_value_at_that_key_out_of_z(tools: Instruments) -> None:
-    pool, head = tools.pool, Component(1, 2)
-    role = next(iter(pool.prompts.roles))
+    lab, head = tools.lab, Component(1, 2)
+    role = next(iter(lab.prompts.roles))
     (found,) = tools.cut_attention([[head]], role)
-    _, cache = pool.model.run_with_cache(pool.batch.tokens, mask=pool.batch.mask)
+    _, cache = lab.model.run_with_cache(lab.batch.tokens, mask=lab.batch.mask)
     z, value = cache["blocks.1.attn.hook_z"][:, :, 2].clone(), cache["blocks.1.attn.hook_v"]
-    value = value[:, :, 2 // pool.model.config.queries_per_kv]
-    for prompt in range(len(pool)):
-        at, key = int(pool.prompts.position[prompt]), int(pool.prompts.roles[role][prompt])
+    value = value[:, :, 2 // lab.model.config.queries_per_kv]
+    for prompt in range(lab.n):
+        at, key = int(lab.prompts.position[prompt]), int(lab.prompts.roles[role][prompt])
         z[prompt, at] -= cache["blocks.1.attn.hook_pattern"][prompt, 2, at, key] * value[prompt, key]
-    values = component_values(pool.model, head, z)
-    rows = [Row(prompt, edits={head: prompt}) for prompt in range(len(pool))]
-    expected = mean_effect(pool, pool.clean.tolist(), scores(pool, rows, values))
+    values = component_values(lab.model, head, z)
+    rows = [Row(prompt, edits={head: prompt}) for prompt in range(lab.n)]
+    expected = mean_effect(lab, lab.clean_scores.tolist(), scores(lab, rows, values))
     assert found["effect"][0] == pytest.approx(expected, rel=1e-3, abs=CLOSE)
 
 
 def test_what_all_components_add_to_the_logits_sums_to_the_logits(backups: Instruments) -> None:
-    pool = backups.pool
-    rows = torch.arange(len(pool))
-    parts = [pool.output_of(part, pool.values)[rows, pool.prompts.position] for part in (None, *pool.model.components)]
-    total = torch.stack([direct_logits(pool.model, part, resid=pool.final_resid) for part in parts]).sum(0)
-    logits = pool.model(pool.batch.tokens, mask=pool.batch.mask)[rows, pool.prompts.position]
+    lab = backups.lab
+    rows = torch.arange(lab.n)
+    parts = [
+        lab.runs.output_of(part, lab.runs.values)[rows, lab.prompts.position] for part in (None, *lab.model.components)
+    ]
+    total = torch.stack([direct_logits(lab.model, part, resid=lab.runs.final_resid) for part in parts]).sum(0)
+    logits = lab.model(lab.batch.tokens, mask=lab.batch.mask)[rows, lab.prompts.position]
     assert torch.allclose(total, logits, atol=1e-3)
 
 
@@ -269,6 +271,8 @@ def test_what_does_not_fit_is_refused_in_one_line(backups: Instruments, call: ob
 def test_a_role_with_one_token_in_all_prompts_cannot_be_corrupted() -> None:
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
-    tools = Instruments(Pool.draw(as_specimen(model, "ioi"), 4, seed=3, split="test"), piece=word_tokenizer().piece)
+    tools = Instruments(
+        NaturalLab.draw(as_specimen(model, "ioi"), 4, seed=3, split="test"), piece=word_tokenizer().piece
+    )
     with pytest.raises(BadInput, match="every prompt has the same token there"):
         tools.corrupt([["L0H0"]], "end")

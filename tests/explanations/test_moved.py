@@ -17,23 +17,23 @@ from vesalius.components import Component
 from vesalius.discovery.methods import discover
 from vesalius.documents.explanation import Evidence
 from vesalius.explanations.claims import (
+    INPUT,
     Combines,
     Computes,
     Copies,
     DependsOnlyOn,
     Hypothesis,
-    Lab,
     Necessary,
     check,
     moved,
     worded,
 )
-from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.cells import cells_by, worst_cell, worst_of
-from vesalius.explanations.claims.inputs import INPUT
 from vesalius.explanations.claims.interchange import WORST
 from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, MOVED_INPUT, MOVED_WORST, outcome_of
-from vesalius.explanations.claims.position_rivals import rival_contestants
+from vesalius.explanations.claims.necessary import is_inert
+from vesalius.explanations.claims.rivals import rival_contestants
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.scientist.explain import explain_specimen
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Aggregate, Map, Select, SequenceMap, compile_program, indices, tokens
@@ -50,8 +50,8 @@ def models(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def added(models) -> Lab:
-    return Lab(ves.load(models / "token_plus_position"), n=400)
+def added(models) -> CircuitLab:
+    return CircuitLab(ves.load(models / "token_plus_position"), n=400)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_sentence_that_names_a_refuted_input_says_so(added):
     assert not any(one.measure == INPUT for one in refuted.evidence)
 
 
-def answered_otherwise(lab: Lab, monkeypatch: pytest.MonkeyPatch, where) -> None:
+def answered_otherwise(lab: CircuitLab, monkeypatch: pytest.MonkeyPatch, where) -> None:
     """Let the model ignore the moved output in the rows of a design that `where` picks."""
     real_designs = moved.designs
 
@@ -269,7 +269,7 @@ def test_a_head_may_stand_between_a_value_and_a_position():
 
 
 def test_a_component_of_the_position_alone_is_necessary_and_not_inert(models):
-    lab = Lab(ves.load(models / "mirror_marker"), n=300)
+    lab = CircuitLab(ves.load(models / "mirror_marker"), n=300)
     record = check(Necessary(component="L0_MLP"), lab)
     effects = {one.experiment: one.value for one in record.evidence}
     assert record.verdict == "supported"
@@ -342,7 +342,7 @@ def test_the_worst_argument_has_a_name_and_an_interval(added):
 
 def test_a_copy_is_tested_across_positions():
     """Circuit 19 copies the previous token; the moved test is made wherever the swaps support the claim."""
-    lab = Lab(ves.load("19"), n=256)
+    lab = CircuitLab(ves.load("19"), n=256)
     vocabulary = lab.specimen.vocabulary
     assert isinstance(vocabulary, FiniteVocabulary)
     program = compile_program(

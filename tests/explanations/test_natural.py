@@ -17,12 +17,10 @@ from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.ablation import GAIN
-from vesalius.explanations.claims.laboratory import FIRST_LOOK
-from vesalius.explanations.natural.group_sentences import group_sentence
+from vesalius.explanations.claims.joint import GAIN
+from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
-from vesalius.explanations.natural.sentences import note
-from vesalius.explanations.natural.study import REPORTED
+from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
 from vesalius.report.profiles import draw_profile
 

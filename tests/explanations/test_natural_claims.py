@@ -19,43 +19,48 @@ from vesalius.behaviours import words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import BackupOf, Claim, Lab, check
-from vesalius.explanations.natural.claims import (
+from vesalius.explanations.claims import (
+    NATURAL_KINDS,
     BacksUp,
+    BackupOf,
+    Claim,
     Feeds,
+    Hinders,
     Inhibits,
     LensOnly,
     MovesRole,
     ReadsRole,
     Together,
     WritesAnswer,
-    natural_claim_from,
+    check,
+    claim_from,
 )
+from vesalius.explanations.laboratory import NaturalLab
 
 HEADS = [Component(1, head) for head in range(4)]
 
 
-def laboratory(strengths: dict[int, float], *, norm: str = "none", metric: str | None = None) -> Lab:
+def laboratory(strengths: dict[int, float], *, norm: str = "none", metric: str | None = None) -> NaturalLab:
     specimen = as_specimen(induction_model(word_tokenizer().size, strengths=strengths, norm=norm))
     if metric is not None:
         specimen = with_behaviour(specimen, None, metric=metric)
-    return Lab(specimen, n=16, seed=5, circuit=[Component(1, head) for head in strengths])
+    return NaturalLab.draw(specimen, n=16, seed=5, circuit=[Component(1, head) for head in strengths])
 
 
 @pytest.fixture(scope="module")
-def single() -> Lab:
+def single() -> NaturalLab:
     """One induction head, L1H0, and a weak one against the answer, L1H1."""
     return laboratory({0: 1.0, 1: -0.3})
 
 
 @pytest.fixture(scope="module")
-def backups() -> Lab:
+def backups() -> NaturalLab:
     """Three induction heads behind a norm; any one of them is enough."""
     return laboratory({0: 1.0, 1: 1.0, 2: 1.0}, norm="rms")
 
 
 @pytest.fixture(scope="module")
-def saturated() -> Lab:
+def saturated() -> NaturalLab:
     """A strong and a weak induction head, measured by probability, which the strong one alone brings to 1."""
     return laboratory({0: 2.0, 1: 0.4}, metric="probability")
 
@@ -86,15 +91,17 @@ def saturated() -> Lab:
         (Feeds(component="L0H0", receiver="L1H0", port="q"), "refuted"),
         (Feeds(component="L0H2", receiver="L1H0"), "refuted"),
         # Its path makes the head that works against the answer: it matters, against the answer.
-        (Feeds(component="L0H0", receiver="L1H1"), "supported"),
+        (Feeds(component="L0H0", receiver="L1H1"), "refuted"),
+        (Hinders(component="L0H0", receiver="L1H1"), "supported"),
+        (Hinders(component="L0H0", receiver="L1H0"), "refuted"),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.kind}-{value.component}",
 )
-def test_of_one_induction_head(single: Lab, claim: Claim, verdict: str) -> None:
+def test_of_one_induction_head(single: NaturalLab, claim: Claim, verdict: str) -> None:
     assert check(claim, single).verdict == verdict
 
 
-def test_a_backup_shows_once_all_it_stands_behind_are_replaced(backups: Lab) -> None:
+def test_a_backup_shows_once_all_it_stands_behind_are_replaced(backups: NaturalLab) -> None:
     assert check(BacksUp(component="L1H2", of=("L1H0", "L1H1")), backups).verdict == "supported"
     assert check(BacksUp(component="L1H3", of=("L1H0", "L1H1")), backups).verdict == "refuted"
     alone, then = (
@@ -130,7 +137,8 @@ def test_what_is_at_the_position_already_is_not_moved_there() -> None:
         }
         for names in itertools.islice(itertools.permutations(words.NAMES[:6], 4), 40)
     ]
-    lab = Lab(with_behaviour(as_specimen(model), rows), n=16, seed=5, circuit=[Component(0, 1), Component(1, 1)])
+    specimen = with_behaviour(as_specimen(model), rows)
+    lab = NaturalLab.draw(specimen, n=16, seed=5, circuit=[Component(0, 1), Component(1, 1)])
     assert check(MovesRole(component="L0H1", role="before"), lab).verdict == "supported"
     assert check(MovesRole(component="L1H1", role="before"), lab).verdict == "refuted"
 
@@ -138,13 +146,13 @@ def test_what_is_at_the_position_already_is_not_moved_there() -> None:
 def test_what_a_head_moves_once_others_are_zeroed_is_asked_of_runs_without_them() -> None:
     """Without the switch that L0H1 writes at the end, the induction head attends to BOS and moves nothing."""
     specimen = as_specimen(with_late_switch(word_tokenizer().size))
-    lab = Lab(specimen, n=16, seed=5, circuit=[Component(0, 1), Component(1, 0)])
+    lab = NaturalLab.draw(specimen, n=16, seed=5, circuit=[Component(0, 1), Component(1, 0)])
     assert check(MovesRole(component="L1H0", role="B"), lab).verdict == "supported"
     assert check(MovesRole(component="L1H0", role="B", suppressed=("L0H1",)), lab).verdict == "refuted"
     assert check(MovesRole(component="L1H0", role="B", suppressed=("L0H2",)), lab).verdict == "supported"
 
 
-def test_a_head_that_only_the_lens_shows_is_not_called_necessary(saturated: Lab) -> None:
+def test_a_head_that_only_the_lens_shows_is_not_called_necessary(saturated: NaturalLab) -> None:
     record = check(LensOnly(component="L1H1"), saturated)
     assert record.verdict == "supported"
     assert [one.mark for one in record.evidence] == ["pass"] * len(record.evidence)
@@ -162,7 +170,7 @@ def test_a_head_that_only_the_lens_shows_is_not_called_necessary(saturated: Lab)
 )
 def test_a_claim_that_cannot_be_read_is_refused(data: object, words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        natural_claim_from(data)
+        claim_from(data, NATURAL_KINDS)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +187,6 @@ def test_a_claim_that_cannot_be_read_is_refused(data: object, words: str) -> Non
         (Feeds(component="L0H0", receiver="L7H0"), "L7H0"),
     ],
 )
-def test_a_claim_about_what_is_not_there_is_refused(single: Lab, claim: Claim, words: str) -> None:
+def test_a_claim_about_what_is_not_there_is_refused(single: NaturalLab, claim: Claim, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         check(claim, single)

@@ -11,9 +11,9 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model, with_late_switch
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
-from vesalius.explanations.claims import Lab, Necessary, check
-from vesalius.explanations.claims.ablation import (
-    MIN_EFFECT,
+from vesalius.explanations.claims import Necessary, check
+from vesalius.explanations.claims.base import MIN_EFFECT, above, first_interval, mean_evidence
+from vesalius.explanations.claims.necessary import (
     SHOWN_LEVEL,
     _is_settled,
     _needs_controls,
@@ -24,8 +24,7 @@ from vesalius.explanations.claims.ablation import (
     order_of,
     shows_early,
 )
-from vesalius.explanations.claims.base import above, first_interval, mean_evidence
-from vesalius.explanations.claims.laboratory import FIRST_LOOK, Replacement
+from vesalius.explanations.laboratory import FIRST_LOOK, NaturalLab, Replacement
 from vesalius.model import Transformer
 
 SIZE = word_tokenizer().size
@@ -35,8 +34,8 @@ BARS = torch.linspace(MIN_EFFECT, 2 * MIN_EFFECT, 51).tolist()
 PREVIOUS, INDUCTION, SWITCH = Component(0, 0), Component(1, 0), Component(0, 1)
 
 
-def lab_of(model: Transformer, *circuit: Component) -> Lab:
-    return Lab(as_specimen(model), n=12, circuit=circuit)
+def lab_of(model: Transformer, *circuit: Component) -> NaturalLab:
+    return NaturalLab.draw(as_specimen(model), n=12, circuit=circuit)
 
 
 def by_kind(record: ClaimRecord) -> dict[str, Evidence]:

@@ -12,33 +12,31 @@ from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
 from vesalius.components import Component
 from vesalius.discovery.attention import masses
-from vesalius.explanations.natural.answers import answer_readout
-from vesalius.explanations.natural.composition import HeadPaths
-from vesalius.explanations.natural.evidence import _against
-from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
-from vesalius.explanations.natural.paths import edges_between, feeds
-from vesalius.explanations.natural.pool import Pool
+from vesalius.explanations.claims.base import against
+from vesalius.explanations.laboratory import NaturalLab
+from vesalius.explanations.laboratory.answers import answer_readout
+from vesalius.explanations.laboratory.attention import HeadPaths, at_answer, everywhere, random_keys, shuffled
+from vesalius.explanations.laboratory.runs import direct_attribution, edges_between, feeds, logit_difference_of
 from vesalius.explanations.natural.selection import _within_reach, select
-from vesalius.explanations.natural.token_roles import at_answer, everywhere, random_keys, shuffled
 from vesalius.intervene import Batch, Recordings, Row, means, means_of
 
 
 @pytest.fixture(scope="module", params=["induction", "ioi"])
-def pool(request: pytest.FixtureRequest) -> Pool:
+def lab(request: pytest.FixtureRequest) -> NaturalLab:
     """Five prompts of a random model with grouped-query attention; the prompts of ioi are padded."""
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
-    return Pool.draw(as_specimen(model, request.param), 5, seed=3, split="test")
+    return NaturalLab.draw(as_specimen(model, request.param), 5, seed=3, split="test")
 
 
-def naive_difference(pool: Pool, logits: torch.Tensor, prompt: int) -> float:
-    at = int(pool.prompts.position[prompt])
-    return float(logits[at, pool.prompts.correct[prompt]] - logits[at, pool.prompts.wrong[prompt]])
+def naive_difference(lab: NaturalLab, logits: torch.Tensor, prompt: int) -> float:
+    at = int(lab.prompts.position[prompt])
+    return float(logits[at, lab.prompts.correct[prompt]] - logits[at, lab.prompts.wrong[prompt]])
 
 
-def role_by_loop(pool: Pool, role: str, prompt: int, query: int) -> list[int]:
+def role_by_loop(lab: NaturalLab, role: str, prompt: int, query: int) -> list[int]:
     """Keys of a general role, straight from its definition."""
-    tokens = pool.prompts.tokens[prompt].tolist()
+    tokens = lab.prompts.tokens[prompt].tolist()
     earlier = range(1, query)
     match role:
         case "BOS":
@@ -53,15 +51,15 @@ def role_by_loop(pool: Pool, role: str, prompt: int, query: int) -> list[int]:
             return [k + 1 for k in earlier if tokens[k] == tokens[query] and k + 1 < query]
 
 
-def test_attention_mass_by_role_is_that_of_explicit_loops(pool: Pool) -> None:
-    for role, target in everywhere(pool).items():
-        mass = masses(pool.pattern(1), target)
-        for prompt in range(len(pool)):
+def test_attention_mass_by_role_is_that_of_explicit_loops(lab: NaturalLab) -> None:
+    for role, target in everywhere(lab.runs).items():
+        mass = masses(lab.runs.pattern(1), target)
+        for prompt in range(lab.n):
             for head in range(4):
-                pattern, length = pool.pattern(1)[prompt, head], int(pool.prompts.position[prompt]) + 1
+                pattern, length = lab.runs.pattern(1)[prompt, head], int(lab.prompts.position[prompt]) + 1
                 shares = []
                 for query in range(1, length):
-                    keys = role_by_loop(pool, role, prompt, query)
+                    keys = role_by_loop(lab, role, prompt, query)
                     if keys:
                         shares.append(sum(float(pattern[query, key]) for key in keys))
                 if shares:
@@ -70,19 +68,19 @@ def test_attention_mass_by_role_is_that_of_explicit_loops(pool: Pool) -> None:
                     assert mass[prompt, head].isnan()
 
 
-def test_roles_of_the_behaviour_are_single_keys_seen_from_the_answer(pool: Pool) -> None:
-    targets = at_answer(pool)
-    own = set(targets) - set(everywhere(pool))
-    assert own == ({"first A", "B"} if "B" in pool.prompts.roles else {"IO", "S1", "S2"})
+def test_roles_of_the_behaviour_are_single_keys_seen_from_the_answer(lab: NaturalLab) -> None:
+    targets = at_answer(lab.runs)
+    own = set(targets) - set(everywhere(lab.runs))
+    assert own == ({"first A", "B"} if "B" in lab.prompts.roles else {"IO", "S1", "S2"})
     for role in own:
-        for prompt in range(len(pool)):
+        for prompt in range(lab.n):
             (place,) = targets[role][prompt].nonzero().tolist()
-            assert place == [int(pool.prompts.position[prompt]), int(pool.prompts.roles[role][prompt])]
+            assert place == [int(lab.prompts.position[prompt]), int(lab.prompts.roles[role][prompt])]
 
 
-def test_control_targets_have_no_key_in_common_with_the_target_and_look_back(pool: Pool) -> None:
-    target = everywhere(pool)["duplicate"]
-    other = random_keys(target, pool, seed=1)
+def test_control_targets_have_no_key_in_common_with_the_target_and_look_back(lab: NaturalLab) -> None:
+    target = everywhere(lab.runs)["duplicate"]
+    other = random_keys(target, lab.runs, seed=1)
     assert not bool((other & target).any())
     room = (torch.arange(target.shape[1]) - target.sum(-1)).clamp(min=0)
     assert torch.equal(other.sum(-1), torch.minimum(target.sum(-1), room))
@@ -94,18 +92,18 @@ def test_control_targets_have_no_key_in_common_with_the_target_and_look_back(poo
     ("sender", "receiver"),
     [("L0H1", "L1H2"), ("L0_MLP", "L1H3"), ("L0H0", "L1_MLP"), ("L1H1", "L1_MLP"), ("L0H3", None)],
 )
-def test_a_path_is_the_naive_path(pool: Pool, sender: str, receiver: str | None) -> None:
+def test_a_path_is_the_naive_path(lab: NaturalLab, sender: str, receiver: str | None) -> None:
     edges = edges_between(Component.parse(sender), None if receiver is None else Component.parse(receiver))
-    effects = pool.path_effects([edges])[:, 0]
-    for prompt in range(len(pool)):
+    effects = lab.path_effects([edges])[:, 0]
+    for prompt in range(lab.n):
         row = Row(prompt, edges=dict.fromkeys(edges, prompt))
-        logits = naive_logits(pool.model, pool.batch, row, pool.source_values)
-        expected = float(pool.clean[prompt]) - naive_difference(pool, logits, prompt)
+        logits = naive_logits(lab.model, lab.batch, row, lab.runs.source_values)
+        expected = float(lab.clean_scores[prompt]) - naive_difference(lab, logits, prompt)
         assert float(effects[prompt]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_every_pair_of_components_has_edges_exactly_where_one_feeds_the_other(pool: Pool) -> None:
-    components = pool.model.components
+def test_every_pair_of_components_has_edges_exactly_where_one_feeds_the_other(lab: NaturalLab) -> None:
+    components = lab.model.components
     assert not feeds(Component(1, 0), Component(1, 1))
     assert feeds(Component(1, 0), Component(1))
     for sender in components:
@@ -114,39 +112,41 @@ def test_every_pair_of_components_has_edges_exactly_where_one_feeds_the_other(po
                 assert edges_between(sender, receiver)
 
 
-def test_replacing_at_the_answer_only_is_the_naive_patch_there(pool: Pool) -> None:
+def test_replacing_at_the_answer_only_is_the_naive_patch_there(lab: NaturalLab) -> None:
     head = Component(0, 2)
-    effects = pool.effects([[head]], positions=pool.answer_only)[:, 0]
-    for prompt in range(len(pool)):
-        row = Row(prompt, edits={head: prompt}, positions=[int(pool.prompts.position[prompt])])
-        logits = naive_logits(pool.model, pool.batch, row, pool.source_values)
+    effects = lab.patch_effects([[head]], positions=lab.runs.answer_only)[:, 0]
+    for prompt in range(lab.n):
+        row = Row(prompt, edits={head: prompt}, positions=[int(lab.prompts.position[prompt])])
+        logits = naive_logits(lab.model, lab.batch, row, lab.runs.source_values)
         assert float(effects[prompt]) == pytest.approx(
-            float(pool.clean[prompt]) - naive_difference(pool, logits, prompt), abs=1e-4
+            float(lab.clean_scores[prompt]) - naive_difference(lab, logits, prompt), abs=1e-4
         )
 
 
 def test_clean_values_on_the_counterfactual_prompt_restore_what_a_naive_patch_restores(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
+    lab: NaturalLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A random model does not perform the behaviour: shares of a difference that may be 0 are not defined."""
     mlp = Component(0)
-    assert pool.restored([[mlp]]).isnan().all()
-    monkeypatch.setattr("vesalius.explanations.natural.pool.mean_apart_from_zero", lambda values: float(values.mean()))
-    batch = Batch(pool.source.tokens, pool.source.mask)
+    assert lab.restored([[mlp]]).isnan().all()
+    monkeypatch.setattr(
+        "vesalius.explanations.laboratory.natural.mean_apart_from_zero", lambda values: float(values.mean())
+    )
+    batch = Batch(lab.source.tokens, lab.source.mask)
     corrupted, patched = [], []
-    for prompt in range(len(pool)):
+    for prompt in range(lab.n):
         for row, scores in ((Row(prompt), corrupted), (Row(prompt, edits={mlp: prompt}), patched)):
-            scores.append(naive_difference(pool, naive_logits(pool.model, batch, row, pool.values), prompt))
+            scores.append(naive_difference(lab, naive_logits(lab.model, batch, row, lab.runs.values), prompt))
     before, after = torch.tensor(corrupted), torch.tensor(patched)
-    expected = (after - before) / float((pool.clean - before).mean())
-    assert torch.allclose(pool.restored([[mlp]])[:, 0], expected, atol=1e-2, rtol=1e-3)
+    expected = (after - before) / float((lab.clean_scores - before).mean())
+    assert torch.allclose(lab.restored([[mlp]])[:, 0], expected, atol=1e-2, rtol=1e-3)
 
 
 @pytest.mark.parametrize("port", ["q", "k"])
 @pytest.mark.parametrize("sender", ["L0H3", "L0_MLP"])
-def test_composition_is_the_attention_of_a_hooked_run(pool: Pool, sender: str, port: str) -> None:
+def test_composition_is_the_attention_of_a_hooked_run(lab: NaturalLab, sender: str, port: str) -> None:
     head, component = Component(1, 3), Component.parse(sender)
-    change = pool.output_of(component, pool.source_values) - pool.output_of(component, pool.values)
+    change = lab.runs.output_of(component, lab.runs.source_values) - lab.runs.output_of(component, lab.runs.values)
     expected = {}
 
     def cut(inputs: torch.Tensor, hook: object) -> torch.Tensor:
@@ -158,13 +158,13 @@ def test_composition_is_the_attention_of_a_hooked_run(pool: Pool, sender: str, p
         expected["pattern"] = pattern[:, 3]
 
     hooks = [(f"blocks.1.hook_{port}_input", cut), ("blocks.1.attn.hook_pattern", record)]
-    pool.model.run_with_hooks(pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=hooks)
-    pattern = HeadPaths(pool, head).pattern_without(component, port)  # type: ignore[arg-type]
+    lab.model.run_with_hooks(lab.batch.tokens, mask=lab.batch.mask, fwd_hooks=hooks)
+    pattern = HeadPaths(lab.runs, head).pattern_without(component, port)  # type: ignore[arg-type]
     assert torch.allclose(pattern[:, 0], expected["pattern"], atol=1e-5)
 
 
-def test_cutting_keys_is_cutting_them_in_a_hooked_run(pool: Pool) -> None:
-    head, target = Component(0, 1), everywhere(pool)["previous"]
+def test_cutting_keys_is_cutting_them_in_a_hooked_run(lab: NaturalLab) -> None:
+    head, target = Component(0, 1), everywhere(lab.runs)["previous"]
 
     def cut(pattern: torch.Tensor, hook: object) -> torch.Tensor:
         pattern = pattern.clone()
@@ -172,53 +172,53 @@ def test_cutting_keys_is_cutting_them_in_a_hooked_run(pool: Pool) -> None:
         pattern[:, 1] = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
         return pattern
 
-    logits = pool.model.run_with_hooks(
-        pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=[("blocks.0.attn.hook_pattern", cut)]
+    logits = lab.model.run_with_hooks(
+        lab.batch.tokens, mask=lab.batch.mask, fwd_hooks=[("blocks.0.attn.hook_pattern", cut)]
     )
-    patched = torch.tensor([naive_difference(pool, logits[prompt], prompt) for prompt in range(len(pool))])
-    inputs = HeadPaths(pool, head)
+    patched = torch.tensor([naive_difference(lab, logits[prompt], prompt) for prompt in range(lab.n)])
+    inputs = HeadPaths(lab.runs, head)
     untouched = torch.zeros_like(target)
-    effects = pool.head_effects(head, [inputs.z_without_keys(target), inputs.z_without_keys(untouched)])
-    assert torch.allclose(effects[:, 0], pool.clean - patched, atol=1e-4)
-    assert torch.allclose(effects[:, 1], torch.zeros(len(pool)), atol=1e-4)
+    effects = lab.head_effects(head, inputs.z_without_keys(target))
+    assert torch.allclose(effects, lab.clean_scores - patched, atol=1e-4)
+    assert torch.allclose(lab.head_effects(head, inputs.z_without_keys(untouched)), torch.zeros(lab.n), atol=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["none", "layer", "rms"])
 def test_direct_attributions_add_up_to_the_logit_difference(norm: str) -> None:
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS, norm=norm))
-    pool = Pool.draw(as_specimen(model), 4, seed=0, split="test")
-    total = direct_attribution(pool, None) + sum(direct_attribution(pool, part) for part in model.components)
+    lab = NaturalLab.draw(as_specimen(model), 4, seed=0, split="test")
+    total = direct_attribution(lab.runs, None) + sum(direct_attribution(lab.runs, part) for part in model.components)
     for block in model.blocks:
-        total = total + logit_difference_of(pool, (block.attn.b_O + block.mlp.b_out).expand(4, -1))
-    correct, wrong = pool.prompts.correct, pool.prompts.wrong
+        total = total + logit_difference_of(lab.runs, (block.attn.b_O + block.mlp.b_out).expand(4, -1))
+    correct, wrong = lab.prompts.correct, lab.prompts.wrong
     total = total + model.b_U[correct] - model.b_U[wrong]
     if model.ln_final.b is not None:
         total = total + (model.unembed_weight[correct] - model.unembed_weight[wrong]) @ model.ln_final.b
-    assert torch.allclose(total, pool.clean, atol=1e-4)
+    assert torch.allclose(total, lab.clean_scores, atol=1e-4)
 
 
-def test_named_components_are_selected(pool: Pool) -> None:
+def test_named_components_are_selected(lab: NaturalLab) -> None:
     steps: list[str] = []
     named = [Component.parse("L0H1"), Component.parse("L1_MLP")]
-    selection = select(pool, named=named, top=3, progress=lambda step, done, total: steps.append(step))
+    selection = select(lab, named=named, top=3, progress=lambda step, done, total: steps.append(step))
     assert selection.components == named
     assert set(selection.reasons.values()) == {"named by the user"}
     assert torch.allclose(
-        torch.tensor([selection.effect[c] for c in named]), pool.effects([[c] for c in named]).mean(0), atol=1e-5
+        torch.tensor([selection.effect[c] for c in named]), lab.patch_effects([[c] for c in named]).mean(0), atol=1e-5
     )
     assert steps
 
 
-def test_another_readout_of_the_clean_run_needs_no_run_of_its_own(pool: Pool) -> None:
-    readout = answer_readout(pool)
-    shared, apart = pool.recordings.read_as(readout), Recordings(pool.model, pool.batch, readout)
+def test_another_readout_of_the_clean_run_needs_no_run_of_its_own(lab: NaturalLab) -> None:
+    readout = answer_readout(lab.runs)
+    shared, apart = lab.recordings.read_as(readout), Recordings(lab.model, lab.batch, readout)
     assert torch.allclose(shared.scores(), apart.scores(), atol=1e-3, rtol=1e-4)
-    assert (shared.n_run, apart.n_run) == (0, len(pool))
+    assert (shared.n_run, apart.n_run) == (0, lab.n)
 
 
-def test_means_of_outputs_are_those_of_their_prompts(pool: Pool) -> None:
-    first, second = means(pool.model, pool.source), means_of(pool.model, pool.source_values)
+def test_means_of_outputs_are_those_of_their_prompts(lab: NaturalLab) -> None:
+    first, second = means(lab.model, lab.source), means_of(lab.model, lab.runs.source_values)
     for one, other in zip((*first.z, *first.mlp), (*second.z, *second.mlp), strict=True):
         assert torch.allclose(one, other, atol=1e-4, rtol=1e-4)
 
@@ -233,8 +233,8 @@ def test_a_candidate_goes_on_if_two_standard_errors_take_it_among_the_strongest(
 
 
 def test_a_control_that_reaches_the_same_is_not_exceeded_by_rounding() -> None:
-    study: Any = SimpleNamespace(lab=SimpleNamespace(seed=0))
+    lab: Any = SimpleNamespace(seed=0)
     values = torch.full((16,), 0.69968)
-    verdict, evidence = _against(study, "", "", values, 0.5, lambda: {"other": values})
+    verdict, evidence = against(lab, "", "", values, lambda: {"other": values}, least=0.5, level=0.95)
     assert (evidence.low, evidence.controls["other"]) == (0.6997, 0.6997)
     assert verdict == "refuted"

@@ -17,8 +17,9 @@ from tests.models import random_model, small_config
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
+from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.claims.interchange import ACCURACY
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns
@@ -260,7 +261,7 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
     assert accuracy < 0.9
     found = translate(program, vocabulary)
     idea = Hypothesis(program=found.program, carriers=found.carriers)
-    lab = Lab(specimen, n=300)
+    lab = CircuitLab(specimen, n=300)
     assert [check(Computes(component=name, hypothesis=idea), lab).verdict for name in idea.carriers] == ["refuted"] * 2
 
 

@@ -10,10 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.claims.ablation import NATURAL_ORDER, Necessary
-from vesalius.explanations.claims.laboratory import FIRST_LOOK, Replacement
-from vesalius.explanations.natural.deciding import either
-from vesalius.explanations.natural.evidence import _against
+from vesalius.explanations.claims.base import against, either
+from vesalius.explanations.claims.necessary import NATURAL_ORDER, Necessary
+from vesalius.explanations.laboratory import FIRST_LOOK, Replacement
 
 #: Fewer prompts than a first look asks for, so that nothing rests on some of them.
 PROMPTS = 2 * FIRST_LOOK - 1
@@ -94,12 +93,12 @@ def test_necessary_is_supported_where_every_replacement_and_control_supports_it(
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_a_figure_is_supported_where_it_exceeds_the_least_and_its_controls(kinds: int) -> None:
     """Controls are measured where one of the figures exceeds the least that counts; `either` holds two of them."""
-    rng, lab = np.random.default_rng(1), SimpleNamespace(seed=SEED)
-    study: Any = SimpleNamespace(lab=lab)
+    rng = np.random.default_rng(1)
+    lab: Any = SimpleNamespace(seed=SEED)
     verdicts = []
     for _ in range(100):
         own, other = ([torch.from_numpy(_random_effects(rng)) for _ in range(kinds)] for _ in range(2))
-        verdicts.append(_decided(study, own, other))
+        verdicts.append(_decided(lab, own, other))
         level, means = 1 - 0.05 / kinds, [round(float(one.mean()), 4) for one in other]
         bars = [LEAST if np.isnan(mean) else max(LEAST, mean) for mean in means]
         exceeded = [_interval(one.numpy(), level)[0] > bar for one, bar in zip(own, bars, strict=True)]
@@ -107,8 +106,8 @@ def test_a_figure_is_supported_where_it_exceeds_the_least_and_its_controls(kinds
     assert 10 < verdicts.count("supported") < 90
 
 
-def _decided(study: Any, own: list[Tensor], other: list[Tensor]) -> str:
+def _decided(lab: Any, own: list[Tensor], other: list[Tensor]) -> str:
     if len(own) == 1:
-        return _against(study, "", "", own[0], LEAST, lambda: {"other": other[0]})[0]
+        return against(lab, "", "", own[0], lambda: {"other": other[0]}, least=LEAST, level=0.95)[0]
     (a, b), (c, d) = own, other
-    return either(study.lab, "", (a, b), lambda: {"other": (c, d)}, least=LEAST, level=0.95)[0]
+    return either(lab, "", (a, b), lambda: {"other": (c, d)}, least=LEAST, level=0.95)[0]

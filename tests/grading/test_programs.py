@@ -9,7 +9,7 @@ from tests.grading.explanations import explained, true_executable, truth
 from vesalius.circuits.key import INERT, task
 from vesalius.components import Component
 from vesalius.documents.explanation import Executable
-from vesalius.explanations.claims.laboratory import CLAIM_SEED
+from vesalius.explanations.laboratory import CLAIM_SEED
 from vesalius.grading import grade, grade_circuit
 from vesalius.grading.keys import graded_specimen
 from vesalius.grading.programs import GRADING_SEED, Grader, ProgramGrade, fresh_seed

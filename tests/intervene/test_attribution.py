@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.closeness import EXACT
 from tests.models import configs, random_model, small_config
 from vesalius.intervene import KINDS, Batch, Readout, Replacement, ablation_named, attribute, effects, logit_difference
 from vesalius.model import Component, Config, HookPoint, Transformer
@@ -25,7 +26,7 @@ def material(config: Config, seed: int) -> tuple[Batch, Batch, Readout]:
 def test_exact_where_the_score_is_linear(config: Config, seed: int, kind: str) -> None:
     """No final norm and a last MLP that writes nothing but its bias: the last layer is linear in its components."""
     config = config.model_copy(update={"norm": "none"})
-    model = random_model(config, seed)
+    model = random_model(config, seed).double()
     model.blocks[-1].mlp.W_out.zero_()
     batch, other, readout = material(config, seed)
     replacement = ablation_named(kind).table(model, batch, counterfactual=other)
@@ -34,7 +35,7 @@ def test_exact_where_the_score_is_linear(config: Config, seed: int, kind: str) -
     assert estimated.shape == found.matrix.shape == (3, len(model.components))
     last = [i for i, c in enumerate(model.components) if c.layer == config.n_layers - 1]
     difference = (estimated - found.matrix)[:, last].abs().max()
-    assert difference <= 1e-5 * max(1.0, float(found.matrix.abs().max()))
+    assert difference <= EXACT * max(1.0, float(found.matrix.abs().max()))
 
 
 def slope(model: Transformer, batch: Batch, readout: Readout, replacement: Replacement, component: Component) -> Tensor:

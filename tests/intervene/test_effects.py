@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.closeness import EXACT
 from tests.intervene.twin import naive_logits
 from tests.model.test_transformer import PROMPT, paper_model
 from tests.models import configs, random_model, small_config
@@ -56,7 +57,7 @@ def test_positions_on_paper() -> None:
 @settings(max_examples=15, deadline=None)
 @given(configs(), st.integers(0, 2**20), st.sampled_from(KINDS), st.booleans())
 def test_against_the_naive_loop(config: Config, seed: int, kind: str, in_pairs: bool) -> None:
-    model = random_model(config, seed)
+    model = random_model(config, seed).double()
     generator = torch.Generator().manual_seed(seed)
     tokens, other = torch.randint(0, config.d_vocab, (2, 3, 5), generator=generator)
     mask = torch.ones(3, 5, dtype=torch.bool)
@@ -68,18 +69,18 @@ def test_against_the_naive_loop(config: Config, seed: int, kind: str, in_pairs: 
     table = ablation_named(kind).table(model, batch, counterfactual=counterfactual)
     for prompt in range(3):
         clean = naive_logits(model, batch, Row(prompt), table.values)[-1]
-        assert float(found.baseline[prompt]) == pytest.approx(float(clean[1] - clean[0]), abs=1e-4)
+        assert float(found.baseline[prompt]) == pytest.approx(float(clean[1] - clean[0]), abs=EXACT, rel=EXACT)
         for column, members in enumerate(found.sets):
             row = Row(prompt, dict.fromkeys(members, int(table.choices[prompt])))
             edited = naive_logits(model, batch, row, table.values)[-1]
             expected = (clean[1] - clean[0]) - (edited[1] - edited[0])
-            assert float(found.matrix[prompt, column]) == pytest.approx(float(expected), abs=1e-4, rel=1e-4)
+            assert float(found.matrix[prompt, column]) == pytest.approx(float(expected), abs=10 * EXACT, rel=EXACT)
 
 
 @settings(max_examples=15, deadline=None)
 @given(configs(), st.integers(0, 1000), st.sampled_from(KINDS))
 def test_chunks_change_nothing(config: Config, seed: int, kind: str) -> None:
-    model = random_model(config, seed)
+    model = random_model(config, seed).double()
     tokens = torch.randint(0, config.d_vocab, (4, 4), generator=torch.Generator().manual_seed(seed))
     batch, other, told = Batch(tokens), Batch(tokens.flip(0)), []
     options = {"kind": kind, "counterfactual": other}
@@ -87,8 +88,8 @@ def test_chunks_change_nothing(config: Config, seed: int, kind: str) -> None:
     chunked = effects(
         model, batch, last_difference(tokens), memory=1, progress=lambda *done: told.append(done), **options
     )
-    assert (whole.matrix - chunked.matrix).abs().max() <= 1e-5 * max(1.0, float(whole.matrix.abs().max()))
-    assert torch.allclose(whole.baseline, chunked.baseline, atol=1e-5)
+    assert (whole.matrix - chunked.matrix).abs().max() <= EXACT * max(1.0, float(whole.matrix.abs().max()))
+    assert torch.allclose(whole.baseline, chunked.baseline, rtol=EXACT, atol=EXACT)
     assert told[-1] == ("ablation", *(len(model.components),) * 2)
 
 

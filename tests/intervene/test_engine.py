@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.closeness import same_tensors
+from tests.closeness import EXACT, same_tensors
 from tests.intervene.twin import naive_logits, naive_run
 from tests.models import configs, random_model, small_config
 from vesalius.components import _feeds
@@ -68,7 +68,7 @@ def random_rows(config: Config, n_prompts: int, width: int, n_values: int, rng: 
 def test_every_row_equals_its_naive_twin(config: Config, seed: int) -> None:
     """1,200 random interventions: heads, MLPs, pairs, sets, paths; zero, constant, mean, patched; padded; chunked."""
     rng = random.Random(seed)
-    model = random_model(config, seed)
+    model = random_model(config, seed).double()
     width = rng.randint(2, 7)
     tokens = torch.randint(0, config.d_vocab, (3, width), generator=torch.Generator().manual_seed(seed))
     mask = None
@@ -86,7 +86,7 @@ def test_every_row_equals_its_naive_twin(config: Config, seed: int) -> None:
     real = torch.ones(3, width, dtype=torch.bool) if mask is None else mask
     seen = real[plan.prompt][..., None]
     logits = run(Recordings(model, batch, all_logits(), memory=memory), plan, values, memory=memory)
-    assert ((logits - expected) * seen).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
+    assert ((logits - expected) * seen).abs().max() <= EXACT * max(1.0, float(expected.abs().max()))
 
     at = torch.stack([torch.tensor(sorted(rng.sample(real[p].nonzero()[:, 0].tolist() * 2, 2))) for p in range(3)])
     choose = torch.randint(0, config.d_vocab_out, (3, 2), generator=torch.Generator().manual_seed(seed + 1))
@@ -95,13 +95,13 @@ def test_every_row_equals_its_naive_twin(config: Config, seed: int) -> None:
     picked = expected[torch.arange(len(rows))[:, None], at[plan.prompt]].gather(
         2, choose[plan.prompt][:, None].expand(-1, 2, -1)
     )
-    assert (logits - picked).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
+    assert (logits - picked).abs().max() <= EXACT * max(1.0, float(expected.abs().max()))
 
 
 @settings(max_examples=30, deadline=None)
 @given(configs(), st.integers(0, 2**20))
 def test_kept_outputs_are_those_of_the_naive_twin(config: Config, seed: int) -> None:
-    rng, model = random.Random(seed), random_model(config, seed)
+    rng, model = random.Random(seed), random_model(config, seed).double()
     tokens = torch.randint(0, config.d_vocab, (3, 5), generator=torch.Generator().manual_seed(seed))
     batch = Batch(tokens)
     values = zeros(model).stack(activations(model, Batch(tokens.flip(0))))
@@ -116,16 +116,20 @@ def test_kept_outputs_are_those_of_the_naive_twin(config: Config, seed: int) -> 
         _, expected = naive_run(model, batch, row, values)
         for component in kept:
             seen = written(model, component, outputs[component][i])
-            assert (seen - expected[component]).abs().max() <= 1e-5 * max(1.0, float(expected[component].abs().max()))
+            assert (seen - expected[component]).abs().max() <= EXACT * max(1.0, float(expected[component].abs().max()))
 
 
 @settings(max_examples=30, deadline=None)
 @given(configs(), st.integers(0, 2**20))
 def test_one_component_with_a_value_and_positions_for_every_row(config: Config, seed: int) -> None:
-    rng, model, generator = random.Random(seed), random_model(config, seed), torch.Generator().manual_seed(seed)
+    rng, model, generator = (
+        random.Random(seed),
+        random_model(config, seed).double(),
+        torch.Generator().manual_seed(seed),
+    )
     batch = Batch(torch.randint(0, config.d_vocab, (3, 4), generator=generator))
     component = rng.choice(model.components)
-    output = torch.randn(6, 4, config.d_head if component.is_head else config.d_model, generator=generator)
+    output = torch.randn(6, 4, config.d_head if component.is_head else config.d_model, generator=generator).double()
     where = torch.rand(6, 4, generator=generator) < 0.5
     where[:, 0] = True
     prompts = torch.randint(0, 3, (6,), generator=generator)
@@ -135,7 +139,7 @@ def test_one_component_with_a_value_and_positions_for_every_row(config: Config, 
     for i, prompt in enumerate(prompts.tolist()):
         row = Row(prompt, edits={component: i}, positions=where[i].nonzero()[:, 0].tolist())
         expected = naive_logits(model, batch, row, table)
-        assert (logits[i] - expected).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
+        assert (logits[i] - expected).abs().max() <= EXACT * max(1.0, float(expected.abs().max()))
 
 
 def test_recorded_outputs_are_those_of_a_cached_run() -> None:

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.closeness import EXACT
 from tests.intervene.test_engine import random_rows, written
 from tests.intervene.twin import naive_logits, naive_run
 from tests.models import STRUCTURES, configs, random_model, small_config
@@ -64,8 +65,8 @@ def assert_as_the_twin(model: Transformer, rng: random.Random, *, padded: bool) 
     plan, memory = Plan.of(config, rows, width=WIDTH), rng.choice([1, 30_000, 2**30])
     expected = torch.stack([naive_logits(model, batch, row, values) for row in rows])
     real = torch.ones(3, WIDTH, dtype=torch.bool) if batch.mask is None else batch.mask
-    # The sums of a token computed alone may come in another order: as in the tests of the engine, 1e-5 of the largest.
-    tolerance = 1e-5 * max(1.0, float(expected.abs().max()))
+    # The sums of a token computed alone may come in another order.
+    tolerance = EXACT * max(1.0, float(expected.abs().max()))
     logits = run(Recordings(model, batch, all_logits(), memory=memory), plan, values, memory=memory)
     assert ((logits - expected) * real[plan.prompt][..., None]).abs().max() <= tolerance
     at = torch.stack([torch.tensor(sorted(rng.choices(real[p].nonzero()[:, 0].tolist(), k=2))) for p in range(3)])
@@ -78,20 +79,20 @@ def assert_as_the_twin(model: Transformer, rng: random.Random, *, padded: bool) 
 @given(configs(), st.booleans(), st.integers(0, 2**20))
 def test_rows_that_change_late_equal_their_naive_twins(config: Config, padded: bool, seed: int) -> None:
     config = config.model_copy(update={"d_head": D_HEAD, "causal": True})
-    assert_as_the_twin(random_model(config, seed), random.Random(seed), padded=padded)
+    assert_as_the_twin(random_model(config, seed).double(), random.Random(seed), padded=padded)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("seed", range(2))
 def test_every_structure_that_changes_late(structure: str, seed: int) -> None:
-    model = random_model(small_config(d_head=D_HEAD, **STRUCTURES[structure]), seed)
+    model = random_model(small_config(d_head=D_HEAD, **STRUCTURES[structure]), seed).double()
     assert_as_the_twin(model, random.Random(seed), padded=seed == 1)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_kept_outputs_of_rows_that_change_late(seed: int) -> None:
     """Components write at every position, those after the answer included, whatever the readout reads."""
-    rng, model = random.Random(seed), random_model(small_config(d_head=D_HEAD, n_layers=3), seed)
+    rng, model = random.Random(seed), random_model(small_config(d_head=D_HEAD, n_layers=3), seed).double()
     batch, other = prompts_and_sources(model.config, rng, padded=False)
     values, rows = activations(model, other), rows_with_late_changes(model.config, rng)
     kept = [part for part in model.components if part.layer < 2]
@@ -103,7 +104,7 @@ def test_kept_outputs_of_rows_that_change_late(seed: int) -> None:
         _, expected = naive_run(model, batch, row, values)
         for part in kept:
             seen = written(model, part, outputs[part][i])
-            assert (seen - expected[part]).abs().max() <= 1e-5 * max(1.0, float(expected[part].abs().max()))
+            assert (seen - expected[part]).abs().max() <= EXACT * max(1.0, float(expected[part].abs().max()))
 
 
 def spans_of(model: Transformer, batch: Batch, other: Batch, rows: list[Row], at: torch.Tensor | None = None):

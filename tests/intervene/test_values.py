@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.closeness import same_tensors
+from tests.closeness import EXACT, same_tensors
 from tests.model.test_transformer import PROMPT, paper_model
 from tests.models import configs, random_model, small_config
 from vesalius.errors import BadInput
@@ -61,13 +61,13 @@ def test_means_leave_the_pad_token_out() -> None:
 @settings(max_examples=20, deadline=None)
 @given(configs(), st.integers(0, 1000), st.booleans())
 def test_means_in_portions_are_the_same_means(config: Config, seed: int, per_position: bool) -> None:
-    model = random_model(config, seed)
+    model = random_model(config, seed).double()
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, config.d_vocab, (5, 4), generator=generator)
     batch = Batch(tokens, torch.arange(4)[None] < torch.randint(1, 5, (5, 1), generator=generator))
     whole, portions = (means(model, batch, per_position=per_position, rows=rows) for rows in (64, 2))
     for a, b in zip((*whole.z, *whole.mlp, whole.embed), (*portions.z, *portions.mlp, portions.embed), strict=True):
-        assert torch.allclose(a, b, atol=1e-5)
+        assert torch.allclose(a, b, rtol=EXACT, atol=EXACT)
 
 
 def folded(model: Transformer) -> Transformer:
@@ -90,15 +90,15 @@ def folded(model: Transformer) -> Transformer:
 @settings(max_examples=25, deadline=None)
 @given(configs(), st.integers(0, 1000))
 def test_value_bias_is_zero_after_folding(config: Config, seed: int) -> None:
-    model = random_model(config, seed)
+    model = random_model(config, seed).double()
     plain = folded(model)
     tokens = torch.randint(0, config.d_vocab, (3, 5), generator=torch.Generator().manual_seed(seed))
-    assert torch.allclose(model(tokens), plain(tokens), atol=1e-4), "folding must not change the model"
+    assert torch.allclose(model(tokens), plain(tokens), rtol=EXACT, atol=EXACT), "folding must not change the model"
     rows = [Row(p, {component: 0}) for p in range(3) for component in model.components]
     plan = Plan.of(config, rows, width=5)
     raw = run(Recordings(model, Batch(tokens), all_logits()), plan, value_bias(model))
     literal = run(Recordings(plain, Batch(tokens), all_logits()), plan, zeros(plain))
-    assert (raw - literal).abs().max() <= 1e-4 * max(1.0, float(literal.abs().max()))
+    assert (raw - literal).abs().max() <= EXACT * max(1.0, float(literal.abs().max()))
 
 
 def test_value_bias_differs_from_plain_zero_where_there_are_biases() -> None:

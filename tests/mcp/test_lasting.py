@@ -17,12 +17,12 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
+from vesalius.api.runs import results
 from vesalius.api.watching import Watcher, watch
 from vesalius.errors import BadInput, Note
 from vesalius_agents.mcp.desk import Desk
 from vesalius_agents.mcp.replaying import differing, replay_calls
 from vesalius_agents.mcp.server import Server
-from vesalius_bench.papers.runs import results
 
 #: A circuit whose explanation takes several seconds.
 LARGER = "2"

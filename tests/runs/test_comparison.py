@@ -10,7 +10,7 @@ import vesalius as ves
 from tests.runs.models import perform, settings
 from vesalius.backbones import Prices, TokenUsage
 from vesalius.errors import BadInput
-from vesalius.runs import published
+from vesalius_bench.papers import published
 from vesalius_bench.papers.comparison import Sheet, compare
 from vesalius_functions.page_kinds import draw_kinds
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.closeness import assert_same_document
+from tests.forked import forked
 from vesalius.documents.scorecard import AREAS
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import Run
@@ -116,9 +117,9 @@ def test_jobs_and_a_kill_change_nothing(tmp_path: Path, card: dict[str, Any]) ->
 
 @pytest.mark.slow
 def test_sigkill_loses_at_most_the_cases_under_way(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "vesalius", "bench", "discovery", "--methods", "sweep", "--limit", "4"]
+    command = ["-m", "vesalius", "bench", "discovery", "--methods", "sweep", "--limit", "4"]
     command += ["--n", "4", "--jobs", "1", "--json", "--out", str(tmp_path / "run")]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     events = tmp_path / "run" / "events.jsonl"
     while first.poll() is None and not (events.exists() and events.read_bytes().count(b"\n")):
         time.sleep(0.02)
@@ -126,7 +127,7 @@ def test_sigkill_loses_at_most_the_cases_under_way(tmp_path: Path) -> None:
         os.kill(first.pid, signal.SIGKILL)
     first.wait()
     before = events.read_bytes().count(b"\n")
-    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    again = subprocess.run(forked(*command), capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["methods"]["sweep"]["n"] == 4
     assert before >= 1
     assert events.read_bytes().count(b"\n") == 4

@@ -11,7 +11,6 @@ import pytest
 from tests.closeness import assert_same_document
 from tests.functions.fakes import asks
 from vesalius.errors import BadInput, Failed
-from vesalius.report.run import render_run
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
 from vesalius.runs.replay import replay
@@ -25,6 +24,7 @@ from vesalius_functions.bench.scorecard import metrics_of
 from vesalius_functions.bench.settings import FunctionSettings
 from vesalius_functions.bench.work import baselines
 from vesalius_functions.categories import CATEGORIES
+from vesalius_functions.page import render_functions
 from vesalius_functions.suite import Suite
 
 #: Asks once, then names the slope it saw; the third function it gets wrong.
@@ -240,7 +240,7 @@ def test_the_system_prompt_is_kept_only_where_it_is_not_the_usual_one() -> None:
 
 def test_the_page_shows_failures_first(place: Path, script: str) -> None:
     carried_out(place, settings(interpreter="aia", backbone=script, grading_seed=5))
-    page = render_run(place)
+    page = render_functions(place)
     text = page.read_text(encoding="utf-8")
     assert page == place / "report.html"
     assert text.index('id="component-f00002"') < text.index('id="component-f00000"')
@@ -321,7 +321,7 @@ def test_what_an_interpreter_returns_is_checked_and_can_be_written(place: Path) 
         carried_out(place / "a", settings(interpreter="tests.functions.fakes:careless"))
     card = carried_out(place / "b", settings(interpreter="tests.functions.fakes:odd"))
     assert card["metrics"]["success"]["value"] == 0.0
-    assert "half a character: ?" in render_run(place / "b").read_text(encoding="utf-8")
+    assert "half a character: ?" in render_functions(place / "b").read_text(encoding="utf-8")
 
 
 def test_a_dataset_folder(place: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ request, so that `Page.check` can say that none left loopback; `faults` are what
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.forked import vesalius
 from tests.processes import PATIENCE
 from tests.report.browser import CHROMIUM
 
@@ -39,7 +39,7 @@ class Served:
 @contextmanager
 def serving(*arguments: str | Path, directory: Path | None = None, threads: int = 1) -> Iterator[Served]:
     """`vesalius open ARGUMENTS --no-browser`, with so many threads to compute; stopped at the end."""
-    command = [sys.executable, "-m", "vesalius", "open", *map(str, arguments), "--no-browser"]
+    command = vesalius("open", *arguments, "--no-browser")
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory) as process:
         assert process.stdout is not None

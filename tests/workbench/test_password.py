@@ -14,6 +14,7 @@ pytest.importorskip("uvicorn")
 import httpx
 from starlette.testclient import TestClient
 
+from tests.forked import forked
 from tests.processes import PATIENCE
 from vesalius.errors import BadInput, Note
 from vesalius_workbench import start
@@ -190,9 +191,8 @@ def test_the_terminal_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_host_without_a_password_is_refused(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "VESALIUS_PASSWORD"}
-    command = [sys.executable, "-m", "vesalius", "open", str(tmp_path), "--no-browser", "--host", "0.0.0.0"]
     done = subprocess.run(
-        command,
+        forked("-m", "vesalius", "open", tmp_path, "--no-browser", "--host", "0.0.0.0"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -13,37 +13,30 @@ from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.backbones import MAX_TOKENS, TIMEOUT
 from vesalius.discovery.methods import CORE_NAMES
 from vesalius.documents.scorecard import Scorecard
-from vesalius.errors import BadInput, choices, note
-from vesalius.explanations.scientists import BUILTIN, chosen_scientist
+from vesalius.errors import BadInput, note
+from vesalius.explanations.scientists import chosen_scientist
 from vesalius.json_lines import short_name
 from vesalius.progress import Progress, shown
-from vesalius.report.run import render_run
+from vesalius.report.run import render_circuits
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
 from vesalius.runs.engine import engine_named
 from vesalius.runs.hard import hard_circuits
+from vesalius.runs.kinds import Benchmark, benchmark_named, kind_of_directory
 from vesalius.runs.selection import chosen_circuits, selection_word
 from vesalius.runs.settings import RunLimits, Settings
-from vesalius_functions.agents import DialogueLimits as Talk
-from vesalius_functions.bench.benchmark import FunctionsBenchmark
-from vesalius_functions.bench.functions import SEED as FUNCTIONS_SEED
-from vesalius_functions.bench.functions import chosen_suite, suite_functions, usual_mode
-from vesalius_functions.bench.settings import FunctionSettings
-from vesalius_mechrl.api import bench_mechrl
-from vesalius_mechrl.documents import MechrlStudy
+from vesalius.runs.steps import RunSettings, Steps
 
-__all__ = ["bench", "bench_circuits", "bench_discovery", "bench_functions", "chosen_circuits"]
+__all__ = ["bench", "bench_circuits", "bench_discovery", "chosen_circuits"]
 
 
-def bench(benchmark: str, **options: Any) -> Scorecard | MechrlStudy:
-    """Run a benchmark: "circuits", "discovery", "functions" or "mechrl".
+def bench(benchmark: str, **options: Any) -> Any:
+    """Run a benchmark: "circuits", "discovery", "functions", "mechrl" or one of a plug-in; returns its scorecard.
 
     The options are those of `bench_circuits`, `bench_discovery`, `bench_functions` and `bench_mechrl`.
     """
-    if benchmark not in BENCHMARKS:
-        raise BadInput(f"benchmark {benchmark!r} does not exist; choose one of {choices(BENCHMARKS)}")
-    return BENCHMARKS[benchmark](**options)
+    return benchmark_named(benchmark).run(**options)
 
 
 def bench_circuits(
@@ -93,7 +86,7 @@ def bench_circuits(
         backbone=findable_model(backbone),
         protocol=protocol,
         judges=tuple(findable_model(judge) or "" for judge in judges),
-        prices=_absolute(prices),
+        prices=absolute(prices),
         compact=compact,
         max_tokens=max_tokens,
     )
@@ -119,8 +112,8 @@ def bench_circuits(
         return CircuitsBenchmark(run, settings, limits=limits, engine=runs_on)
 
     names = {circuit.id: circuit.name for circuit in settings.circuits}
-    card = _performed(directory, settings, benchmark, limits, names=names, jobs=jobs, progress=progress)
-    _note_errors(card, len(settings.circuits), "circuits")
+    card = performed(directory, settings, benchmark, limits, names=names, jobs=jobs, progress=progress)
+    note_errors(card, len(settings.circuits), "circuits")
     return card
 
 
@@ -169,7 +162,7 @@ def bench_discovery(
         *settings_words,
     )
     names = {circuit.id: circuit.name for circuit in settings.circuits}
-    card = _performed(
+    card = performed(
         directory,
         settings,
         lambda run: DiscoveryBenchmark(run, settings),
@@ -187,95 +180,42 @@ def bench_discovery(
     return card
 
 
-def bench_functions(
-    *,
-    category: str,
-    interpreter: str = BUILTIN,
-    backbone: str | None = None,
-    evaluator: str | None = None,
-    function_backbone: str | None = None,
-    dataset: str | Path | None = None,
-    seed: int | None = None,
-    count: int | None = None,
-    ids: Sequence[str | int] | None = None,
-    mode: str | None = None,
-    budget: int | None = None,
-    white_box: bool = False,
-    rounds: int = 20,
-    system_prompt: str | None = None,
-    grading_seed: int | None = None,
-    prices: str | Path | None = None,
-    max_cost: float | None = None,
-    timeout: float = TIMEOUT,
-    unsafe_sandbox: bool = False,
-    jobs: int = 2,
-    engine: str = "local",
-    out: Out = None,
-    progress: Progress | bool | None = None,
-) -> Scorecard:
-    """Find the rules of black-box functions from queries alone, grade the answers, and draw a page.
+class CircuitsBench(Benchmark):
+    """`vesalius bench circuits`."""
 
-    `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
-    "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
-    descriptions; `function_backbone` one that answers entities and relations in place of our knowledge; `count` takes
-    the first functions, `ids` those of that name; `budget` is the number of queries per function; `white_box`
-    gives the interpreter the layers of numeric functions that are nets; `system_prompt` "llama-2" is the paper's
-    stricter one, in mode "published". The seed of the test points is drawn when the answers
-    are written; the scorecard names it, and `grading_seed` repeats it.
-    """
-    answering = findable_model(function_backbone)
-    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids, function_backbone=answering)
-    settings = FunctionSettings(
-        suite=suite,
-        interpreter=interpreter,
-        backbone=findable_model(backbone),
-        evaluator=findable_model(evaluator),
-        budget=budget,
-        white_box=white_box,
-        talk=Talk(rounds=rounds, system=system_prompt or "gpt"),
-        prices=_absolute(prices),
-        grading_seed=grading_seed,
-    )
-    limits, runs_on = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
-    limits.check_models(settings.models, settings.prices)
-    suite_functions(suite)
-    directory = directory_for(
-        out,
-        "bench-functions",
-        category,
-        short_name(interpreter),
-        None if backbone is None else Path(backbone.replace(":", "_")).name,
-        None if answering is None else f"on-{Path(answering.replace(':', '_')).name}",
-        None if mode == usual_mode(dataset) else mode,
-        None if dataset is None else Path(dataset).resolve().name,
-        None if count is None else f"first{count}",
-        None if suite.ids is None else selection_word(None, suite.ids, None),
-        None if budget is None else f"budget{budget}",
-        "white-box" if white_box else None,
-        None if system_prompt is None else f"system-{system_prompt}",
-        f"seed{FUNCTIONS_SEED if seed is None else seed}",
-    )
+    NAME = "circuits"
 
-    def benchmark(run: Run) -> FunctionsBenchmark:
-        return FunctionsBenchmark(run, settings, limits=limits, engine=runs_on)
+    def run(self, **options: Any) -> Scorecard:
+        """Explain and grade."""
+        return bench_circuits(**options)
 
-    card = _performed(directory, settings, benchmark, limits, jobs=jobs, progress=progress)
-    _note_errors(card, card.n + card.n_error, "functions")
-    return card
+    def settings_of(self, directory: Path, asked: dict[str, Any]) -> Settings:
+        """What was asked."""
+        return Settings.of_run(asked)
+
+    def steps(self, run: Run, settings: Settings, **options: Any) -> CircuitsBenchmark:
+        """Explain, grade, judge."""
+        return CircuitsBenchmark(run, settings, **options)
+
+    def page(self, directory: Path, *, progress: Progress | None = None) -> Path:
+        """The index page, and one page per circuit."""
+        return render_circuits(directory, progress=progress)
 
 
-BENCHMARKS: dict[str, Callable[..., Scorecard | MechrlStudy]] = {
-    "circuits": bench_circuits,
-    "discovery": bench_discovery,
-    "functions": bench_functions,
-    "mechrl": bench_mechrl,
-}
+class DiscoveryBench(Benchmark):
+    """`vesalius bench discovery`."""
+
+    NAME = "discovery"
+
+    def run(self, **options: Any) -> Scorecard:
+        """Discover and grade."""
+        return bench_discovery(**options)
 
 
-def _performed(
+def performed(
     directory: Path,
-    settings: Settings | DiscoverySettings | FunctionSettings,
-    benchmark: Callable[[Run], CircuitsBenchmark | DiscoveryBenchmark | FunctionsBenchmark],
+    settings: RunSettings,
+    benchmark: Callable[[Run], Steps],
     limits: RunLimits | None = None,
     *,
     names: Mapping[str, str] | None = None,
@@ -296,11 +236,12 @@ def _performed(
                 report(event.label(names or {}, priced=priced), event.done, event.total)
         card = work.scorecard().model_copy(update={"directory": str(directory)})
         if pages:
-            render_run(directory, progress=report)
+            kind_of_directory(directory).page(directory, progress=report)
     return card
 
 
-def _note_errors(card: Scorecard, total: int, cases: str) -> None:
+def note_errors(card: Scorecard, total: int, cases: str) -> None:
+    """Say how many cases ended in an error, and why the first did."""
     if card.errors:
         first, failed = card.errors[0], len({error.case for error in card.errors})
         note(
@@ -309,5 +250,6 @@ def _note_errors(card: Scorecard, total: int, cases: str) -> None:
         )
 
 
-def _absolute(path: str | Path | None) -> str | None:
+def absolute(path: str | Path | None) -> str | None:
+    """A path that means the same in every worker."""
     return None if path is None else str(Path(path).resolve())

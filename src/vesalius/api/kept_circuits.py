@@ -21,7 +21,7 @@ from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput
-from vesalius.explanations.natural.paths import edges_between
+from vesalius.explanations.laboratory.runs import edges_between
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.specimen import Specimen
 from vesalius.options import FAITHFUL, Cut, Draw, Out, Pruned

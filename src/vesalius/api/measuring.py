@@ -2,8 +2,8 @@
 
 from vesalius.api.door import verb
 from vesalius.errors import BadInput
+from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.instruments import Instruments
-from vesalius.explanations.natural.pool import Pool
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw
 
@@ -20,4 +20,5 @@ def instruments(specimen: Specimen, *, draw: Draw) -> Instruments:
         raise BadInput(
             f"specimen {specimen.name!r}: instruments measure a natural model on a behaviour; give `behaviour`"
         )
-    return Instruments(Pool.draw(specimen, draw.n, seed=draw.seed, split=draw.split), piece=vocabulary.tokenizer.piece)
+    lab = NaturalLab.draw(specimen, draw.n, seed=draw.seed, split=draw.split)
+    return Instruments(lab, piece=vocabulary.tokenizer.piece)

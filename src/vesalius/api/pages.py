@@ -11,8 +11,8 @@ from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.page import render_page
-from vesalius.report.run import render_run
 from vesalius.runs.directory import is_run
+from vesalius.runs.kinds import kind_of_directory
 
 MADE = "name one that `vesalius explain`, `discover`, `neurons`, `survey`, `study` or `bench` made"
 
@@ -25,7 +25,7 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
     kind = kind_in(directory)
     if is_run(directory) and not (kind and kind.OWNS_DIRECTORY):
         with shown(progress) as tell:
-            return render_run(directory, progress=tell)
+            return kind_of_directory(directory).page(directory, progress=tell)
     if kind is None or not issubclass(kind, Viewable):
         raise BadInput(f"{run}: holds no result that has a page; {MADE}")
     result = kind.read(directory / str(kind.FILE))

@@ -16,17 +16,8 @@ from vesalius.cli.commands import bench, checking, circuits, documents, neurons,
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.cli.help import StoryFirst
 from vesalius.errors import BadInput, Failed
+from vesalius.plugins import COMMANDS, installed, why_hidden
 from vesalius.version import __version__
-from vesalius_agents.mcp import command as mcp
-from vesalius_bench.claims import command as claims
-from vesalius_bench.league import command as league
-from vesalius_bench.mib import command as mib
-from vesalius_bench.papers import command as papers
-from vesalius_bench.study import command as studies
-from vesalius_bench.survey import command as surveys
-from vesalius_functions import cli as functions
-from vesalius_mechrl.sets import command as sets
-from vesalius_workbench import cli as workbench
 
 app = typer.Typer(
     name="vesalius",
@@ -38,12 +29,46 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-PARTS = (
-    *(specimens, circuits, sets, neurons, checking, surveys, studies, papers, training, runs),
-    *(workbench, mcp, bench, functions, claims, league, mib, documents),
-)
+PARTS = (specimens, circuits, neurons, checking, training, runs, bench, documents)
 for part in PARTS:
     app.add_typer(part.commands)
+
+
+def _add_commands() -> None:
+    """Add the commands of other packages: entry points of the group `vesalius.commands`.
+
+    `study` names a function, `claims` a `typer.Typer` with commands of its own, `bench.functions` a command of the
+    group `bench`. What cannot be imported is left out, and `vesalius plugins --check` says why; a name that this
+    package has is not taken.
+    """
+    groups = {"": app, "bench": bench.commands}
+    for plugin in sorted(installed(COMMANDS), key=lambda one: not one.built_in):
+        group, _, name = plugin.name.rpartition(".")
+        if why_hidden(plugin, _own_names()) is not None or group not in groups:
+            continue
+        try:
+            loaded = plugin.load()
+        except BadInput:
+            continue
+        if isinstance(loaded, typer.Typer):
+            groups[group].add_typer(loaded, name=name)
+        elif callable(loaded):
+            holder = typer.Typer()  # commands of sub-typers stand after those of this package
+            holder.command(name)(loaded)
+            groups[group].add_typer(holder)
+
+
+def _own_names() -> set[str]:
+    """The commands of this package: `load`, `bench`, `bench.circuits`."""
+    names = {"bench"}
+    for part in PARTS:
+        group = "bench." if part is bench else ""
+        functions = ((one.name, getattr(one.callback, "__name__", "")) for one in part.commands.registered_commands)
+        names |= {f"{group}{name or function.replace('_', '-')}" for name, function in functions}
+    return names
+
+
+_add_commands()
 
 #: The base class of all errors about the command line, in whichever copy of click typer uses.
 _USAGE_ERROR: Any = typer.BadParameter.__base__

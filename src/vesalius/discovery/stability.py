@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.documents.checks import Stability
+from vesalius.documents.sweep import HalfAgreement
 from vesalius.errors import BadInput
 from vesalius.statistics import average_ranks, bootstrap_means
-from vesalius_bench.survey.documents import HalfAgreement
 
 RESAMPLES = 100
 #: Random halvings of the prompts, and the fewest prompts that can be halved with a mean on either side.

@@ -19,6 +19,15 @@ SHOWN_METRICS = 4
 Statistic = Literal["share", "mean", "median"]
 
 
+class Figure(Record):
+    """A mean with its 95 % interval over `n` prompts; one prompt has none."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
 class Metric(Record):
     """A share, a mean or a median with its 95 % interval.
 

@@ -9,9 +9,10 @@ from vesalius.documents.kinds import kind_named, schema, schema_names
 HEADING = """# Documents
 
 Results pass between the parts of Vesalius, and onto the disk, as these documents. Each is a frozen pydantic type in
-`vesalius.documents` with a schema version; `.read(path)` and `.write(path)` read and write its file, and files of
-earlier schemas still load. `vesalius schema NAME` prints the JSON Schema that the tables are made from. Fields marked
-with * are in every file.
+`vesalius.documents` (or in a wing) with a schema version; `.read(path)` and `.write(path)` read and write its file.
+`vesalius schema NAME` prints the JSON Schema that these lists are made from.
+
+A field with * is in every file. `X?` may be null, `X[]` is a list, `object<X>` maps strings to X, `json` is any value.
 
 This page is generated: `python -m vesalius.documents.reference > docs/reference/documents.md`.
 """
@@ -33,16 +34,13 @@ def reference() -> str:
 
 
 def _section(body: Mapping[str, Any]) -> Iterator[str]:
-    """What a document or a part of one is, and its fields; those computed from others say what they are."""
-    fields = body.get("properties", {})
-    meanings = any("description" in field for field in fields.values())
-    yield from (_prose(body.get("description", "")), "")
-    yield from ("| field | type | meaning |", "|---|---|---|") if meanings else ("| field | type |", "|---|---|")
-    for name, field in fields.items():
-        always = "\\*" if name in body.get("required", ()) else ""
-        meaning = f" {_prose(field.get('description', ''))} |" if meanings else ""
-        yield f"| `{name}`{always} | {_type(field)} |{meaning}"
-    yield ""
+    """What a document or a part of one is, and its fields with their types, a line each."""
+    yield from (_prose(body.get("description", "")), "", "```text")
+    for name, field in body.get("properties", {}).items():
+        meaning = _prose(field.get("description", ""))
+        always = "*" if name in body.get("required", ()) else ""
+        yield f"{name}{always}: {_type(field)}" + (f"    # {meaning}" if meaning else "")
+    yield from ("```", "")
 
 
 def _prose(text: str) -> str:
@@ -50,29 +48,31 @@ def _prose(text: str) -> str:
 
 
 def _type(field: Mapping[str, Any]) -> str:
-    """A field's type in words."""
+    """A field's type: `X?` may be null, `X[]` is a list."""
     if "$ref" in field:
         return _link(field["$ref"].rsplit("/", 1)[-1])
     if "const" in field:
-        return f"`{field['const']!r}`"
+        return repr(field["const"])
     if "enum" in field:
-        return ", ".join(f"`{value}`" for value in field["enum"])
+        return "|".join(map(repr, field["enum"]))
     if "anyOf" in field:
-        return ", or ".join(dict.fromkeys(map(_type, field["anyOf"])))
+        types = list(dict.fromkeys(map(_type, field["anyOf"])))
+        present = [name for name in types if name != "null"]
+        return "|".join(present) + "?" * (len(present) < len(types))
     match field.get("type"):
         case "array" if "prefixItems" in field:
             return f"[{', '.join(map(_type, field['prefixItems']))}]"
         case "array":
-            return f"list of {_type(field.get('items', {}))}"
+            return f"{_type(field.get('items', {}))}[]"
         case "object" if isinstance(field.get("additionalProperties"), dict) and field["additionalProperties"]:
-            return f"object of {_type(field['additionalProperties'])}"
+            return f"object<{_type(field['additionalProperties'])}>"
         case str(name):
             return name
-    return "any JSON"
+    return "json"
 
 
 def _link(name: str) -> str:
-    return "any JSON" if name == "JsonValue" else name
+    return "json" if name == "JsonValue" else name
 
 
 if __name__ == "__main__":

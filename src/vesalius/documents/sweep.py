@@ -39,6 +39,26 @@ class SweepRow(Record):
         return f"{self.id} {self.effect:+.3g}{_interval(self.ci_low, self.ci_high)}"
 
 
+class HalfAgreement(Record):
+    """How alike the effects on two halves of the prompts are: means over random halvings, and their middle 95 %.
+
+    `jaccard` compares the `top` components by magnitude (`chance`: the mean index of random ones), `rank_correlation`
+    is Spearman's over all `items` by effect.
+    """
+
+    jaccard: float
+    jaccard_low: float
+    jaccard_high: float
+    chance: float
+    rank_correlation: float
+    rank_low: float
+    rank_high: float
+    top: int
+    items: int
+    half: int
+    halvings: int
+
+
 class Sweep(Viewable, Document, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 

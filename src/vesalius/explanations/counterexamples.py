@@ -12,9 +12,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.claims import Aggregates, Claim, Combines, Computes, DependsOnlyOn, IndependentOf, Lab
+from vesalius.explanations.claims import Aggregates, Claim, Combines, Computes, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.dependence import equal_in
 from vesalius.explanations.claims.interchange import InterchangeTest
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.model.specimen import FiniteVocabulary, json_value
 from vesalius.rasp import Program
 
@@ -25,12 +26,12 @@ SEED = 11_000_027
 Example = Mapping[str, Any]
 
 
-def shown_beside(lab: Lab) -> Lab:
+def shown_beside(lab: CircuitLab) -> CircuitLab:
     """The laboratory that counterexamples are drawn from: the same specimen, other inputs."""
-    return Lab(lab.specimen, n=PAIRS, seed=lab.seed + SEED, circuit=lab.circuit)
+    return CircuitLab(lab.specimen, n=PAIRS, seed=lab.seed + SEED, circuit=lab.circuit)
 
 
-def counterexamples(claim: Claim, lab: Lab) -> tuple[Example, ...]:
+def counterexamples(claim: Claim, lab: CircuitLab) -> tuple[Example, ...]:
     """Inputs of `lab` on which a claim about a program or its variables fails; none for other kinds of claim."""
     if isinstance(claim, Computes | Aggregates):
         program = claim.hypothesis.program
@@ -45,7 +46,7 @@ def counterexamples(claim: Claim, lab: Lab) -> tuple[Example, ...]:
     return ()
 
 
-def _disagreements(lab: Lab, program: Program) -> tuple[Example, ...]:
+def _disagreements(lab: CircuitLab, program: Program) -> tuple[Example, ...]:
     """Inputs on which the program does not give the model's outputs."""
     predicted = lab.answers(program, lab.traces(program)[0].output)
     wrong = ~lab.same(predicted, lab.clean) & lab.real
@@ -55,7 +56,7 @@ def _disagreements(lab: Lab, program: Program) -> tuple[Example, ...]:
     )
 
 
-def _interchanges(lab: Lab, part: Component, program: Program, carried: tuple[str, ...]) -> tuple[Example, ...]:
+def _interchanges(lab: CircuitLab, part: Component, program: Program, carried: tuple[str, ...]) -> tuple[Example, ...]:
     """Interchanges after which the model answers something else than the program with the variables exchanged."""
     test = InterchangeTest(lab, part, carried, program)
     result = test.compare(program)
@@ -73,7 +74,7 @@ def _interchanges(lab: Lab, part: Component, program: Program, carried: tuple[st
     )
 
 
-def _swaps(lab: Lab, part: Component, where: Bool[Tensor, "pair pos"]) -> tuple[Example, ...]:
+def _swaps(lab: CircuitLab, part: Component, where: Bool[Tensor, "pair pos"]) -> tuple[Example, ...]:
     """Swaps at the positions `where` that change outputs although the claim says that they do not."""
     reads: Int[Tensor, "pair pos"] = torch.where(where & lab.real & lab.source_real, lab.same_place, -1)
     swapped = lab.interchange(part, reads)
@@ -89,7 +90,7 @@ def _swaps(lab: Lab, part: Component, where: Bool[Tensor, "pair pos"]) -> tuple[
     )
 
 
-def _shortest(lab: Lab, wrong: Bool[Tensor, "pair pos"]) -> list[int]:
+def _shortest(lab: CircuitLab, wrong: Bool[Tensor, "pair pos"]) -> list[int]:
     """The shortest inputs with a wrong answer, each once."""
     rows = wrong.any(1).nonzero()[:, 0].tolist()
     rows.sort(key=lambda row: int(lab.real[row].sum()))
@@ -97,11 +98,11 @@ def _shortest(lab: Lab, wrong: Bool[Tensor, "pair pos"]) -> list[int]:
     return sorted(distinct.values(), key=rows.index)[:SHOWN]
 
 
-def _input(lab: Lab, row: int, *, of_source: bool = False) -> list[Any]:
+def _input(lab: CircuitLab, row: int, *, of_source: bool = False) -> list[Any]:
     return list(lab.inputs[1 if of_source else 0][row])
 
 
-def _values(lab: Lab, answers: Tensor, row: int) -> list[Any]:
+def _values(lab: CircuitLab, answers: Tensor, row: int) -> list[Any]:
     """Answers of one input as the specimen writes its outputs; None where a program has no value."""
     numbers = answers[row][lab.real[row]].tolist()
     vocabulary = lab.specimen.vocabulary

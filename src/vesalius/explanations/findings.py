@@ -23,9 +23,10 @@ from vesalius.documents.explanation import (
     Verdict,
 )
 from vesalius.documents.trace import Attempt, ComponentTrace
-from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, Lab, check
+from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, check
 from vesalius.explanations.claims.interchange import AGREEMENT
 from vesalius.explanations.hyve.operations import operation_of
+from vesalius.explanations.laboratory import Lab
 from vesalius.explanations.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, record_text, verdict_of
 from vesalius.rasp import Program
 from vesalius.rasp.document import to_document

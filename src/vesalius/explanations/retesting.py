@@ -5,23 +5,16 @@ held-out inputs. With the seed of the explanation the same inputs are drawn, and
 """
 
 from functools import cached_property
-from typing import get_args
 
-from vesalius.components import Component, parse_components
+from vesalius.components import parse_components
 from vesalius.documents.explanation import ClaimRecord, Explanation
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.claims import Claim, Lab, check, claim_from
-from vesalius.explanations.claims.laboratory import CLAIM_SEED
-from vesalius.explanations.claims.prediction import claim_data
+from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, check, claim_data, claim_from
+from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab
 from vesalius.explanations.natural import PROMPTS
-from vesalius.explanations.natural.again import measured_again
-from vesalius.explanations.natural.claims import NaturalClaim, natural_claim_from
-from vesalius.explanations.natural.evidence import MEASURED
 from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.model.specimen import Specimen, TextVocabulary
-
-_NATURAL = {kind.model_fields["kind"].default for kind in get_args(get_args(NaturalClaim)[0])}
 
 
 def record_of(explanation: Explanation, component: str, claim: int | str) -> tuple[int, ClaimRecord]:
@@ -44,17 +37,11 @@ def record_of(explanation: Explanation, component: str, claim: int | str) -> tup
 
 def why_not_again(explanation: Explanation, component: str, record: ClaimRecord) -> str | None:
     """Why a claim cannot be decided again, in one line; None where it can, as far as the explanation shows."""
-    if _is_measured(record):
-        return None
     try:
         claim_data(record, component, explanation.executable, builtin=explanation.scientist == BUILTIN)
     except BadInput as error:
         return str(error)
     return None
-
-
-def _is_measured(record: ClaimRecord) -> bool:
-    return record.prediction is not None and MEASURED in record.prediction
 
 
 def decide_again(
@@ -81,21 +68,17 @@ class Retester:
     def _lab(self) -> Lab:
         if not self._natural:
             return laboratory(blinded(self._specimen), self._circuit, seed=self._seed)
-        return Lab(self._specimen, n=self._n, seed=CLAIM_SEED + self._seed, circuit=self._circuit)
+        return NaturalLab.draw(self._specimen, self._n, seed=CLAIM_SEED + self._seed, circuit=self._circuit)
 
     def decide(self, component: str, record: ClaimRecord) -> ClaimRecord:
         """The record of the same claim on these inputs."""
-        specimen, explanation = self._specimen, self._explanation
-        if _is_measured(record):
-            if not self._natural:
-                raise BadInput(f"the claim {record.kind!r:.40} is about a natural model, and {specimen.name} is none")
-            part = Component.parse(component).within(specimen.model.config)
-            seed = CLAIM_SEED + self._seed
-            return measured_again(specimen, part, record, circuit=self._circuit, n=self._n, seed=seed)
-        executable, builtin = explanation.executable, explanation.scientist == BUILTIN
+        executable, builtin = self._explanation.executable, self._explanation.scientist == BUILTIN
         data = claim_data(record, component, executable, builtin=builtin)
-        read = natural_claim_from if self._natural and record.kind in _NATURAL else claim_from
-        claim: Claim = read(data)
-        claim.part.within(specimen.model.config)
+        kinds = NATURAL_KINDS if self._natural else CIRCUIT_KINDS
+        if record.kind not in kinds:
+            about = "a circuit of a finite vocabulary" if self._natural else "a natural model"
+            raise BadInput(f"the claim {record.kind!r:.40} is about {about}, and {self._specimen.name} is none")
+        claim = claim_from(data, kinds)
+        claim.part.within(self._specimen.model.config)
         carriers = executable.carriers if builtin and executable is not None and not self._natural else None
         return check(claim, self._lab, tried=record.tried, carriers=carriers)

@@ -27,13 +27,14 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Executable, Explanation, Verdict
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, Spending
-from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, Lab, check
+from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
 from vesalius.explanations.counterexamples import counterexamples, shown_beside
 from vesalius.explanations.findings import NOTHING_SAID, Account, Checked, Finding, Said, explanation_of, finding_of
 from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_carriers, read_circuit
 from vesalius.explanations.hyve.notation import read_program
 from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, SettingOptions, setting_of
+from vesalius.explanations.laboratory import CircuitLab, Lab
 from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.rasp.document import to_document
@@ -186,7 +187,7 @@ class Session:
         self.explanation: Explanation | None = None
         self.lock = threading.RLock()
         self._setting_for = setting_for
-        self._shown: dict[int, tuple[Lab, Lab]] = {}
+        self._shown: dict[int, tuple[CircuitLab, CircuitLab]] = {}
         self._stack, self._started = ExitStack(), time.monotonic()
 
     @classmethod
@@ -292,7 +293,7 @@ class Session:
         tries, counted = self.memory.tries_of(claim.part), counted_as(claim)
         lab = self._setting_of(claim.part).lab()
         record = check(claim, lab, tried=tries.number(*counted))
-        if record.verdict == "refuted" and lab.finite:
+        if record.verdict == "refuted" and isinstance(lab, CircuitLab):
             shown = tuple(dict(one) for one in counterexamples(claim, self._beside(lab)))
             record = record.model_copy(update={"counterexamples": shown})
         tries.add(*counted)
@@ -395,7 +396,7 @@ class Session:
     def _setting_of(self, component: Component) -> Setting:
         return self.setting if self._setting_for is None else self._setting_for(component)
 
-    def _beside(self, lab: Lab) -> Lab:
+    def _beside(self, lab: CircuitLab) -> CircuitLab:
         """The laboratory that counterexamples come from, made once for each that decides."""
         if id(lab) not in self._shown:
             self._shown[id(lab)] = lab, shown_beside(lab)

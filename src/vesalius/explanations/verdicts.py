@@ -4,13 +4,12 @@ import json
 from collections.abc import Iterable
 
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
+from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS
 from vesalius.files import plain_json
 
 #: Claims that say what a component does, not merely that it matters.
-FUNCTIONAL = frozenset({"computes", "copies", "aggregates", "combines", "depends_only_on", "reads_from"})
-FUNCTIONAL_NATURAL = frozenset(
-    {"reads_role", "moves_role", "primary", "backs_up", "inhibits", "writes_answer", "lens_only", "feeds"}
-)
+FUNCTIONAL = frozenset(name for name, kind in CIRCUIT_KINDS.items() if kind.functional)
+FUNCTIONAL_NATURAL = frozenset(name for name, kind in NATURAL_KINDS.items() if kind.functional)
 #: Claims that a component carries variables of a program: one replaces another whatever it is called.
 OF_PROGRAMS = frozenset({"circuit", "computes", "aggregates"})
 FREE_CODE = "free_code"

@@ -22,7 +22,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Executable
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.interchange import MIN_CHANGED_ROWS, InterchangeTest
-from vesalius.explanations.claims.laboratory import Lab
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import Program
 from vesalius.rasp.document import from_document
@@ -70,8 +70,7 @@ class Grader:
     """One specimen and its fresh inputs; grades any number of executables, the model's answers being shared."""
 
     def __init__(self, specimen: Specimen, *, seed: int = GRADING_SEED, n: int | None = None) -> None:
-        self.lab = Lab(specimen, n=n, seed=seed)
-        self.lab.require_finite("program")
+        self.lab = CircuitLab(specimen, n=n, seed=seed)
         self.components = specimen.components
 
     @cached_property

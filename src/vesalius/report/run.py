@@ -1,4 +1,4 @@
-"""The pages of a benchmark run: of circuits one evidence page each and the index over them, of functions one page."""
+"""The pages of a run of the circuits benchmark: one evidence page each, and the index over them."""
 
 from pathlib import Path
 
@@ -14,19 +14,14 @@ from vesalius.runs.directory import (
     PAGES,
     explanation_path,
     read_explanation,
-    read_run,
     read_scorecard,
     require_benchmark,
 )
 from vesalius.runs.settings import BENCHMARK
-from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
-from vesalius_functions.page import render_functions
 
 
-def render_run(directory: Path, *, progress: Progress | None = None) -> Path:
-    """Write the pages of a finished run and return the path of the index, or of the only page."""
-    if read_run(directory)["settings"].get("benchmark") == FUNCTIONS:
-        return render_functions(directory, progress=progress)
+def render_circuits(directory: Path, *, progress: Progress | None = None) -> Path:
+    """Write the pages of a finished run and return the path of the index."""
     places = require_benchmark(directory, BENCHMARK).get("places", {})
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)

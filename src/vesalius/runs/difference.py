@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.base import Document
-from vesalius.documents.difference import Compared, ComponentDifference, Difference, compared_figures, metric_pairs
-from vesalius.documents.explanation import Explanation, compared_explanations
+from vesalius.documents.difference import Compared, Difference, compared_figures, metric_pairs
 from vesalius.documents.kinds import kind_of_file, stored_kinds
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.runs.directory import EXPLANATIONS, is_run, read_explanation, read_run, read_scorecard
-from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
-from vesalius_functions.bench.tables import decisions
+from vesalius.runs.directory import is_run, read_run, read_scorecard
+from vesalius.runs.kinds import kind_of_directory
 
 #: What a request says about the moment, not about the question.
 LEFT_OUT = ("versions", "schema_version", "schema")
@@ -104,10 +102,7 @@ def _of_benchmarks(a: Path, b: Path) -> Difference:
         raise BadInput(f"{' and '.join(kinds)}; give two of the same benchmark")
     cards = [read_scorecard(one) for one in (a, b)]
     asked = {name: (runs[0].get(name), runs[1].get(name)) for name in dict.fromkeys(chain(*runs))}
-    if runs[0].get("benchmark") == FUNCTIONS:
-        compared = _of_function_runs(a, b)
-    else:
-        compared = compared_explanations(_explanations(a), _explanations(b))
+    compared = kind_of_directory(a).compared(a, b)
     return Difference.model_validate(
         {
             **vars(compared),
@@ -118,30 +113,6 @@ def _of_benchmarks(a: Path, b: Path) -> Difference:
             "metrics": {**metric_pairs(*(card.metrics for card in cards)), **compared.metrics},
         }
     )
-
-
-def _of_function_runs(a: Path, b: Path) -> Compared:
-    """Functions that one run has right and the other has not, or to another degree."""
-    first, second = decisions(a), decisions(b)
-    shared = [name for name in first if name in second]
-    moved = [
-        ComponentDifference(component=name, what=first[name][0], a=first[name][1], b=second[name][1])
-        for name in shared
-        if first[name] != second[name]
-    ]
-    left_out = len(first) + len(second) - 2 * len(shared)
-    return Compared(
-        components_moved=moved,
-        components_same=len(shared) - len(moved),
-        rule="here functions: the figure that says whether an answer is right is another one",
-        notes=(f"{left_out} functions are graded in one run alone; they are left out",) if left_out else (),
-    )
-
-
-def _explanations(run: Path) -> dict[str, Explanation]:
-    directory = run / EXPLANATIONS
-    paths = sorted(directory.glob("*.json")) if directory.is_dir() else []
-    return {path.stem: read_explanation(path) for path in paths}
 
 
 def _asked(a: Request | None, b: Request | None) -> dict[str, tuple[Any, Any]]:

@@ -4,11 +4,9 @@ Only plain files are read: links are not followed, so nothing outside the direct
 result that cannot be read, or is too large to be, is listed with the reason; it does not stop the others.
 """
 
-import math
 import os
 import stat
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +16,10 @@ from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import Document
 from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.listing import ResultList, ResultRow
-from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.files import plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, read_run
-from vesalius.runs.ledger import read_ledger
-from vesalius.runs.tools import TOOLS, tool_calls
+from vesalius.runs.kinds import kind_of_run
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.work import totals
@@ -34,8 +30,6 @@ DEPTH, MOST = 6, 2_000
 MOST_BYTES = 128 * 2**20
 #: Files that are read for the row of a run beside `run.json`.
 BESIDE_RUN = (SCORECARD, EVENTS)
-#: The first main metrics of a scorecard.
-MAIN = ("tag_accuracy", "task_exact", "success", "exact_match", "sweep.node_auroc_mean")
 Described = dict[str, Any]
 
 
@@ -199,40 +193,6 @@ def _unfinished(place: Path) -> Described:
 
 
 def _run(place: Path) -> Described:
-    """A run of a benchmark: its scorecard, or how many of its cases have a result by now."""
-    settings = read_run(place)["settings"]
-    benchmark = str(settings.get("benchmark"))
-    if benchmark == TOOLS:
-        return _tool_calls(tool_calls(place))
-    title = ", ".join(str(settings[name]) for name in ("scientist", "backbone", "interpreter") if settings.get(name))
-    if (place / SCORECARD).is_file():
-        card = Scorecard.read(place / SCORECARD)
-        main = [name for name in MAIN if name in card.metrics] or list(card.metrics)[:2]
-        figures = ", ".join(f"{name} {card.metrics[name].figures}" for name in main[:2])
-        counts = {"done": card.n, "total": card.n + card.n_error}
-        title = f"bench {benchmark}, {card.subject}"
-        return {"title": title, "figures": figures, "cost": card.cost, "seconds": card.seconds, **counts}
-    cases = settings.get("specimens")
-    records = read_ledger(place / EVENTS)
-    done = Counter(str(record.get("event")) for record in records)
-    number = len(cases) if isinstance(cases, dict) else settings.get("count")
-    total = number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
-    finished = {"done": max(done.values(), default=0), "total": total, "cost": _cost(records)}
-    return {"title": f"bench {benchmark}, {title}", "state": "unfinished", **finished}
-
-
-def _tool_calls(calls: list[Any]) -> Described:
-    """A run of tool calls: it has no end of its own."""
-    clients = len({call["connection"] for call in calls})
-    seconds = math.fsum(call["used"].get("seconds", 0.0) for call in calls)
-    forwards = math.fsum(call["used"].get("forwards", 0.0) for call in calls)
-    title = f"mcp, {clients} connection{'s' if clients != 1 else ''}"
-    figures = f"{len(calls)} calls, {forwards:,.0f} forward passes"
-    return {"kind": TOOLS, "title": title, "figures": figures, "seconds": seconds}
-
-
-def _cost(records: Iterable[Any]) -> float | None:
-    """What the calls of a ledger cost by now."""
-    used = [record["used"] for record in records if isinstance(record.get("used"), dict)]
-    costs = [one.get("cost") for one in used]
-    return math.fsum(cost for cost in costs if isinstance(cost, int | float)) if used else None
+    """A run of a benchmark, or of what else keeps a run directory: as its kind describes it."""
+    run = read_run(place)
+    return kind_of_run(run).listed(place, run["settings"])

@@ -15,17 +15,13 @@ from typing import Any
 
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
-from vesalius.runs.circuits import CircuitsBenchmark
-from vesalius.runs.directory import CALLS, EVENTS, EXECUTIONS, RUN, Run, read_run, read_scorecard, require_benchmark
+from vesalius.runs.directory import CALLS, EXECUTIONS, RUN, Run, read_run, read_scorecard
 from vesalius.runs.engine import Engine
-from vesalius.runs.ledger import REMEDY, read_ledger
-from vesalius.runs.settings import BENCHMARK, RunLimits, Settings
+from vesalius.runs.kinds import kind_of_run
+from vesalius.runs.ledger import REMEDY
+from vesalius.runs.settings import RunLimits
 from vesalius.runs.steps import StepProgress
 from vesalius.runs.work import ModelAccess
-from vesalius_functions.bench.benchmark import FunctionsBenchmark
-from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
-from vesalius_functions.bench.settings import FunctionSettings
-from vesalius_functions.bench.state import FunctionState
 
 #: What is not compared. Scorecards of schema 1 do not say which statistic a metric is.
 NOT_COMPARED = ("seconds", "request", "statistic")
@@ -34,15 +30,26 @@ MOST = 20
 
 @dataclass(frozen=True)
 class Replayed:
-    """What replay found: the new scorecard, and where it differs from the stored one."""
+    """What replay found: the new scorecard, and where it differs from the stored one; of a run that is a record of
+    calls, how many were made again.
+    """
 
-    scorecard: Scorecard
+    scorecard: Scorecard | None
     differences: tuple[str, ...]
+    calls: int | None = None
 
     @property
     def equal(self) -> bool:
-        """Whether the scorecard was reproduced."""
+        """Whether the scorecard, or every result of a call, was reproduced."""
         return not self.differences
+
+    @property
+    def sentence(self) -> str:
+        """What came out, in words."""
+        if self.calls is not None:
+            same = f"{self.calls} calls give the same results again"
+            return same if self.equal else "the calls do not give the same results"
+        return f"the scorecard is {'' if self.equal else 'not '}reproduced{' from the records' if self.equal else ''}"
 
 
 def replay(
@@ -54,17 +61,17 @@ def replay(
     progress: Callable[[StepProgress], None] | None = None,
 ) -> Replayed:
     """Do a finished run again from its records and compare the scorecards; with `execute` code is run again."""
-    of_functions = read_run(directory)["settings"].get("benchmark") == FUNCTIONS
+    asked = read_run(directory)
+    kind = kind_of_run(asked)
+    if (repeated := kind.replay(directory)) is not None:
+        return repeated
     stored = read_scorecard(directory)
-    asked = require_benchmark(directory, FUNCTIONS if of_functions else BENCHMARK)
     try:
-        settings = FunctionSettings.of_run(asked) if of_functions else Settings.of_run(asked)
+        settings = kind.settings_of(directory, asked)
     except BadInput as error:
-        raise BadInput(f"{directory}: {error}") from None
+        raise error if str(error).startswith(str(directory)) else BadInput(f"{directory}: {error}") from None
     except (AttributeError, LookupError, TypeError) as error:
         raise BadInput(f"{directory / RUN}: the settings cannot be read ({error}); {REMEDY}") from None
-    if isinstance(settings, FunctionSettings) and settings.grading_seed is None:
-        settings = replace(settings, grading_seed=stored_seed(directory, settings))
     unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
 
     def recorded(access: ModelAccess) -> ModelAccess:
@@ -78,22 +85,12 @@ def replay(
         limits = RunLimits(sandbox_unsafe=unsafe)
         if not execute and (directory / EXECUTIONS).is_dir():
             shutil.copytree(directory / EXECUTIONS, Path(place) / EXECUTIONS)
-        benchmark = (
-            FunctionsBenchmark(run, settings, limits=limits, engine=engine, access=recorded)
-            if isinstance(settings, FunctionSettings)
-            else CircuitsBenchmark(run, settings, limits=limits, engine=engine, access=recorded)
-        )
+        benchmark = kind.steps(run, settings, limits=limits, engine=engine, access=recorded)
         for event in benchmark.work(jobs=jobs):
             if progress is not None:
                 progress(event)
         card = benchmark.scorecard()
     return Replayed(card, tuple(differences(stored.as_data(), card.as_data()))[:MOST])
-
-
-def stored_seed(directory: Path, settings: FunctionSettings) -> int:
-    """The grading seed that a run of functions has drawn."""
-    drawn = FunctionState(read_ledger(directory / EVENTS)).grading_seed
-    return settings.suite.usual_grading_seed if drawn is None else drawn
 
 
 def differences(stored: Any, replayed: Any, where: str = "") -> Iterator[str]:

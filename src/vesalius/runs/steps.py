@@ -8,9 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 from vesalius.backbones import CapReached
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import Failed
 from vesalius.runs.directory import CALLS, SPENDING, Run
 from vesalius.runs.engine import Engine, Failure, map_cases
@@ -49,6 +50,18 @@ class Options(TypedDict, total=False):
     access: Callable[[ModelAccess], ModelAccess] | None
 
 
+class RunSettings(Protocol):
+    """What decides the results of a run."""
+
+    def as_data(self) -> dict[str, Any]:
+        """The settings as run.json holds and compares them."""
+        ...
+
+    def notes(self) -> dict[str, Any]:
+        """What is only written down."""
+        ...
+
+
 class Steps(ABC):
     """The part of a benchmark that does not know what its cases are."""
 
@@ -57,6 +70,14 @@ class Steps(ABC):
         self._ledger_state, self._prices = state, prices
         self._engine, self._access = options.get("engine") or map_cases, options.get("access")
         self._capped: str | None = None
+
+    @abstractmethod
+    def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
+        """Do what is not done yet."""
+
+    @abstractmethod
+    def scorecard(self) -> Scorecard:
+        """The figures, written to the run directory and returned."""
 
     @abstractmethod
     def _finished(self) -> str:

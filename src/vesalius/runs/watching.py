@@ -28,8 +28,7 @@ from vesalius.runs.directory import (
     is_run,
     read_own_run,
 )
-from vesalius.runs.tool_watching import watch_tools, whole_tool_text
-from vesalius.runs.tools import is_of_tools
+from vesalius.runs.kinds import kind_of_run
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.usage import summed
@@ -49,7 +48,7 @@ def run_state(directory: Path, worker: Worker | None = None) -> RunState:
 
 def _state_of_files(directory: Path, run: Mapping[str, Any] | None) -> RunState:
     """The state of a run that no process works on; `run` is its `run.json`, None of an explanation."""
-    if is_of_tools(run):
+    if kind_of_run(run).HAS_CALLS:
         return "finished"  # it has no end of its own
     result = EXPLANATION_FILE if run is None else SCORECARD
     return "finished" if (directory / result).is_file() else "stopped"
@@ -75,9 +74,9 @@ class Watcher:
         worker, run = worker_of(directory), read_own_run(directory)
         state = _state_of_files(directory, run) if worker is None else "running"
         common: dict[str, Any] = {"run": directory.name, "state": state, **_doing(worker)}
-        if is_of_tools(run):
+        if (kind := kind_of_run(run)).HAS_CALLS:
             inside(directory, EVENTS)
-            return watch_tools(directory, case=case, first=first, most=MOST_CALLS, common=common)
+            return kind.watch(directory, case=case, first=first, most=MOST_CALLS, common=common)
         if run is not None:
             return self._of_benchmark(directory, run, case, first, common)
         explanation = _document(Explanation, directory, EXPLANATION_FILE)
@@ -90,9 +89,9 @@ class Watcher:
     def text(self, directory: Path, *, case: str | None, number: int, part: str) -> str:
         """A whole text of one call."""
         run = read_own_run(directory)
-        if is_of_tools(run):
+        if (kind := kind_of_run(run)).HAS_CALLS:
             inside(directory, EVENTS)
-            return whole_tool_text(directory, case=case, number=number, part=part)
+            return kind.text(directory, case=case, number=number, part=part)
         if run is not None:
             file = inside(directory, CALLS, f"{_known_case(run, case)}.jsonl")
         else:

@@ -7,10 +7,7 @@ import typer
 from vesalius.cli.options import JsonOption
 from vesalius.errors import BadInput
 
-commands = typer.Typer()
 
-
-@commands.command()
 def mcp(
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP on loopback, not stdin and stdout.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --http: port; 0: any that is free.")] = 0,

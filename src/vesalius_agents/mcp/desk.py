@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vesalius import api
-from vesalius.api.tool_runs import ToolRun
 from vesalius.components import Component
 from vesalius.errors import BadInput, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget, Spending
@@ -26,6 +25,7 @@ from vesalius.explanations.session import Memory
 from vesalius.model.metering import metered
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.sandbox import Executions
+from vesalius_agents.mcp.runs import ToolRun
 from vesalius_agents.session import AgentSession
 from vesalius_functions.bench.function_cases import FunctionCases
 

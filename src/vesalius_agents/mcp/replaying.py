@@ -6,14 +6,15 @@ addresses of whole results are not compared; nor is the outcome of free code, wh
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.tool_runs import run_settings, tool_calls
 from vesalius.explanations.budget import Budget
+from vesalius.runs.directory import read_run
+from vesalius.runs.replay import Replayed
 from vesalius_agents.mcp.desk import BUDGET, Call, Desk, Options
+from vesalius_agents.mcp.runs import tool_calls
 from vesalius_agents.mcp.server import Server
 from vesalius_agents.mcp.tools import TOOLS
 
@@ -23,24 +24,11 @@ _NOT_REPEATED = ("run_code", "report")
 MOST = 20
 
 
-@dataclass(frozen=True)
-class ReplayedCalls:
-    """How many calls were made again, and where their results differ."""
-
-    calls: int
-    differences: tuple[str, ...]
-
-    @property
-    def equal(self) -> bool:
-        """Whether every result came back."""
-        return not self.differences
-
-
-def replay_calls(run: str | Path, *, root: Path | None = None) -> ReplayedCalls:
+def replay_calls(run: str | Path, *, root: Path | None = None) -> Replayed:
     """Repeat a run of tool calls. `root` is where it found models by path (default: the current directory)."""
     calls = [one for one in tool_calls(Path(run)) if one["ok"] and not one.get("cached")]
     repeated = [one for one in calls if one["tool"] not in _NOT_REPEATED]
-    settings = run_settings(run)
+    settings = read_run(Path(run))["settings"]
     unlimited = Budget(memory=BUDGET.memory)
     entries = {entry.function.__name__: entry for entry in TOOLS}
     differences: list[str] = []
@@ -58,7 +46,7 @@ def replay_calls(run: str | Path, *, root: Path | None = None) -> ReplayedCalls:
                 differences += differing(record["result"], came, where)
         finally:
             desk.close()
-    return ReplayedCalls(len(repeated), tuple(differences[:MOST]))
+    return Replayed(None, tuple(differences[:MOST]), calls=len(repeated))
 
 
 def differing(stored: Any, came: Any, where: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vesalius.api.tool_runs import RUNS
+from vesalius.api.places import RUNS
 from vesalius.errors import BadInput
 from vesalius_agents.mcp.desk import Desk, Options
 from vesalius_agents.mcp.server import Server

@@ -7,9 +7,7 @@ import typer
 
 from vesalius.cli.options import DeviceOption, JsonOption
 
-claims = typer.Typer(no_args_is_help=True)
-commands = typer.Typer()
-commands.add_typer(claims, name="claims", help="Register a claim before its test, run it, check that nothing changed.")
+claims = typer.Typer(no_args_is_help=True, help="Register a claim before its test, run it, check that nothing changed.")
 
 ClaimArgument = Annotated[str, typer.Argument(help="A file of `vesalius claims register`.", metavar="CLAIM.json")]
 KeyOption = Annotated[

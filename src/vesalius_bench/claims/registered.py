@@ -25,8 +25,9 @@ from vesalius.behaviours.registry import behaviour as named_behaviour
 from vesalius.documents.base import first_error
 from vesalius.documents.request import installed_versions
 from vesalius.errors import BadInput, Failed, choices, require_whole
-from vesalius.explanations.claims import Claim, Lab
+from vesalius.explanations.claims import Claim
 from vesalius.explanations.claims.base import level_for
+from vesalius.explanations.laboratory import Lab
 from vesalius.files import parse_json, read_json, write_json
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen, TextVocabulary

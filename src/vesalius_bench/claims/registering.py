@@ -1,7 +1,7 @@
 """Typed claims that are registered before their test: how one is read, on which inputs it is tested, and by which bars.
 
 A claim about a circuit of a finite vocabulary may hold its program in the short notation that language models write
-(`hyve.notation`) or as a whole document; one about a natural model is in the grammar of `natural.claims`.
+(`hyve.notation`) or as a whole document; one about a natural model has no program.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,18 +10,17 @@ from typing import Any
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Lab, check, claim_from
-from vesalius.explanations.claims.ablation import MIN_EFFECT, MIN_KEPT_NATURAL
-from vesalius.explanations.claims.base import ALPHA, MIN_SAMPLES
+from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, Claim, check, claim_from
+from vesalius.explanations.claims.base import ALPHA, MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES
 from vesalius.explanations.claims.cells import MIN_WORST_CELL
 from vesalius.explanations.claims.dependence import MIN_CHANGED, MIN_UNCHANGED
 from vesalius.explanations.claims.interchange import MIN_AGREEMENT, MIN_CHANGED_ACCURACY, MIN_LEAD_OVER_SHUFFLED
-from vesalius.explanations.claims.laboratory import CLAIM_SEED
+from vesalius.explanations.claims.joint import MIN_KEPT_NATURAL
 from vesalius.explanations.claims.moved import MIN_RIVAL_LEAD, MIN_TRAVELS
-from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explanations.hyve.grammar import read_claim
+from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, Lab, NaturalLab
+from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.natural import PROMPTS
-from vesalius.explanations.natural.claims import natural_claim_from
 from vesalius.explanations.scientist.explain import blinded
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 
@@ -51,10 +50,10 @@ def typed_claim(specimen: Specimen, given: Any) -> Claim:
     component = Component.parse(given["component"]).within(specimen.model.config)
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, FiniteVocabulary):
-        return natural_claim_from(dict(given))
+        return claim_from(dict(given), NATURAL_KINDS)
     whole = _program_in(given)
     if isinstance(whole, Mapping) and "vocab" in whole:
-        return claim_from(dict(given))
+        return claim_from(dict(given), CIRCUIT_KINDS)
     return read_claim(dict(given), component, vocabulary, causal=specimen.model.config.causal)
 
 
@@ -86,9 +85,9 @@ def held_out_laboratory(specimen: Specimen, circuit: Sequence[str], *, n: int | 
     parts = [Component.parse(name).within(specimen.model.config) for name in circuit]
     drawn = inputs_seed(specimen, seed)
     if not isinstance(specimen.vocabulary, FiniteVocabulary):
-        return Lab(specimen, n=n or PROMPTS, seed=drawn, circuit=sorted(set(parts)))
-    own = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
-    return Lab(blinded(specimen), n=n, seed=drawn, circuit=sorted({*parts, *own}))
+        return NaturalLab.draw(specimen, n or PROMPTS, seed=drawn, circuit=sorted(set(parts)))
+    circuit_and_own = sorted({*parts, *own_circuit(specimen)})
+    return CircuitLab(blinded(specimen), n=n, seed=drawn, circuit=circuit_and_own)
 
 
 def decide_registered(claim: Claim, lab: Lab, *, tried: int) -> ClaimRecord:

@@ -6,9 +6,7 @@ import typer
 
 from vesalius.cli.options import BackboneOption, JsonOption, UnsafeSandboxOption
 
-league = typer.Typer(no_args_is_help=True)
-commands = typer.Typer()
-commands.add_typer(league, name="league", help="Score a scientist or a method on fresh circuits whose key is sealed.")
+league = typer.Typer(no_args_is_help=True, help="Score a scientist or a method on fresh circuits whose key is sealed.")
 
 LeagueArgument = Annotated[str, typer.Argument(help="A directory of `vesalius league make`.", metavar="LEAGUE")]
 PassphraseOption = Annotated[

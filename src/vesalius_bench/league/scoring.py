@@ -15,7 +15,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.benchmarks import bench_functions
 from vesalius.api.places import directory_for
 from vesalius.circuits.foreign_spec import KEY_FILE as SPEC_FILE
 from vesalius.circuits.foreign_spec import KEY_FOLDER, PROGRAM_FILE
@@ -41,6 +40,7 @@ from vesalius_bench.league.documents import (
 from vesalius_bench.league.files import ROWS, SPECIMENS, SUBMISSIONS, file_name, now, open_key, read_league
 from vesalius_bench.league.grading import circuit_score_metrics, explanation_metrics, score_circuit, score_explanation
 from vesalius_bench.league.page import render_row
+from vesalius_functions.bench.run import bench_functions
 from vesalius_functions.interpreters import ORACLE, TABLE
 
 #: Rows that ship with the package.

@@ -15,9 +15,7 @@ from vesalius.cli.options import (
     TokenizerOption,
 )
 
-mib = typer.Typer(no_args_is_help=True)
-commands = typer.Typer()
-commands.add_typer(mib, name="mib", help="Write, check and score submissions to MIB's circuit localization track.")
+mib = typer.Typer(no_args_is_help=True, help="Write, check and score submissions to MIB's circuit localization track.")
 
 
 @mib.command()

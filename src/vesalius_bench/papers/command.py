@@ -1,4 +1,4 @@
-"""The tables and figures of the three papers, from runs."""
+"""The tables and figures of the three papers, from runs, and runs beside the published tables."""
 
 from typing import Annotated
 
@@ -7,10 +7,7 @@ import typer
 from vesalius.cli.options import BackboneOption, JobsOption, JsonOption, MaxCostOption
 from vesalius.errors import BadInput
 
-commands = typer.Typer()
 
-
-@commands.command()
 def paper(
     name: Annotated[str, typer.Argument(help="hyve, mechrl or find.", metavar="PAPER")],
     runs: Annotated[
@@ -76,3 +73,39 @@ def paper(
     if table is None and figure is None:
         return output(api.paper_contents(name, wanted), print_contents, as_json=json)
     return output(api.paper_table(name, **named, runs=wanted, out=out), print_table, as_json=json)
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Finished runs of `bench circuits` or `bench functions`, or directories made by `vesalius explain`.",
+            metavar="RUN...",
+        ),
+    ],
+    ratings: Annotated[
+        list[str] | None,
+        typer.Option("--ratings", help="Ratings by people of these runs' texts, a file or a directory; repeatable."),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", help="Directory for Figure 5 of functions runs, as SVG and PNG.", metavar="DIR"),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the published tables of the circuits benchmark with these runs beside the published rows, and what was
+    asked of language models: calls, tokens (those from the cache too), cost and seconds by stage and by component.
+
+    Runs of `bench functions` stand in Table 2 and Figure 5 of FIND. Of `vesalius explain` only the calls are compared.
+    With --ratings a table has what people gave the texts of each run beside what judges gave them.
+
+    Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_json
+    from vesalius_bench.papers.run_tables import print_comparison
+
+    comparison = api.compare(runs, ratings=ratings or (), out=out)
+    if json:
+        return print_json({"runs": runs, **comparison.as_data()})
+    return print_comparison(comparison)

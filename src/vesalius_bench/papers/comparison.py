@@ -15,13 +15,13 @@ from vesalius.documents.usage import RunUsage
 from vesalius.documents.views import Row as TableRow
 from vesalius.documents.views import Viewable
 from vesalius.errors import BadInput
-from vesalius.runs import published
 from vesalius.runs.directory import is_run, read_run, read_scorecard
-from vesalius.runs.published import SOURCE, Row
 from vesalius.runs.scorecard import model_name
 from vesalius.runs.settings import BENCHMARK
 from vesalius.runs.usage import run_usage
-from vesalius_functions.bench import tables as find
+from vesalius_bench.papers import find_tables as find
+from vesalius_bench.papers import published
+from vesalius_bench.papers.published import SOURCE, Row
 from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
 
 Metrics = Callable[[Scorecard], Mapping[str, Metric] | None]

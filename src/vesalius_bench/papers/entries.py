@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vesalius.runs.published import NOT_MEASURED
 from vesalius_bench.papers.comparison import Sheet
 from vesalius_bench.papers.documents import Cell, Paper, PaperEntry, PaperRow, PaperTable
 from vesalius_bench.papers.figures import printed
+from vesalius_bench.papers.published import NOT_MEASURED
 from vesalius_bench.papers.sources import Kind, Sources
 from vesalius_functions.knowledge.geography import installed
 

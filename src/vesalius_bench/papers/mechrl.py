@@ -5,10 +5,10 @@ Every table is filled by `vesalius bench mechrl`. The published numbers are for 
 
 from collections.abc import Sequence
 
+from vesalius.documents.metric import Figure
 from vesalius_bench.papers.documents import Cell, PaperRow
 from vesalius_bench.papers.entries import Entry, PaperTables
 from vesalius_bench.papers.sources import Sources
-from vesalius_bench.survey.documents import Figure
 from vesalius_mechrl.documents import MechrlStudy
 
 COMMAND = "vesalius bench mechrl MODEL --paper"

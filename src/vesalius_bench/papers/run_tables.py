@@ -7,7 +7,8 @@ from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents.usage import RunUsage
-from vesalius_bench.papers.runs import NOT_MEASURED, Comparison, Sheet
+from vesalius_bench.papers.comparison import Comparison, Sheet
+from vesalius_bench.papers.published import NOT_MEASURED
 
 #: Components that are printed, those that took most input tokens; --json has all.
 MOST_COMPONENTS = 20

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.runs import require_run
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_text
-from vesalius_bench.papers.runs import require_run
 from vesalius_bench.ratings.documents_ratings import RATINGS_FILE, Ratings
 from vesalius_bench.ratings.grading_annotation import chosen_specimens, same_specimen
 from vesalius_bench.ratings.grading_rating_report import rating_report

@@ -3,8 +3,9 @@
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
+from vesalius_bench.papers.comparison import Sheet
+from vesalius_bench.papers.published import SOURCE
 from vesalius_bench.papers.run_tables import print_sheet
-from vesalius_bench.papers.runs import SOURCE, Sheet
 from vesalius_bench.ratings.documents_ratings import AgentScore, Ratings
 
 

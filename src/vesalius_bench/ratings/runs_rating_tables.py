@@ -6,12 +6,12 @@ from pathlib import Path
 from vesalius.errors import BadInput, choices
 from vesalius.grading.judges import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES
-from vesalius.runs import published
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.published import NOT_MEASURED, SOURCE, Row
 from vesalius.runs.state import State
+from vesalius_bench.papers import published
 from vesalius_bench.papers.comparison import Comparison, Sheet
+from vesalius_bench.papers.published import NOT_MEASURED, SOURCE, Row
 from vesalius_bench.ratings.documents_ratings import RaterPair, Ratings
 from vesalius_bench.ratings.grading_rating_report import rating_report
 from vesalius_bench.ratings.grading_ratings import Rating

@@ -19,10 +19,7 @@ from vesalius.cli.options import (
 )
 from vesalius.errors import BadInput
 
-commands = typer.Typer()
 
-
-@commands.command()
 def study(
     name: Annotated[str, typer.Argument(help="The study: af1, the roles of components in addition.", metavar="STUDY")],
     model: Annotated[

@@ -10,7 +10,8 @@ from typing import Any
 from vesalius.api.measuring import instruments
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.natural.instruments import END, MOST_SETS, Instruments
+from vesalius.explanations.laboratory import END
+from vesalius.explanations.natural.instruments import MOST_SETS, Instruments
 from vesalius.model.specimen import Specimen
 from vesalius_bench.study.documents import CircuitEvidence, ComponentEvidence, Localisation, PruningStep
 
@@ -46,7 +47,7 @@ def measured_evidence(specimen: Specimen, localisation: Localisation, *, n: int,
     ]
     steps = tools.prune(heads[:MOST_PRUNED], how=ZERO, at=END) if heads else []
     pruning = tuple(PruningStep(component=step["replaced"], accuracy=step["accuracy"]) for step in steps)
-    return CircuitEvidence(n=len(tools.pool), components=tuple(parts), pruning=pruning)
+    return CircuitEvidence(n=len(tools.prompts), components=tuple(parts), pruning=pruning)
 
 
 def _each(

@@ -12,8 +12,8 @@ from vesalius.documents.request import Request
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.grading.keys import ReferenceRoles
 from vesalius.runs.directory import read_explanation
-from vesalius.runs.published import SOURCE as PUBLISHED_IN
-from vesalius.runs.published import TABLE_4
+from vesalius_bench.papers.published import SOURCE as PUBLISHED_IN
+from vesalius_bench.papers.published import TABLE_4
 from vesalius_bench.ratings.grading_ratings import LEAST_RATERS, Rating, rater_agreement
 from vesalius_bench.study.documents import (
     RATINGS,

@@ -15,10 +15,7 @@ from vesalius.cli.options import (
     RunOption,
 )
 
-commands = typer.Typer()
 
-
-@commands.command()
 def survey(
     models: Annotated[
         list[str],

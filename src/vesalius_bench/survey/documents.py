@@ -9,9 +9,10 @@ from pydantic import JsonValue, SerializerFunctionWrapHandler, computed_field, m
 from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.sweep import SweepRow
+from vesalius.documents.sweep import HalfAgreement, SweepRow
 from vesalius.documents.views import SHOWN_ROWS, Row, made, shortened
 
 SURVEY_FILE = "survey.json"
@@ -23,35 +24,6 @@ NAMED = 3
 LONGEST_NAME = 32
 #: Columns that a notebook shows of a cell.
 SHOWN_COLUMNS = ("model", "behaviour", "status", "accuracy", "metric", "heads", "jaccard")
-
-
-class HalfAgreement(Record):
-    """How alike the effects on two halves of the prompts are: means over random halvings, and their middle 95 %.
-
-    `jaccard` compares the `top` components by magnitude (`chance`: the mean index of random ones), `rank_correlation`
-    is Spearman's over all `items` by effect.
-    """
-
-    jaccard: float
-    jaccard_low: float
-    jaccard_high: float
-    chance: float
-    rank_correlation: float
-    rank_low: float
-    rank_high: float
-    top: int
-    items: int
-    half: int
-    halvings: int
-
-
-class Figure(Record):
-    """A mean with its 95 % interval over `n` prompts; one prompt has none."""
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int
 
 
 class CellSweep(Record):

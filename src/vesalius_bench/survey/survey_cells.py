@@ -15,6 +15,7 @@ from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.performance import PROMPTS, performance, undecided
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
+from vesalius.documents.metric import Figure
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.errors import BadInput, Note
 from vesalius.intervene import Recordings
@@ -23,7 +24,7 @@ from vesalius.model.states import fingerprint
 from vesalius.options import Load
 from vesalius.progress import Progress
 from vesalius.statistics import interval_or_none
-from vesalius_bench.survey.documents import CellDiscovery, CellSweep, Figure, Status, SurveyCell
+from vesalius_bench.survey.documents import CellDiscovery, CellSweep, Status, SurveyCell
 from vesalius_bench.survey.run import CellCase
 
 DISCOVERY = "discovery"

@@ -13,7 +13,8 @@ from typing import Any, Unpack
 
 from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
-from vesalius.runs.directory import EXPLANATIONS, Run, document_or_none
+from vesalius.runs.directory import EVENTS, EXPLANATIONS, Run, document_or_none
+from vesalius.runs.ledger import read_ledger
 from vesalius.runs.steps import Options, StepProgress, Steps
 from vesalius.runs.work import ModelAccess, totals
 from vesalius_functions.bench.scorecard import COUNTED, functions_scorecard
@@ -195,3 +196,9 @@ class FunctionsBenchmark(Steps):
 def _counts(interpreted: Interpreted) -> dict[str, int | None]:
     """What an answer took."""
     return {name: getattr(interpreted.answer, name) for name in COUNTED}
+
+
+def stored_seed(directory: Path, settings: FunctionSettings) -> int:
+    """The grading seed that a run of functions has drawn."""
+    drawn = FunctionState(read_ledger(directory / EVENTS)).grading_seed
+    return settings.suite.usual_grading_seed if drawn is None else drawn

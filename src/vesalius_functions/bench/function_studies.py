@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vesalius.api.places import Out, directory_for, findable_model
+from vesalius.api.runs import require_run
 from vesalius.backbones import TIMEOUT
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
@@ -17,7 +18,6 @@ from vesalius.runs.scorecard import call_totals, rounded
 from vesalius.runs.settings import RunLimits
 from vesalius.runs.spending import SpendingFile
 from vesalius.runs.work import ModelAccess, totals
-from vesalius_bench.papers.runs import require_run
 from vesalius_functions.bench.functions import SEED, chosen_suite, suite_functions
 from vesalius_functions.bench.reliability import INPUTS, measured
 from vesalius_functions.bench.unit_test_study import unit_test_study

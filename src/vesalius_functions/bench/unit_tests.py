@@ -20,11 +20,11 @@ from vesalius.errors import BadInput
 from vesalius.grading.rating_csv import plain_cell, safe_cell
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.replay import stored_seed
 from vesalius.runs.work import ModelAccess
 from vesalius.sandbox import Executions
 from vesalius_functions.agents.invention import said_input
 from vesalius_functions.answer import Answer
+from vesalius_functions.bench.benchmark import stored_seed
 from vesalius_functions.bench.settings import FunctionSettings
 from vesalius_functions.bench.state import FunctionState
 from vesalius_functions.bench.work import Interpreted, askable

@@ -23,10 +23,7 @@ from vesalius.cli.options import (
     studied_for,
 )
 
-commands = typer.Typer()
 
-
-@commands.command()
 def sets(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,

@@ -5,8 +5,9 @@ import pytest
 import vesalius.api as ves
 from vesalius.components import Component
 from vesalius.documents.trace import ComponentTrace
-from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
+from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.findings import Finding, shared_program
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.session import Session
 from vesalius.rasp import Aggregate, Comparison, Map, Program, Select, compile_program, indices, tokens
 
@@ -14,8 +15,8 @@ FLAGS, SHARE = "L0_MLP", "L1H2"
 
 
 @pytest.fixture(scope="module")
-def lab() -> Lab:
-    return Lab(ves.load("3"), n=300)
+def lab() -> CircuitLab:
+    return CircuitLab(ves.load("3"), n=300)
 
 
 def program(name: str, flag: str) -> Program:
@@ -24,14 +25,14 @@ def program(name: str, flag: str) -> Program:
     return compile_program(share, ["a", "b", "c", "x"], 4, causal=True, name=name)
 
 
-def finding(lab: Lab, component: str, made: Program, carried: str) -> Finding:
+def finding(lab: CircuitLab, component: str, made: Program, carried: str) -> Finding:
     claim = Computes(component=component, hypothesis=Hypothesis(program=made, carriers={component: (carried,)}))
     record = check(claim, lab)
     assert record.verdict == "supported"
     return Finding(ComponentTrace(component=component, observation=""), "supported", (record,), ((claim, record),))
 
 
-def test_a_component_supported_with_another_program_is_checked_with_the_one_that_is_kept(lab: Lab) -> None:
+def test_a_component_supported_with_another_program_is_checked_with_the_one_that_is_kept(lab: CircuitLab) -> None:
     first = finding(lab, FLAGS, program("first", "is_x"), "is_x")
     later = finding(lab, SHARE, program("later", "is_x"), "share")
     executable, agreement = shared_program([first, later], lambda: lab)
@@ -41,7 +42,7 @@ def test_a_component_supported_with_another_program_is_checked_with_the_one_that
     assert executable.carriers == {SHARE: ("share",), FLAGS: ("is_x",)}
 
 
-def test_a_variable_that_the_kept_program_lacks_is_left_out(lab: Lab) -> None:
+def test_a_variable_that_the_kept_program_lacks_is_left_out(lab: CircuitLab) -> None:
     first = finding(lab, FLAGS, program("first", "flag"), "flag")
     later = finding(lab, SHARE, program("later", "is_x"), "share")
     executable, _ = shared_program([first, later], lambda: lab)
@@ -49,7 +50,7 @@ def test_a_variable_that_the_kept_program_lacks_is_left_out(lab: Lab) -> None:
     assert executable.carriers == {SHARE: ("share",)}
 
 
-def test_the_same_program_has_one_number_and_one_verdict_whatever_the_claim_is_called(lab: Lab) -> None:
+def test_the_same_program_has_one_number_and_one_verdict_whatever_the_claim_is_called(lab: CircuitLab) -> None:
     """Circuit 3: L1H2 averages the flags of L0_MLP. Other programs in between do not make the rule stricter for it."""
     session = Session.open(lab.specimen)
     flag = {"name": "is_x", "op": "map", "of": ["tokens"], "table": [["x", 1]], "otherwise": 0}

@@ -17,8 +17,8 @@ from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve import HyveResult, explain_hybrid, explain_hyve
 from vesalius.explanations.hyve.natural.scope import INSTRUMENTS, instrument_lines, plain, prompts_from
+from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.explain import explain_natural
-from vesalius.explanations.natural.pool import Pool
 from vesalius.model.specimen import Specimen
 
 SCRIPT = ROOT / "examples" / "hyve_natural.py"
@@ -99,7 +99,7 @@ def test_the_worked_cases_of_appendix_g_on_the_addition_model() -> None:
 
 
 def test_prompts_cross_into_the_sandbox_unchanged() -> None:
-    pool = Pool.draw(specimen({0: 1.0}), 4, seed=0, split="train")
+    pool = NaturalLab.draw(specimen({0: 1.0}), 4, seed=0, split="train")
     again = prompts_from(json.loads(json.dumps(plain(pool.prompts))))
     assert plain(again) == plain(pool.prompts)
 

@@ -7,9 +7,10 @@ import pytest
 import vesalius.api as ves
 from vesalius.documents.explanation import NamedOperation
 from vesalius.documents.trace import ComponentTrace
-from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
+from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.findings import Account, Finding, explanation_of
 from vesalius.explanations.hyve.operations import operation_of
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import (
     Aggregate,
     Comparison,
@@ -28,15 +29,17 @@ MLP, HEAD = "L0_MLP", "L1H2"
 
 
 @pytest.fixture(scope="module")
-def lab() -> Lab:
-    return Lab(ves.load("3"), n=300)
+def lab() -> CircuitLab:
+    return CircuitLab(ves.load("3"), n=300)
 
 
 def compiled(output: Variable) -> Program:
     return compile_program(output, ["a", "b", "c", "x"], 4, causal=True, name="p")
 
 
-def named(output: Variable, lab: Lab, carriers: dict[str, tuple[str, ...]], name: str = MLP) -> NamedOperation | None:
+def named(
+    output: Variable, lab: CircuitLab, carriers: dict[str, tuple[str, ...]], name: str = MLP
+) -> NamedOperation | None:
     return operation_of(Hypothesis(program=compiled(output), carriers=carriers), name, (), lab)
 
 
@@ -44,7 +47,7 @@ def count_of_x() -> SelectorWidth:
     return SelectorWidth(Select(tokens, tokens, lambda key, query: key == "x"), name="count")
 
 
-def test_an_explanation_names_the_operation_as_the_builtin_scientist_does(lab: Lab) -> None:
+def test_an_explanation_names_the_operation_as_the_builtin_scientist_does(lab: CircuitLab) -> None:
     is_x = Map(lambda token: token == "x", tokens, name="is_x")
     share = Aggregate(Select(indices, indices, Comparison.LEQ), is_x, numerical=True, name="share")
     claim = Computes(component=MLP, hypothesis=Hypothesis(program=compiled(share), carriers={MLP: ("is_x",)}))
@@ -60,7 +63,7 @@ def test_an_explanation_names_the_operation_as_the_builtin_scientist_does(lab: L
     assert part.operation.text == "whether the token is 'x'"
 
 
-def test_values_that_a_model_made_up_are_labels(lab: Lab) -> None:
+def test_values_that_a_model_made_up_are_labels(lab: CircuitLab) -> None:
     numbers = {"a": 4, "b": 4, "c": 4, "x": 9}
     odd = Map(lambda value: value % 2 == 1, Map(lambda token: numbers[token], tokens, name="number"), name="odd")
     both = named(odd, lab, {MLP: ("number",), HEAD: ("odd",)}, HEAD)
@@ -71,7 +74,7 @@ def test_values_that_a_model_made_up_are_labels(lab: Lab) -> None:
     assert (alone.text, alone.arguments) == ("whether the token is 'x'", ("tokens",)), "what nobody carries is inside"
 
 
-def test_counts_and_positions_stand_for_themselves(lab: Lab) -> None:
+def test_counts_and_positions_stand_for_themselves(lab: CircuitLab) -> None:
     several = Map(lambda count: count >= 2, count_of_x(), name="several")
     threshold = named(several, lab, {MLP: ("count",), HEAD: ("several",)}, HEAD)
     assert threshold is not None
@@ -85,7 +88,7 @@ def test_counts_and_positions_stand_for_themselves(lab: Lab) -> None:
     assert (added.operation, added.arguments) == ("sum", ("count", "indices"))
 
 
-def test_no_name_for_several_variables_or_for_what_has_none(lab: Lab) -> None:
+def test_no_name_for_several_variables_or_for_what_has_none(lab: CircuitLab) -> None:
     several = Map(lambda count: count >= 2, count_of_x(), name="several")
     assert named(several, lab, {MLP: ("count", "several")}) is None
     share = Aggregate(
@@ -94,7 +97,7 @@ def test_no_name_for_several_variables_or_for_what_has_none(lab: Lab) -> None:
     assert named(share, lab, {HEAD: ("share",)}, HEAD) is None
 
 
-def test_a_head_steered_by_a_variable_is_named_by_the_position_it_looks_up(lab: Lab) -> None:
+def test_a_head_steered_by_a_variable_is_named_by_the_position_it_looks_up(lab: CircuitLab) -> None:
     count = count_of_x()
     found = Aggregate(Select(indices, count, lambda key, query: key == min(query, 3)), tokens, name="found")
     route = named(found, lab, {MLP: ("count",), HEAD: ("found",)}, HEAD)

@@ -8,9 +8,9 @@ import torch
 from vesalius.api import load
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Lab
 from vesalius.explanations.hyve.scope import build, handed_over, helpers
 from vesalius.explanations.hyve.subject import Subject
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 
 
@@ -63,7 +63,7 @@ def test_patching_one_position_is_as_if_the_token_were_another(tools: dict[str, 
 
 def test_interchange_agrees_with_the_engine(specimen: Specimen, tools: dict[str, Any]) -> None:
     """The laboratory's own interchange is an independent implementation."""
-    lab = Lab(specimen, n=64)
+    lab = CircuitLab(specimen, n=64)
     bases, sources = lab.inputs
     theirs = lab.whole_interchange(Component.parse("L0_MLP"))
     ours = tools["interchange"]("L0_MLP", bases, sources)["patched"]

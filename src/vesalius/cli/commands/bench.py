@@ -8,13 +8,9 @@ from vesalius.cli.options import (
     AnnotationsOption,
     BackboneOption,
     BaseUrlOption,
-    CategoryOption,
     CircuitFromOption,
     CompactOption,
-    DatasetOption,
     EngineOption,
-    FunctionIdsOption,
-    FunctionsSeedOption,
     IdsOption,
     JobsOption,
     JsonOption,
@@ -22,12 +18,9 @@ from vesalius.cli.options import (
     LimitOption,
     MaxCostOption,
     MaxTokensOption,
-    ModeOption,
-    OneDeviceOption,
     PricesOption,
     ProtocolOption,
     RunOption,
-    SpecimenArgument,
     SpecimensOption,
     TimeoutOption,
     UnsafeSandboxOption,
@@ -158,181 +151,3 @@ def discovery(
             out=out,
         )
     output(card, print_discovery, as_json=json)
-
-
-@commands.command()
-def mechrl(
-    specimen: SpecimenArgument = "smollm2-135m",
-    paper: Annotated[bool, typer.Option("--paper", help="As published, quirks included; says which.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Policies trained of each kind, and sets of episodes.")] = 5,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
-    episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
-    size: Annotated[
-        str, typer.Option(help="laptop: 8 rows per episode, half an hour of one core; full: 32 rows, needs a GPU.")
-    ] = "laptop",
-    training: Annotated[
-        str | None,
-        typer.Option(help="Behaviours to train on. Default: induction,ioi; with --paper induction-out,ioi."),
-    ] = None,
-    held_out: Annotated[
-        str, typer.Option(help="Behaviours to search that no policy is trained on.")
-    ] = "docstring,greater-than,capitals",
-    control: Annotated[
-        str,
-        typer.Option(
-            help="Ordinary text of the reward: factbook, wikitext:PATH (as published), or a text file whose articles "
-            "are separated by blank lines."
-        ),
-    ] = "factbook",
-    reward: Annotated[
-        str,
-        typer.Option(help="Unit of the task's damage: logits (as published), or nats like that of the control text."),
-    ] = "logits",
-    context: Annotated[
-        bool,
-        typer.Option(
-            "--context", help="Also train a policy that reads the prompts through a learned encoder, without a label."
-        ),
-    ] = False,
-    matrices: Annotated[
-        str | None,
-        typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=1, help="Policies trained at a time; the results do not depend on it.")
-    ] = 2,
-    out: RunOption = None,
-    device: OneDeviceOption = "cpu",
-    json: JsonOption = False,
-) -> None:
-    """Print the tables of MechRL for a natural model, with intervals, beside searches that learn nothing.
-
-    Measures effect matrices, trains policies, and plays. An interrupted benchmark continues when the same
-    command is given again. Tables 2 and 3 look for the published heads where the model has GPT-2 small's shape, and
-    for heads identified by their attention otherwise.
-
-    Example: vesalius bench mechrl smollm2-135m --seeds 5
-    """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius_mechrl.cli_tables import print_mechrl
-
-    with resumable():
-        document = api.bench_mechrl(
-            specimen,
-            paper=paper,
-            seeds=seeds,
-            steps=steps,
-            episodes=episodes,
-            size=size,
-            training=names(training) or (),
-            held_out=names(held_out) or (),
-            control=control,
-            reward=reward,
-            context=context,
-            matrices=matrices,
-            jobs=jobs,
-            device=device,
-            out=out,
-        )
-    output(document, print_mechrl, as_json=json)
-
-
-@commands.command()
-def functions(
-    category: CategoryOption,
-    interpreter: Annotated[
-        str,
-        typer.Option(
-            "--interpreter",
-            help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, a plug-in, command:PROGRAM "
-            "that speaks JSON lines, answers:DIR of `functions serve`, or package.module:function.",
-        ),
-    ] = "builtin",
-    backbone: BackboneOption = None,
-    evaluator: Annotated[
-        str | None,
-        typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
-    ] = None,
-    function_backbone: Annotated[
-        str | None,
-        typer.Option(
-            "--function-backbone",
-            help="A language model that answers entities and relations in place of word vectors and fact tables.",
-            metavar="P:M",
-        ),
-    ] = None,
-    dataset: DatasetOption = None,
-    seed: FunctionsSeedOption = None,
-    count: Annotated[
-        int | None,
-        typer.Option("--count", min=1, help="How many functions. Default: 1000, 1000, 200 or 75, by category."),
-    ] = None,
-    ids: FunctionIdsOption = None,
-    mode: ModeOption = None,
-    budget: Annotated[
-        int | None,
-        typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter needs."),
-    ] = None,
-    white_box: Annotated[
-        bool, typer.Option("--white-box", help="Give the interpreter the weights of numeric functions that are nets.")
-    ] = False,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
-    system_prompt: Annotated[
-        str | None,
-        typer.Option("--system-prompt", help="With --mode published: gpt, or llama-2, which forbids invented outputs."),
-    ] = None,
-    grading_seed: Annotated[
-        int | None,
-        typer.Option(
-            "--grading-seed",
-            min=0,
-            help="Grade on the test points of an earlier run. Default: drawn after the answers are written.",
-        ),
-    ] = None,
-    jobs: JobsOption = 2,
-    engine: EngineOption = "local",
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = 120.0,
-    prices: PricesOption = None,
-    unsafe_sandbox: UnsafeSandboxOption = False,
-    out: RunOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Find the rules of black-box functions from questions alone, grade the answers, and print the scorecard.
-
-    An interrupted run continues when the same command is given again; only the cap, the jobs and the
-    engine may change. Code of an answer runs in the sandbox only.
-
-    Example: vesalius bench functions --category numeric --count 20 --json
-    """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.scorecards import print_functions
-
-    with resumable():
-        card = api.bench_functions(
-            category=category,
-            interpreter=interpreter,
-            backbone=backbone,
-            evaluator=evaluator,
-            function_backbone=function_backbone,
-            dataset=dataset,
-            seed=seed,
-            count=count,
-            ids=names(ids),
-            mode=mode,
-            budget=budget,
-            white_box=white_box,
-            rounds=rounds,
-            system_prompt=system_prompt,
-            grading_seed=grading_seed,
-            prices=prices,
-            max_cost=max_cost,
-            timeout=timeout,
-            unsafe_sandbox=unsafe_sandbox,
-            jobs=jobs,
-            engine=engine,
-            out=out,
-        )
-    output(card, print_functions, as_json=json)

@@ -1,8 +1,9 @@
 """What every claim has in common: a kind, a sentence rendered from its prediction, an experiment, a verdict by rule.
 
-A claim is data. `check` passes it a `Lab`; the claim's experiment returns evidence and the verdict of its rule.
-Verdicts: *supported* if the prediction held against its controls, *refuted* if it failed, *untested* if this
-experiment cannot decide (nothing changes, too few cases, or the rivals predict the same).
+A kind of claim is one class, whoever proposes it and wherever it is tested again: the built-in scientists, language
+models, other agents, a registration. A claim is data. `check` passes it a laboratory; the claim's experiment returns
+evidence and the verdict of its rule. Verdicts: *supported* if the prediction held against its controls, *refuted* if it
+failed, *untested* if this experiment cannot decide (nothing changes, too few cases, or the rivals predict the same).
 
 The more claims are tried on a component, the more likely one passes by chance, so every interval is taken at level
 1 - 0.05 / tried (Bonferroni), and rules compare interval ends, not point values.
@@ -10,9 +11,10 @@ The more claims are tried on a component, the more likely one passes by chance, 
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -23,7 +25,9 @@ from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.laboratory import Lab
+from vesalius.explanations.laboratory import Lab
+from vesalius.explanations.laboratory.base import PerPrompt
+from vesalius.explanations.laboratory.natural import Losses
 from vesalius.rasp import Program
 from vesalius.rasp.document import from_document, to_document
 from vesalius.statistics import means_interval, share_interval, student_interval
@@ -33,6 +37,14 @@ ALPHA = 0.05
 FIRST_LOOK_ERROR = 0.1
 #: Fewer values than this have no interval, so that a claim about them stays untested.
 MIN_SAMPLES = 4
+
+#: The least that counts: of an effect, a gain or a direct logit attribution, as a share of the score or of the outputs;
+#: of cutting keys or one path; of a head's attention on what it is said to attend to.
+MIN_EFFECT, MIN_CUT_EFFECT, MIN_MASS = 0.05, 0.02, 0.5
+#: Matched components that are looked at, and how many of them serve as controls: one that is strong itself does not.
+CANDIDATES, CONTROLS = 6, 2
+LOSSES = ("effect", "right answers lost")
+THE_LEAST = "the least that counts"
 
 Outcome = tuple[Verdict, tuple[Evidence, ...]]
 
@@ -70,8 +82,13 @@ class Hypothesis(BaseModel):
 class Claim(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
     """One falsifiable statement about a component. Subclasses add `kind`, the typed prediction and the experiment.
 
-    The first sentence of a subclass's docstring is shown to language models (`hyve.grammar`).
+    The first sentence of a subclass's docstring is shown to language models (`hyve.grammar`). `tested_in` is the
+    laboratory that the experiment needs; by default any will do. `functional` is True where the claim says what a
+    component does, not merely that, where or beside which others it matters.
     """
+
+    tested_in: ClassVar[type[Lab]] = Lab
+    functional: ClassVar[bool] = True
 
     kind: str
     component: ComponentName
@@ -176,6 +193,13 @@ def lower_end(values: Float[Tensor, " prompt"], *, level: float, seed: int) -> f
     return rounded(mean_and_interval(values, level, seed=seed)[1]) if len(values) else None
 
 
+def below(evidence: Evidence, bar: float) -> Verdict:
+    """Supported if the whole interval lies below the bar, refuted if none of it does."""
+    if evidence.low is None or evidence.high is None:
+        return "untested"
+    return "supported" if evidence.high < bar else "refuted" if evidence.low >= bar else "untested"
+
+
 def all_of(*verdicts: Verdict) -> Verdict:
     """The verdict of a claim with several parts: one refuted part refutes it."""
     if "refuted" in verdicts:
@@ -193,3 +217,135 @@ def rounded(value: float | Tensor | None) -> float | None:
     """A figure with the precision of a record: four places; None where it is not a number."""
     number = None if value is None else float(torch.as_tensor(value))
     return None if number is None or math.isnan(number) else round(number, 4)
+
+
+# Comparing with controls.
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What an effect must exceed, where that comes from, and the controls it was compared with."""
+
+    value: float
+    source: str
+    controls: dict[str, float | None]
+
+    @property
+    def rule(self) -> str:
+        """The rule as evidence shows it."""
+        return f"interval above {self.value:.3f} ({self.source})"
+
+
+def bar_above(least: float, controls: Mapping[str, PerPrompt], *, shown: int | None = None) -> Bar:
+    """The least that counts, or the largest mean of a control, as the record has it; `shown` is how many controls that
+    keeps, largest first.
+    """
+    reached = {name: rounded(values.mean()) for name, values in controls.items() if len(values)}
+    means = {name: mean for name, mean in reached.items() if mean is not None}
+    if shown is not None:
+        means = dict(sorted(means.items(), key=lambda item: -item[1])[:shown])
+    strongest = max(means, key=lambda name: means[name], default=None)
+    if strongest is None or means[strongest] <= least:
+        return Bar(least, THE_LEAST, {**means})
+    return Bar(means[strongest], f"the control: {strongest}", {**means})
+
+
+def figure(
+    lab: Lab, experiment: str, measure: str, values: PerPrompt, bar: Bar, *, level: float, remark: str = ""
+) -> tuple[Verdict, Evidence]:
+    """The verdict of values against a bar, and the evidence that shows both."""
+    evidence = mean_evidence(
+        lab,
+        experiment,
+        measure=measure,
+        values=values,
+        level=level,
+        rule=bar.rule + remark,
+        bar=bar.value,
+        controls=bar.controls,
+    )
+    return above(evidence, bar.value), evidence
+
+
+def against(
+    lab: Lab,
+    experiment: str,
+    measure: str,
+    values: PerPrompt,
+    controls: Callable[[], Mapping[str, PerPrompt]],
+    *,
+    least: float,
+    level: float,
+) -> tuple[Verdict, Evidence]:
+    """The verdict of values against the least that counts and the controls, which are measured only where the values
+    exceed the least that counts.
+    """
+    shows = exceeds(values, least, level=level, seed=lab.seed)
+    return figure(lab, experiment, measure, values, bar_above(least, controls() if shows else {}), level=level)
+
+
+def either(
+    lab: Lab,
+    experiment: str,
+    values: Losses,
+    controls: Callable[[], Mapping[str, Losses]],
+    *,
+    least: float,
+    level: float,
+    measures: tuple[str, str] = LOSSES,
+    before: tuple[Evidence, ...] = (),
+) -> Outcome:
+    """A loss shown by the score or by right answers, each at half the error; `before` must hold as well. `controls`
+    are measured where one of the two exceeds the least that counts.
+    """
+    evidence, verdicts, half = [], [], 1 - (1 - level) / 2
+    shows = any(exceeds(one, least, level=half, seed=lab.seed) for one in values)
+    others = controls() if shows else {}
+    for place, measure in enumerate(measures):
+        bar = bar_above(least, {name: pair[place] for name, pair in others.items()})
+        remark = "; one of the two decides"
+        verdict, one = figure(lab, experiment, measure, values[place], bar, level=half, remark=remark)
+        evidence.append(one)
+        verdicts.append(verdict)
+    shown: Verdict = (
+        "supported" if "supported" in verdicts else "refuted" if set(verdicts) == {"refuted"} else "untested"
+    )
+    marks: dict[bool | None, Verdict] = {True: "supported", False: "refuted", None: "untested"}
+    needed: list[Verdict] = [marks[one.passed] for one in before]
+    return all_of(shown, *needed), (*before, *evidence)
+
+
+Measured = TypeVar("Measured", Tensor, tuple[Tensor, Tensor])
+
+
+def weak_controls(
+    lab: Lab,
+    matched: Sequence[Component],
+    measure: Callable[[list[Component]], Sequence[Measured]],
+    *,
+    count: int = CONTROLS,
+) -> dict[Component, Measured]:
+    """The first `count` matched components that are not strong themselves: no interval lies above the least that
+    counts, by any measure. Only as many are measured as are needed.
+    """
+    weak: dict[Component, Measured] = {}
+    for start in range(0, len(matched), count):
+        some = list(matched[start : start + count])
+        for part, values in zip(some, measure(some), strict=True):
+            measures = values if isinstance(values, tuple) else (values,)
+            strong = any(mean_and_interval(one, 0.95, seed=lab.seed)[1] > MIN_EFFECT for one in measures)
+            if len(weak) < count and not strong:
+                weak[part] = values
+        if len(weak) == count:
+            break
+    return weak
+
+
+def named(names: Sequence[str], lab: Lab) -> list[Component]:
+    """Components of the model from their names."""
+    return [Component.parse(name).within(lab.model.config) for name in names]
+
+
+def given(suppressed: Sequence[str]) -> str:
+    """The condition of a claim, as the end of its sentence."""
+    return f" once {join_names(suppressed)} {'is' if len(suppressed) == 1 else 'are'} zeroed" if suppressed else ""

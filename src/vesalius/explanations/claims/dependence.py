@@ -13,7 +13,7 @@ variables speaks of the position itself and is decided by the moved output alone
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool
@@ -35,8 +35,8 @@ from vesalius.explanations.claims.base import (
     rounded,
     share_interval_at,
 )
-from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import inputs_that_stay, moved_output, moved_where_equal
+from vesalius.explanations.laboratory import CircuitLab, Lab
 from vesalius.rasp import Program
 
 #: Inputs that must stay the same when equal values are swapped.
@@ -53,6 +53,8 @@ class DependsOnlyOn(Claim, frozen=True):
     does.
     """
 
+    tested_in: ClassVar[type[Lab]] = CircuitLab
+
     kind: Literal["depends_only_on"] = "depends_only_on"
     program: CompiledProgram
     variables: tuple[str, ...]
@@ -64,7 +66,7 @@ class DependsOnlyOn(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Compare swaps at equal values with swaps at different values, then move the output."""
-        lab.require_finite(self.kind)
+        lab = CircuitLab.require(lab, self.kind)
         equal = equal_in(lab, self.program, self.variables)
         verdict, evidence = examine_dependence(lab, self.part, equal, level=level)
         if verdict != "supported" or _INDICES in self.variables:
@@ -75,6 +77,9 @@ class DependsOnlyOn(Claim, frozen=True):
 
 class IndependentOf(Claim, frozen=True):
     """Swapping activations where `variable` differs, and the `given` variables do not, changes nothing."""
+
+    tested_in: ClassVar[type[Lab]] = CircuitLab
+    functional: ClassVar[bool] = False
 
     kind: Literal["independent_of"] = "independent_of"
     program: CompiledProgram
@@ -88,7 +93,7 @@ class IndependentOf(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Compare swaps where the variable alone differs with swaps anywhere."""
-        lab.require_finite(self.kind)
+        lab = CircuitLab.require(lab, self.kind)
         differs = ~equal_in(lab, self.program, (self.variable,))
         given_equal = equal_in(lab, self.program, self.given)
         where, rule = f"where {self.variable} differs", f">= {MIN_UNCHANGED}"
@@ -107,6 +112,8 @@ class Combines(Claim, frozen=True):
     every component carries, a component read beside the position must not hold the position itself.
     """
 
+    tested_in: ClassVar[type[Lab]] = CircuitLab
+
     kind: Literal["combines"] = "combines"
     program: CompiledProgram
     variables: tuple[str, str]
@@ -119,7 +126,7 @@ class Combines(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Swaps where only one of the two differs must change outputs; swaps where neither does must not."""
-        lab.require_finite(self.kind)
+        lab = CircuitLab.require(lab, self.kind)
         both = lab.real & lab.source_real
         first, second = (equal_in(lab, self.program, (name,)) for name in self.variables)
         if bool(first[both].all()) or bool(second[both].all()):
@@ -136,7 +143,7 @@ class Combines(Claim, frozen=True):
         across = equal_across(lab, self.program, self.variables)
         return with_moved(lab, self.part, self.program, self.carried, across, evidence, level=level)
 
-    def _with_position(self, lab: Lab, pair: tuple[str, str], level: float) -> Outcome:
+    def _with_position(self, lab: CircuitLab, pair: tuple[str, str], level: float) -> Outcome:
         """The position, and what depends on it alone, differ only where an output is moved: the program says what then
         follows if it is inside. The first of `pair` is the variable that does differ in place.
         """
@@ -150,16 +157,16 @@ class Combines(Claim, frozen=True):
         stay = inputs_that_stay(lab, self.part, self.program, self.carriers, level=level)
         return all_of(verdict, "untested") if stay else verdict, (neither, differs, *moved, *stay)
 
-    def _neither(self, lab: Lab, where: Tensor, level: float) -> Evidence:
+    def _neither(self, lab: CircuitLab, where: Tensor, level: float) -> Evidence:
         evidence = swap(lab, self.part, where, "where both are equal", level=level, rule=f">= {MIN_UNCHANGED}")
         return marked(evidence, _unchanged(evidence) if _enough(evidence) else "untested")
 
-    def _single(self, lab: Lab, pair: tuple[str, str], level: float) -> Evidence:
+    def _single(self, lab: CircuitLab, pair: tuple[str, str], level: float) -> Evidence:
         return _only_first_differs(lab, self.part, self.program, self.carried, pair, level)
 
 
 def arguments_matter(
-    lab: Lab, component: Component, program: Program, carried: tuple[str, ...], arguments: tuple[str, str]
+    lab: CircuitLab, component: Component, program: Program, carried: tuple[str, ...], arguments: tuple[str, str]
 ) -> tuple[Evidence, ...]:
     """For both arguments of a table that a component is said to carry: swaps where one of them alone differs and the
     program says that it shows must change outputs. Where they do not, `combines` is refuted, and so is the table. The
@@ -176,7 +183,12 @@ def _reversed(pair: tuple[str, str]) -> tuple[str, str]:
 
 
 def _only_first_differs(
-    lab: Lab, component: Component, program: Program, carried: tuple[str, ...], pair: tuple[str, str], level: float
+    lab: CircuitLab,
+    component: Component,
+    program: Program,
+    carried: tuple[str, ...],
+    pair: tuple[str, str],
+    level: float,
 ) -> Evidence:
     """Swaps where the first of two variables differs and the second does not; cached in the laboratory."""
     outcomes = lab.outcomes.setdefault(program, {})
@@ -193,7 +205,7 @@ def _only_first_differs(
     return outcomes[key]
 
 
-def _shows(lab: Lab, program: Program, carried: tuple[str, ...], where: Bool[Tensor, "pair pos"]) -> Tensor:
+def _shows(lab: CircuitLab, program: Program, carried: tuple[str, ...], where: Bool[Tensor, "pair pos"]) -> Tensor:
     """Pairs in which the program's answers change when the carried variables are swapped at these positions."""
     base, source = lab.traces(program)
     reads = torch.where(where & lab.real & lab.source_real, lab.same_place, -1)
@@ -204,7 +216,7 @@ def _shows(lab: Lab, program: Program, carried: tuple[str, ...], where: Bool[Ten
 
 
 def with_moved(
-    lab: Lab,
+    lab: CircuitLab,
     component: Component,
     program: Program,
     carried: tuple[str, ...],
@@ -220,7 +232,7 @@ def with_moved(
 
 
 def examine_dependence(
-    lab: Lab,
+    lab: CircuitLab,
     component: Component,
     equal: Bool[Tensor, "pair pos"],
     *,
@@ -250,7 +262,7 @@ def examine_dependence(
     return verdict, (at_equal, at_difference)
 
 
-def equal_in(lab: Lab, program: Program, variables: Sequence[str]) -> Bool[Tensor, "pair pos"]:
+def equal_in(lab: CircuitLab, program: Program, variables: Sequence[str]) -> Bool[Tensor, "pair pos"]:
     """Positions where base and source both have a token and equal values of all these variables."""
     equal = lab.real & lab.source_real
     for ours, theirs in _values(lab, program, variables):
@@ -258,7 +270,7 @@ def equal_in(lab: Lab, program: Program, variables: Sequence[str]) -> Bool[Tenso
     return equal
 
 
-def equal_across(lab: Lab, program: Program, variables: Sequence[str]) -> Bool[Tensor, "pair pos pos"]:
+def equal_across(lab: CircuitLab, program: Program, variables: Sequence[str]) -> Bool[Tensor, "pair pos pos"]:
     """Where the base at one position and the source at another both have a token and equal values."""
     equal = lab.real[:, :, None] & lab.source_real[:, None, :]
     for ours, theirs in _values(lab, program, variables):
@@ -266,7 +278,7 @@ def equal_across(lab: Lab, program: Program, variables: Sequence[str]) -> Bool[T
     return equal
 
 
-def _values(lab: Lab, program: Program, variables: Sequence[str]) -> list[tuple[Tensor, Tensor]]:
+def _values(lab: CircuitLab, program: Program, variables: Sequence[str]) -> list[tuple[Tensor, Tensor]]:
     base, source = lab.traces(program)
     for name in variables:
         if name not in base.values:
@@ -279,7 +291,7 @@ def _same_value(ours: Tensor, theirs: Tensor) -> Tensor:
 
 
 def swap(
-    lab: Lab,
+    lab: CircuitLab,
     component: Component,
     where: Bool[Tensor, "pair pos"],
     description: str,

@@ -14,7 +14,7 @@ that predicts something else must lose where the two differ, both arguments of a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -32,9 +32,9 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.claims.cells import CELL_CASES, MIN_WORST_CELL, worst_cell, worst_evidence
 from vesalius.explanations.claims.dependence import arguments_matter
-from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import inputs_that_stay, moved_output
 from vesalius.explanations.claims.rivals import Rival, rivals
+from vesalius.explanations.laboratory import CircuitLab, Lab
 from vesalius.rasp import Aggregate, Program, ProgramTrace, SelectorWidth, SequenceMap, Variable
 
 # Chosen on planted claims about 22 generated tasks (seeds 101, 202, 303, 404, 505; depth 1 to 3; 54 components, trained
@@ -59,6 +59,8 @@ MAX_ARGUMENTS = 128  # combinations of argument values that are checked one by o
 class Computes(Claim, frozen=True):
     """The component carries the variables that the hypothesis assigns to it."""
 
+    tested_in: ClassVar[type[Lab]] = CircuitLab
+
     kind: Literal["computes"] = "computes"
     hypothesis: Hypothesis
 
@@ -69,7 +71,7 @@ class Computes(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Compare interchanges with the program's predictions; see the module."""
-        lab.require_finite(self.kind)
+        lab = CircuitLab.require(lab, self.kind)
         program, carried = self.hypothesis.program, self.hypothesis.carried_by(self.component)
         verdict, evidence = examine_program(lab, self.part, program, carried, level=level)
         if verdict == "supported":
@@ -78,14 +80,14 @@ class Computes(Claim, frozen=True):
 
 
 def examine_program(
-    lab: Lab, component: Component, program: Program, carried: tuple[str, ...], *, level: float
+    lab: CircuitLab, component: Component, program: Program, carried: tuple[str, ...], *, level: float
 ) -> Outcome:
     """The rule of `computes` for one component and the variables of a program it is claimed to carry."""
     key = component, carried, level
     return _once(lab, program, key, lambda: _examine(lab, component, program, carried, level))
 
 
-def _once(lab: Lab, program: Program, key: tuple, measure: Callable[[], Measured]) -> Measured:
+def _once(lab: CircuitLab, program: Program, key: tuple, measure: Callable[[], Measured]) -> Measured:
     """A measurement of a program that is made once per laboratory; at another level of intervals most stay the same."""
     outcomes = lab.outcomes.setdefault(program, {})
     if key not in outcomes:
@@ -93,7 +95,9 @@ def _once(lab: Lab, program: Program, key: tuple, measure: Callable[[], Measured
     return outcomes[key]
 
 
-def _examine(lab: Lab, component: Component, program: Program, carried: tuple[str, ...], level: float) -> Outcome:
+def _examine(
+    lab: CircuitLab, component: Component, program: Program, carried: tuple[str, ...], level: float
+) -> Outcome:
     test = InterchangeTest(lab, component, carried, program)
     result = test.compare(program)
     agreement = _agreement(lab, program, level)
@@ -115,7 +119,9 @@ def _examine(lab: Lab, component: Component, program: Program, carried: tuple[st
     return "refuted" if fails else verdict, (agreement, accuracy, worst, contest, *arguments, *moved)
 
 
-def _arguments_matter(lab: Lab, component: Component, program: Program, carried: tuple[str, ...]) -> list[Evidence]:
+def _arguments_matter(
+    lab: CircuitLab, component: Component, program: Program, carried: tuple[str, ...]
+) -> list[Evidence]:
     """Each argument of the tables of two variables that an MLP carries, where it differs alone."""
     evidence: list[Evidence] = []
     for name in () if component.is_head else carried:
@@ -170,7 +176,13 @@ class InterchangeTest:
     """
 
     def __init__(
-        self, lab: Lab, component: Component, carried: tuple[str, ...], program: Program, *, crossed: bool | None = None
+        self,
+        lab: CircuitLab,
+        component: Component,
+        carried: tuple[str, ...],
+        program: Program,
+        *,
+        crossed: bool | None = None,
     ) -> None:
         self.lab, self.component, self.carried = lab, component, carried
         self.crossed = self._needs_crossing(program) if crossed is None else crossed
@@ -270,7 +282,7 @@ def _cell_name(program: Program, arguments: tuple[str, ...], codes: list[int]) -
     return ", ".join(parts)
 
 
-def _agreement(lab: Lab, program: Program, level: float) -> Evidence:
+def _agreement(lab: CircuitLab, program: Program, level: float) -> Evidence:
     base, _ = lab.traces(program)
     same = lab.same(lab.answers(program, base.output), lab.clean)
     share = float(same[lab.real].float().mean())

@@ -35,8 +35,8 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.explanations.claims.base import marked, rounded, share_interval_at
 from vesalius.explanations.claims.cells import MIN_WORST_CELL, Cell, cells_by, worst_cell, worst_evidence
-from vesalius.explanations.claims.laboratory import Lab
-from vesalius.explanations.claims.position_rivals import OWN_POSITION, Contestant, is_of_position, rival_contestants
+from vesalius.explanations.claims.rivals import OWN_POSITION, Contestant, is_of_position, rival_contestants
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import Program, ProgramTrace
 from vesalius.rasp.document import to_document
 
@@ -72,7 +72,7 @@ class _Design:
     reads: Int[Tensor, "row pos"]
     observed: Tensor
 
-    def predict(self, lab: Lab, contestant: Contestant) -> Tensor:
+    def predict(self, lab: CircuitLab, contestant: Contestant) -> Tensor:
         """The answers if the contestant is right."""
         program = contestant.program
         base, source = (_rows_of(trace, self.rows) for trace in lab.traces(program))
@@ -117,7 +117,7 @@ class _Figures:
 
 
 def moved_output(
-    lab: Lab, component: Component, program: Program, carried: tuple[str, ...], *, level: float
+    lab: CircuitLab, component: Component, program: Program, carried: tuple[str, ...], *, level: float
 ) -> tuple[Evidence, ...]:
     """The test for one component and the variables of a program it is said to carry: first the outcome, then the worst
     position where one has enough cases; cached in the laboratory.
@@ -146,7 +146,7 @@ def scoped(text: str, evidence: Sequence[Evidence], *, verdict: Verdict) -> str:
 
 
 def inputs_that_stay(
-    lab: Lab, component: Component, program: Program, carriers: Mapping[str, tuple[str, ...]], *, level: float
+    lab: CircuitLab, component: Component, program: Program, carriers: Mapping[str, tuple[str, ...]], *, level: float
 ) -> tuple[Evidence, ...]:
     """Inputs that a component's tables read beside the position and whose own outputs do not travel: one piece of
     evidence for each. The position may then be inside the input already, and no moved output of the component itself
@@ -170,7 +170,12 @@ def inputs_that_stay(
 
 
 def moved_where_equal(
-    lab: Lab, component: Component, equal: Bool[Tensor, "row pos pos"], *, level: float, rival: Evidence | None = None
+    lab: CircuitLab,
+    component: Component,
+    equal: Bool[Tensor, "row pos pos"],
+    *,
+    level: float,
+    rival: Evidence | None = None,
 ) -> tuple[Evidence, ...]:
     """The form without a program: an output moved from a source position to a base position where the variables are
     equal (`equal[row, base, source]`) must change nothing, on the whole and at no position. A failure alone does not
@@ -215,7 +220,9 @@ def _surely_changes(high: float | None) -> bool:
     return high is not None and high < MIN_RIVAL
 
 
-def _moved_output(lab: Lab, component: Component, figures: dict[str, _Figures], level: float) -> tuple[Evidence, ...]:
+def _moved_output(
+    lab: CircuitLab, component: Component, figures: dict[str, _Figures], level: float
+) -> tuple[Evidence, ...]:
     cells = {label: cell for each in figures.values() if each.is_tested for label, cell in each.cells.items()}
     worst, counted = worst_cell(cells)
     outcome = _decide(list(figures.values()), worst)
@@ -253,7 +260,7 @@ def _moved_output(lab: Lab, component: Component, figures: dict[str, _Figures], 
 
 
 def _worst_position(
-    lab: Lab, experiment: str, worst: Cell | None, counted: dict[str, float | None]
+    lab: CircuitLab, experiment: str, worst: Cell | None, counted: dict[str, float | None]
 ) -> tuple[Evidence, ...]:
     """The worst position as evidence: it passes, or leaves the claim at a fixed position, which refutes nothing."""
     if worst is None:
@@ -278,7 +285,7 @@ def _everywhere(worst: Cell | None) -> bool:
     return worst is None or worst.high >= MIN_WORST_CELL
 
 
-def designs(lab: Lab, component: Component) -> list[_Design]:
+def designs(lab: CircuitLab, component: Component) -> list[_Design]:
     """Both ways of moving, with the model's answers; none where inputs have one position only."""
     if lab.real.shape[1] < 2:
         return []
@@ -290,7 +297,7 @@ def designs(lab: Lab, component: Component) -> list[_Design]:
     ]
 
 
-def _compare(lab: Lab, design: _Design, claim: Contestant, rivals: Sequence[Contestant]) -> _Figures:
+def _compare(lab: CircuitLab, design: _Design, claim: Contestant, rivals: Sequence[Contestant]) -> _Figures:
     """The claim on changed answers, and against the rival that follows the model best. A program that has no entry for
     a value at its new position says nothing there: such answers are left out, but a rival may be right about them.
     """
@@ -346,7 +353,9 @@ def _cells_of_moves(
     }
 
 
-def _moves_where(equal: Bool[Tensor, "row pos pos"], lab: Lab) -> tuple[Int[Tensor, " row"], Int[Tensor, "row pos"]]:
+def _moves_where(
+    equal: Bool[Tensor, "row pos pos"], lab: CircuitLab
+) -> tuple[Int[Tensor, " row"], Int[Tensor, "row pos"]]:
     """For each pair one random move between different positions of equal variables; pairs without one are left out."""
     n = equal.shape[1]
     allowed = equal & lab.real[:, :, None] & lab.source_real[:, None, :] & ~torch.eye(n, dtype=torch.bool)
@@ -364,7 +373,7 @@ def _rows_of(trace: ProgramTrace, rows: Int[Tensor, " row"]) -> ProgramTrace:
     return ProgramTrace(trace.tokens[rows], trace.lengths[rows], values, trace.output[rows])
 
 
-def _why_not(lab: Lab, rows: int) -> str:
+def _why_not(lab: CircuitLab, rows: int) -> str:
     """Why the test says nothing, for the evidence."""
     if lab.real.shape[1] < 2:
         return f" ({_ONE_POSITION})"

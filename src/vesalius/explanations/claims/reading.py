@@ -1,13 +1,18 @@
-"""*Reads from* and *copies*: where a head attends, and what it copies from there.
+"""*Reads from*, *copies*, *aggregates*: where a head attends, what it copies from there, and what it sums up.
 
 Attention alone proves nothing: a head may attend to a position and copy nothing that matters. So a reading claim needs
 both: attention mass on the claimed keys (above its nearest rivals, such as one position further), and an effect of
 removing exactly those keys from the head's attention, above that of removing as many others. Copying is shown
 causally: swapping the head's activations changes nothing where the claimed source position has the same value. Where
 the claim names a variable of a program that is this copy, its verdict is that of `computes` for the same program.
+
+A head that aggregates one variable over the positions that a selector picks must carry the aggregated value: the
+verdict is that of `computes` for the same program, whose rivals move and replace the selector. Whether the value is all
+it carries is another question (the rule of `depends_only_on`): where swaps at equal values do change outputs, the text
+says that the head carries something beside.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,10 +22,12 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.explanation import Verdict
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.aggregating import examine_aggregate
 from vesalius.explanations.claims.base import (
+    MIN_CUT_EFFECT,
+    MIN_MASS,
     Claim,
     CompiledProgram,
+    Hypothesis,
     Outcome,
     above,
     all_of,
@@ -37,13 +44,77 @@ from vesalius.explanations.claims.dependence import (
     swap,
     with_moved,
 )
-from vesalius.explanations.claims.interchange import expression_of
-from vesalius.explanations.claims.laboratory import Lab
-from vesalius.model.specimen import TextVocabulary, Token
-from vesalius.rasp import Aggregate, indices
+from vesalius.explanations.claims.interchange import examine_program, expression_of
+from vesalius.explanations.laboratory import CircuitLab, Lab
+from vesalius.explanations.laboratory.attention import as_many_others
+from vesalius.model.specimen import Token
+from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth, indices
 
-MIN_MASS = 0.5
-MIN_CUT_EFFECT = 0.02
+#: The outcome of the swaps where a head carries more than the aggregated value.
+BESIDE = "something beside"
+
+_RELATIONS = {
+    Comparison.EQ: "equals",
+    Comparison.NEQ: "differs from",
+    Comparison.LT: "is less than",
+    Comparison.LEQ: "is at most",
+    Comparison.GT: "is more than",
+    Comparison.GEQ: "is at least",
+    Comparison.FALSE: "never goes with",
+}
+
+
+class Aggregates(Claim, frozen=True):
+    """The head carries an Aggregate or a count (SelectorWidth) of the hypothesised program."""
+
+    tested_in: ClassVar[type[Lab]] = CircuitLab
+
+    kind: Literal["aggregates"] = "aggregates"
+    hypothesis: Hypothesis
+
+    @property
+    def text(self) -> str:
+        program, name = self.hypothesis.program, self._variable()
+        node = expression_of(program, name)
+        operand = f"the values of {program.name_of(node.values)}" if isinstance(node, Aggregate) else "the number"
+        assert isinstance(node, Aggregate | SelectorWidth)
+        return f"{self.component} aggregates {operand} over positions {_selection(program, node.selector)}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """Apply the rule of `computes`, and show by that of `depends_only_on` whether the value is all there is."""
+        lab = CircuitLab.require(lab, self.kind)
+        program, name = self.hypothesis.program, self._variable()
+        return examine_aggregate(lab, self.part, program, name, equal=equal_in(lab, program, (name,)), level=level)
+
+    def _variable(self) -> str:
+        carried = self.hypothesis.carried_by(self.component)
+        node = expression_of(self.hypothesis.program, carried[0])
+        if len(carried) != 1 or not isinstance(node, Aggregate | SelectorWidth):
+            raise BadInput(f"aggregates {self.component}: it must carry one Aggregate or SelectorWidth, not {carried}")
+        return carried[0]
+
+
+def examine_aggregate(
+    lab: CircuitLab, head: Component, program: Program, name: str, *, equal: Bool[Tensor, "pair pos"], level: float
+) -> Outcome:
+    """The rule for a head that carries an aggregated or copied value; `equal` says where this is the same."""
+    verdict, evidence = examine_program(lab, head, program, (name,), level=level)
+    if verdict != "supported":
+        return verdict, evidence
+    alone, dependence = examine_dependence(lab, head, equal, level=level)
+    outcome = {"supported": "nothing beside", "refuted": BESIDE, "untested": "not decided"}[alone]
+    return verdict, (*evidence, *(one.model_copy(update={"outcome": outcome}) for one in dependence))
+
+
+def _selection(program: Program, selector: Select) -> str:
+    keys, queries = program.name_of(selector.keys), program.name_of(selector.queries)
+    if selector.predicate is Comparison.TRUE:
+        return "everywhere"
+    if keys == queries == indices.kind and selector.predicate is Comparison.LEQ:
+        return "up to its own"
+    relation = _RELATIONS[selector.predicate] if isinstance(selector.predicate, Comparison) else "goes with"
+    return f"whose {keys} {relation} {queries} here"
+
 
 Target = Bool[Tensor, "prompt query key"]
 
@@ -138,6 +209,8 @@ class ReadsFrom(Claim, frozen=True):
 class Copies(Claim, frozen=True):
     """The head brings a variable's value from another position: `offset` before its own, or a fixed `position`."""
 
+    tested_in: ClassVar[type[Lab]] = CircuitLab
+
     kind: Literal["copies"] = "copies"
     program: CompiledProgram
     variable: str = "tokens"
@@ -157,7 +230,7 @@ class Copies(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Swap where the copied value is equal and where it differs, also for the neighbouring source positions."""
-        lab.require_finite(self.kind)
+        lab = CircuitLab.require(lab, self.kind)
         head = _head(self.part, lab)
         if self._is_carried():
             return examine_aggregate(lab, head, self.program, self.carried[0], equal=self._equal(lab, 0), level=level)
@@ -201,7 +274,7 @@ class Copies(Claim, frozen=True):
             for query in range(n)
         )
 
-    def _equal_across(self, lab: Lab) -> Bool[Tensor, "pair pos pos"]:
+    def _equal_across(self, lab: CircuitLab) -> Bool[Tensor, "pair pos pos"]:
         """Base and source positions whose copied values are equal; both must have one."""
         same = equal_across(lab, self.program, (self.variable,))
         n = same.shape[1]
@@ -210,7 +283,7 @@ class Copies(Claim, frozen=True):
         inside, there = (read >= 0) & (read < n), read.clamp(0, n - 1)
         return same[:, there][:, :, there] & inside[:, None] & inside
 
-    def _equal(self, lab: Lab, step: int) -> Bool[Tensor, "pair pos"]:
+    def _equal(self, lab: CircuitLab, step: int) -> Bool[Tensor, "pair pos"]:
         """Where base and source have the same value `step` beyond the source position, or both have none."""
         same = equal_in(lab, self.program, (self.variable,))
         places = torch.arange(same.shape[1])
@@ -222,10 +295,10 @@ class Copies(Claim, frozen=True):
 
 
 class _Keys:
-    """Sets of (query, key) positions of the lab's ablation prompts."""
+    """Sets of (query, key) positions of the lab's prompts."""
 
     def __init__(self, lab: Lab, queries: Literal["all", "answer"]) -> None:
-        batch, model = lab.ablation_batch, lab.model
+        batch, model = lab.batch, lab.model
         self.lab, self.tokens = lab, batch.tokens.cpu()
         real = torch.ones_like(self.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.cpu()
         self.first = int(bool((self.tokens[:, 0] == model.config.bos_token).all()))
@@ -249,11 +322,7 @@ class _Keys:
 
     def of_tokens(self, tokens: tuple[Token, ...]) -> Target:
         """Keys that hold one of the tokens."""
-        vocabulary = self.lab.specimen.vocabulary
-        if isinstance(vocabulary, TextVocabulary):
-            ids = [vocabulary.tokenizer.token(str(token)) for token in tokens]
-        else:
-            ids = vocabulary.tokenize([[token] * vocabulary.max_len for token in tokens])[:, -1].tolist()
+        ids = self.lab.token_ids(tokens)
         return self.allowed & torch.isin(self.tokens, torch.tensor(ids))[:, None, :]
 
     def bos(self) -> Target:
@@ -296,11 +365,3 @@ def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " pr
     remaining = lab.pattern(head).masked_fill(target, 0.0)
     remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
     return (lab.scores((), "zero") - lab.scores_attending(head, remaining)) / lab.scale
-
-
-def as_many_others(target: Target, allowed: Target, seed: int) -> Target:
-    """For each query a random choice of as many keys outside the target."""
-    order = torch.rand(target.shape, generator=torch.Generator().manual_seed(seed))
-    order = order.masked_fill(~(allowed & ~target), 2.0)
-    rank = order.argsort(-1).argsort(-1)
-    return (rank < target.sum(-1, keepdim=True)) & allowed & ~target

@@ -11,13 +11,12 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.claims import AnyClaim, Claim, Hypothesis, claim_from
+from vesalius.explanations.claims import CIRCUIT_KINDS, Claim, Hypothesis, claim_from
 from vesalius.explanations.claims.interchange import Computes
 from vesalius.explanations.hyve.notation import OPERATORS, read_program
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Comparison, Program
 
-KINDS: dict[str, type[Claim]] = {kind.model_fields["kind"].default: kind for kind in get_args(get_args(AnyClaim)[0])}
 #: The claim that every component carries what `carriers` says; checked as one `computes` each.
 CIRCUIT = "circuit"
 #: Stands for the program given before.
@@ -35,7 +34,7 @@ INPUTS_ONLY = {
 #: The kinds that compact prompts describe: what a component does, and that it matters. All others are read as well.
 COMPACT_KINDS = {
     name: kind
-    for name, kind in KINDS.items()
+    for name, kind in CIRCUIT_KINDS.items()
     if name in ("aggregates", "computes", "copies", "depends_only_on", "necessary", "reads_from")
 }
 _VARIABLE_SCHEMA = {
@@ -66,7 +65,9 @@ _PROGRAM_SCHEMA = {
 _NAMES_SCHEMA = {"type": "array", "items": {"type": "string", "maxLength": 16}, "minItems": 1, "maxItems": 4}
 
 
-def claims_schema(component: str, circuit: Sequence[str], kinds: Mapping[str, type[Claim]] = KINDS) -> dict[str, Any]:
+def claims_schema(
+    component: str, circuit: Sequence[str], kinds: Mapping[str, type[Claim]] = CIRCUIT_KINDS
+) -> dict[str, Any]:
     """The JSON schema of the arguments that put a claim about a component to the engine, for constrained replies.
 
     It is narrower than what is read: tables are left out, texts are short, and only the circuit carries variables.
@@ -112,7 +113,7 @@ def _field_schema(annotation: Any) -> dict[str, Any]:
     return {"type": {bool: "boolean", int: "integer"}.get(annotation, "string")}
 
 
-def describe_claims(kinds: Mapping[str, type[Claim]] = KINDS) -> str:
+def describe_claims(kinds: Mapping[str, type[Claim]] = CIRCUIT_KINDS) -> str:
     """Every kind of claim: what it says, and its JSON form."""
     return "\n".join(f"- {name}: {_first_sentence(kind)}\n  {_form(kind)}" for name, kind in sorted(kinds.items()))
 
@@ -130,10 +131,12 @@ def example_claims(component: str, vocabulary: FiniteVocabulary) -> list[dict[st
 
 def read_claim(given: Any, component: Component, vocabulary: FiniteVocabulary, *, causal: bool) -> Claim:
     """A claim about `component` from a model's JSON; what is wrong is said in one line for the model."""
-    if not isinstance(given, dict) or not isinstance(given.get("kind"), str) or given["kind"] not in KINDS:
+    if not isinstance(given, dict) or not isinstance(given.get("kind"), str) or given["kind"] not in CIRCUIT_KINDS:
         kind = given.get("kind") if isinstance(given, dict) else given
-        raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted([*KINDS, CIRCUIT]))}")
-    fields, kind = dict(given), KINDS[given["kind"]]
+        raise BadInput(
+            f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted([*CIRCUIT_KINDS, CIRCUIT]))}"
+        )
+    fields, kind = dict(given), CIRCUIT_KINDS[given["kind"]]
     for name in ("offset", "position"):
         if isinstance(fields.get(name), int) and abs(fields[name]) > vocabulary.max_len:
             raise BadInput(f"{name} {fields[name]:.6g} is beyond the longest input, {vocabulary.max_len} tokens")
@@ -151,7 +154,7 @@ def read_claim(given: Any, component: Component, vocabulary: FiniteVocabulary, *
         fields = {name: value for name, value in fields.items() if name not in ("program", "carriers")}
     elif "program" in kind.model_fields:
         fields["program"] = read_program(fields.get("program", INPUTS_ONLY), vocabulary, causal=causal)
-    claim = claim_from(fields)
+    claim = claim_from(fields, CIRCUIT_KINDS)
     if isinstance(claim, Computes):
         claim.hypothesis.carried_by(str(component))
     return claim
@@ -218,8 +221,8 @@ def _kinds(annotation: Any, name: str) -> Iterator[str]:
     elif origin is Literal:
         yield from (json.dumps(value) for value in get_args(annotation))
     elif origin is tuple:
-        members = {"tokens": "TOKEN", "components": "COMPONENT", "of": "COMPONENT", "suppressed": "COMPONENT"}
-        yield f"[{members.get(name, 'VARIABLE')}, ...]"
+        components = ("components", "of", "suppressed", "others", "over")
+        yield f"[{'TOKEN' if name == 'tokens' else 'COMPONENT' if name in components else 'VARIABLE'}, ...]"
     elif annotation is Program:
         yield "PROGRAM"
     elif annotation is bool:

@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from vesalius.documents.explanation import ClaimRecord, NamedOperation
-from vesalius.explanations.claims import Hypothesis, Lab
-from vesalius.explanations.naming import recorded_operation
+from vesalius.explanations.claims import Hypothesis
+from vesalius.explanations.laboratory import CircuitLab, Lab
+from vesalius.explanations.scientist.operations import recorded_operation
 from vesalius.explanations.scientist.variables import plain_name
 from vesalius.rasp import Aggregate, Map, SelectorWidth, SequenceMap, indices, tokens
 from vesalius.rasp.draft import UNDEFINED
@@ -26,7 +27,7 @@ def operation_of(hypothesis: Hypothesis, name: str, claims: tuple[ClaimRecord, .
     has a name.
     """
     carried = hypothesis.carried_by(name)
-    naming = _Naming(hypothesis, lab)
+    naming = _Naming(hypothesis, CircuitLab.require(lab, "computes"))
     operation = naming.standing.operations.get(carried[0]) if len(carried) == 1 else None
     if operation is None:
         return None
@@ -42,7 +43,7 @@ def operation_of(hypothesis: Hypothesis, name: str, claims: tuple[ClaimRecord, .
 class _Naming:
     """The variables of a hypothesis on the laboratory's inputs, and the names of those that some component carries."""
 
-    def __init__(self, hypothesis: Hypothesis, lab: Lab) -> None:
+    def __init__(self, hypothesis: Hypothesis, lab: CircuitLab) -> None:
         self.program, self._lab = hypothesis.program, lab
         self._carriers = {variable: name for name, carried in hypothesis.carriers.items() for variable in carried}
         self._several = {name for name, carried in hypothesis.carriers.items() if len(carried) > 1}

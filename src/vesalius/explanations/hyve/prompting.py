@@ -17,10 +17,9 @@ from vesalius.components import Component
 from vesalius.documents.trace import Attempt
 from vesalius.documents.views import shortened
 from vesalius.explanations.budget import Budget
-from vesalius.explanations.claims import Claim
+from vesalius.explanations.claims import CIRCUIT_KINDS, Claim
 from vesalius.explanations.hyve.grammar import (
     COMPACT_KINDS,
-    KINDS,
     claims_schema,
     describe_claims,
     example_claims,
@@ -147,7 +146,7 @@ class Prompts:
 
     @property
     def _kinds(self) -> Mapping[str, type[Claim]]:
-        return COMPACT_KINDS if self.compact else KINDS
+        return COMPACT_KINDS if self.compact else CIRCUIT_KINDS
 
     def claims_schema(self, component: Component) -> dict[str, Any]:
         """The JSON schema of a call that puts a claim about a component to the engine."""

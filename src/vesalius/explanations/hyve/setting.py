@@ -12,15 +12,13 @@ from typing import Any, TypedDict, Unpack
 from vesalius.behaviours.natural import require_performance
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.laboratory import CLAIM_SEED
 from vesalius.explanations.hyve import scope
 from vesalius.explanations.hyve.natural import scope as natural_scope
 from vesalius.explanations.hyve.natural.prompting import NaturalPrompts
 from vesalius.explanations.hyve.prompting import Prompts
+from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab
 from vesalius.explanations.natural.explain import PROMPTS, SELECTION, TOP, require_enough
 from vesalius.explanations.natural.instruments import Instruments
-from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.selection import select
 from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
@@ -119,11 +117,11 @@ def _natural_setting(
     require_enough(n, top)
     require_performance(specimen, seed=seed, force=options.get("force", False), purpose="explain it all the same")
     if components is None:
-        pool = Pool.draw(specimen, SELECTION, seed=seed, split="train")
-        components = select(pool, named=None, top=top, progress=options.get("progress") or silent).components
+        selecting = NaturalLab.draw(specimen, SELECTION, seed=seed, split="train")
+        components = select(selecting, named=None, top=top, progress=options.get("progress") or silent).components
     circuit = _circuit(specimen, components)
     blind = replace(specimen, id="specimen", name="specimen", source=None)
-    observed = Pool.draw(blind, natural_scope.PROMPTS, seed=natural_scope.PROMPTS_SEED + seed, split="train")
+    observed = NaturalLab.draw(blind, natural_scope.PROMPTS, seed=natural_scope.PROMPTS_SEED + seed, split="train")
     tools = Instruments(observed, piece=vocabulary.tokenizer.piece)
     prompts = NaturalPrompts(
         blind,
@@ -137,7 +135,7 @@ def _natural_setting(
         specimen.id,
         seed,
         prompts,
-        cache(lambda: Lab(blind, n=n, seed=CLAIM_SEED + seed, circuit=circuit)),
+        cache(lambda: NaturalLab.draw(blind, n, seed=CLAIM_SEED + seed, circuit=circuit)),
         natural_scope.PRELOAD,
         lambda directory: natural_scope.handed_over(blind, directory, observed.prompts, seed=seed),
         {"model": fingerprint(specimen.model), "seed": seed, "prompts": natural_scope.prompts_digest(observed.prompts)},

@@ -2,13 +2,13 @@
 
 1. Check that the model performs the behaviour.
 2. On a selection pool select components and make hypotheses (`selection`).
-3. On held-out prompts measure each component alone, at the answer position, in its group, along its paths and through
-   the logit lens (`study`), and check the claims (`evidence`).
+3. On held-out prompts, drawn and run once, make and check the claims about each component (`proposing`).
 4. Name roles by rule (`roles`) and write them down (`sentences`).
 
-The same seed gives the same explanation. Step 3 can be cut by components: each part makes the same held-out pool anew.
+The same seed gives the same explanation. Step 3 can be cut by components: each part makes the same laboratory anew.
 """
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,25 +16,26 @@ from typing import Any
 
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
+from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
 from vesalius.documents.performance import Performance
 from vesalius.documents.views import title_of
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.laboratory import CLAIM_SEED, Ran
-from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
-from vesalius.explanations.natural.answers import answer_readout
-from vesalius.explanations.natural.evidence import shows_ports
-from vesalius.explanations.natural.pool import Pool
-from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
+from vesalius.explanations.claims.joint import gain
+from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, NaturalLab
+from vesalius.explanations.laboratory.attention import without_role
+from vesalius.explanations.laboratory.base import PerPrompt
+from vesalius.explanations.natural.proposing import group_of, investigate, measure_ahead
+from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.selection import Selection, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
-from vesalius.explanations.natural.study import REPORTED, PerPrompt, Study
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
@@ -91,9 +92,9 @@ def explain_natural(
     progress(f"{specimen.name}: does it perform {title_of(specimen.behaviour or '')}?", 0, 0)
     performance = _performance(specimen, seed, force=force)
     performs = performance.performs or undecided(performance)
-    selection_pool = Pool.draw(specimen, SELECTION, seed=seed, split="train")
-    note_limits(specimen, selection_pool.prompts, resampled=True)
-    selection = select(selection_pool, named=named, top=top, progress=progress, groups=performs)
+    selection_lab = NaturalLab.draw(specimen, SELECTION, seed=seed, split="train")
+    note_limits(specimen, selection_lab.prompts, resampled=True)
+    selection = select(selection_lab, named=named, top=top, progress=progress, groups=performs)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     whole = StudyPart(selection, tuple(selection.components), n, seed, performs, request)
     studied, rows = _study(specimen, whole, progress) if spread is None else _study_elsewhere(whole, spread)
@@ -110,7 +111,7 @@ def explain_natural(
         task_description=task_description(behaviour_of(specimen), performance),
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
-        rows=round(selection_pool.cost.rows + rows),
+        rows=round(selection_lab.cost.rows + rows),
     )
 
 
@@ -150,47 +151,42 @@ def study_part(specimen: Specimen, part: StudyPart) -> tuple[list[Studied], floa
 
 def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[list[Studied], float]:
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
-    seed, selection = CLAIM_SEED + part.seed, part.selection
-    pool = Pool.draw(specimen, part.n, seed=seed, split="test")
-    ran = Ran(pool.recordings.read_as(answer_readout(pool)), pool.recordings, pool.source_values)
-    lab = Lab(specimen, n=part.n, seed=seed, circuit=selection.components, ran=ran)
-    study = Study(pool, lab, selection)
-    pairs = [pair for pair in selection.paths if pair[0] in part.components]
+    selection, components = part.selection, part.components
+    lab = NaturalLab.draw(specimen, part.n, seed=CLAIM_SEED + part.seed, circuit=selection.components)
     if part.performs:
-        progress(f"cutting {len(pairs)} paths on held-out prompts", 0, 0)
-        study.measure_paths([(*pair, None) for pair in pairs])
-        ports = [(*pair, port) for pair in pairs if shows_ports(study, *pair) for port in "qkv"]
-        study.measure_paths(ports, n=REPORTED)
-        progress(f"replacing {len(part.components)} components and their controls", 0, 0)
-        study.measure_replacements(part.components)
+        progress(f"replacing {len(components)} components, their paths and their controls", 0, 0)
+        measure_ahead(lab, selection, components)
+    lab.measure_single(components)
+    lab.measure_paths([(component, None, None) for component in components])
     findings = []
-    for place, component in enumerate(part.components, 1):
-        progress(f"explaining {component}", place, len(part.components))
-        findings.append(investigate(study, component, performs=part.performs))
-    if part.performs:
-        study.look_at_tokens([finding.component for finding in findings if _asks_for_tokens(finding)])
+    for place, component in enumerate(components, 1):
+        progress(f"explaining {component}", place, len(components))
+        findings.append(investigate(lab, selection, component, performs=part.performs))
+    if part.performs and lab.looks_first:
+        asked = [finding.component for finding in findings if _asks_for_tokens(finding)]
+        lab.measure_paths([(None, component, None) for component in asked], n=FIRST_LOOK)
     studied = [
         Studied(
             finding,
-            _component(finding, study, part.request),
-            tuple(_paths(study, finding)) if part.performs else (),
+            _component(finding, lab, selection, part.request),
+            tuple(_paths(lab, finding)) if part.performs else (),
         )
         for finding in findings
     ]
-    return studied, pool.cost.rows + lab.cost.rows
+    return studied, lab.cost.rows
 
 
-def _component(finding: Findings, study: Study, request: dict[str, Any]) -> ComponentExplanation:
-    numbers = study.numbers(finding.component, grouped=not finding.supported("necessary"))
+def _component(
+    finding: Findings, lab: NaturalLab, selection: Selection, request: dict[str, Any]
+) -> ComponentExplanation:
+    numbers = _profile(lab, selection, finding.component, grouped=not finding.supported("necessary"))
     return ComponentExplanation(
         id=str(finding.component),
         tag=finding.tag,
         tag_by_experiment=finding.tag_by_experiment,
         note=note(finding),
         verdict="untested" if finding.role == NO_ROLE else "supported",
-        reads=tuple(
-            dict.fromkeys(str(s) for (head, _), s in study.selection.feeders.items() if head == finding.component)
-        ),
+        reads=tuple(dict.fromkeys(str(s) for (head, _), s in selection.feeders.items() if head == finding.component)),
         claims=finding.claims,
         role=finding.role,
         profile={
@@ -204,17 +200,72 @@ def _component(finding: Findings, study: Study, request: dict[str, Any]) -> Comp
     )
 
 
-def _paths(study: Study, finding: Findings) -> Iterator[Path]:
+def _profile(lab: NaturalLab, selection: Selection, component: Component, *, grouped: bool) -> dict[str, object]:
+    """What was measured, for JSON: means with intervals, shares of the clean score, attention mass by role; with its
+    group replaced, if `grouped`.
+    """
+    group = group_of(lab, selection, component)
+    rest = group.without(component)
+    effects = {
+        "solo": lab.effect([component], "resample"),
+        "at_answer": lab.at_answer(component),
+        "direct": lab.path(component, None),
+        "lens": lab.lens(component),
+        "restored": lab.restored_by(component),
+    }
+    if rest and grouped:
+        effects["joint"] = lab.effect(group.members, "resample")
+        effects["joint_without"] = lab.effect(rest, "resample")
+        effects["gain"] = gain(lab, component, rest)
+    metric = metric_name(lab.prompts.metric).replace("-", " ")
+    flips = (lab.clean_scores > 0) & ~(lab.scores([component], "resample") > 0)
+    return {
+        "chosen_by": selection.reasons[component],
+        "unit": f"share of the clean {metric}" + (f" ({NOT_DEFINED})" if math.isnan(lab.scale) else ""),
+        "clean": rounded(lab.clean_scores.mean()),
+        "effects": {name: _interval(lab, values) for name, values in effects.items()},
+        "n": {name: len(values) for name, values in effects.items()},
+        "flips": rounded(float(flips.float().mean())),
+        "group": {"name": group.name, "members": [str(c) for c in group.members]},
+        "attention": _attention(lab, component) if component.is_head else None,
+    }
+
+
+def _attention(lab: NaturalLab, head: Component) -> dict[str, dict[str, list[float | None]]]:
+    from_answer = {**lab.answer_targets, "elsewhere": without_role(lab.answer_targets, lab.runs)}
+    return {
+        where: {role: _interval(lab, lab.mass(head, target)) for role, target in targets.items() if bool(target.any())}
+        for where, targets in (("answer", from_answer), ("everywhere", lab.general_targets))
+    }
+
+
+def _interval(lab: NaturalLab, values: PerPrompt) -> list[float | None]:
+    return [rounded(x) for x in mean_and_interval(values, 0.95, seed=lab.seed)]
+
+
+def _paths(lab: NaturalLab, finding: Findings) -> Iterator[Path]:
     """Supported paths to other components, and the direct paths from the token embeddings and to the logits whose
     interval lies beyond the bar. What reads the embeddings is measured where the component has a role or feeds others.
     """
     sender = finding.component
-    if _asks_for_tokens(finding) and (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
+    if _asks_for_tokens(finding) and (effect := _beyond_bar(lab, _from_tokens(lab, sender))) is not None:
         yield TOKENS, str(sender), effect
     for receiver in _fed_by(finding):
-        yield str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)
-    if (effect := _beyond_bar(study, study.direct(sender))) is not None:
+        yield str(sender), str(receiver), round(float(lab.path(sender, receiver).mean()), 4)
+    if (effect := _beyond_bar(lab, lab.path(sender, None))) is not None:
         yield str(sender), LOGITS, effect
+
+
+def _from_tokens(lab: NaturalLab, component: Component) -> PerPrompt:
+    """Effect of replacing the token embeddings on their direct path into it only; of few prompts where these show that
+    it lies below the bar.
+    """
+    if lab.looks_first:
+        first = lab.path(None, component, n=FIRST_LOOK)
+        low, high = first_interval(first)
+        if low > -MIN_CUT_EFFECT and high < MIN_CUT_EFFECT:
+            return first
+    return lab.path(None, component)
 
 
 def _asks_for_tokens(finding: Findings) -> bool:
@@ -225,9 +276,9 @@ def _fed_by(finding: Findings) -> list[Component]:
     return [receiver for receiver, claim in finding.outgoing if claim.verdict == "supported"]
 
 
-def _beyond_bar(study: Study, effects: PerPrompt) -> float | None:
+def _beyond_bar(lab: NaturalLab, effects: PerPrompt) -> float | None:
     """The mean effect of a path if its whole interval lies beyond the bar."""
-    mean, low, high = study.interval(effects)
+    mean, low, high = mean_and_interval(effects, 0.95, seed=lab.seed)
     return round(mean, 4) if low > MIN_CUT_EFFECT or high < -MIN_CUT_EFFECT else None
 
 

@@ -29,29 +29,8 @@ from dataclasses import dataclass
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
-from vesalius.explanations.claims.ablation import MIN_EFFECT
-from vesalius.explanations.claims.base import join_names
-from vesalius.explanations.claims.laboratory import Replacement
-from vesalius.explanations.natural.composition import AttentionPort
-from vesalius.explanations.natural.evidence import (
-    acts_at_answer,
-    acts_directly,
-    attends,
-    backup_of,
-    composes,
-    covers,
-    feeds,
-    group_claims,
-    inhibits,
-    lens_only,
-    necessary,
-    not_needed_alone,
-    reads_previous,
-    uses,
-    writes_answer,
-)
-from vesalius.explanations.natural.study import SINKS, Study
-from vesalius.explanations.natural.token_roles import NAMES
+from vesalius.explanations.claims.base import MIN_EFFECT, join_names
+from vesalius.explanations.laboratory.attention import NAMES, SINKS, AttentionPort
 
 NO_ROLE = "no role established"
 
@@ -170,58 +149,3 @@ def _costs_nothing(findings: Findings) -> bool:
     """
     claim = next((claim for claim in findings.own if claim.kind == "necessary"), None)
     return claim is not None and all(one.high is not None and one.high < MIN_EFFECT for one in claim.evidence)
-
-
-def _passed(necessity: ClaimRecord, replacement: Replacement) -> bool:
-    return any(one.passed is True for one in necessity.evidence if one.experiment == f"{replacement} replacement")
-
-
-def investigate(study: Study, component: Component, *, performs: bool) -> Findings:
-    """Make and check the claims about one component. If the model does not perform the behaviour, there is no score to
-    lose, and only attention is checked.
-    """
-    looks_at = study.selection.looks_at.get(component)
-    own: list[ClaimRecord | None] = [attends(study, component)] if component.is_head else []
-    if not performs:
-        return Findings(component, looks_at, _not_none(own))
-    grouped = group_claims(study, component) if component.is_head else []
-    moves = any(claim.kind in ("moves_role", "backs_up") and claim.verdict == "supported" for _, claim in grouped)
-    own += _causal_claims(study, component, moves=moves)
-    incoming: list[tuple[Component, AttentionPort, ClaimRecord]] = [
-        (sender, port, claim)
-        for (head, port), sender in study.selection.feeders.items()
-        if head == component and (claim := composes(study, head, port, sender)) is not None
-    ]
-    outgoing = [
-        (receiver, feeds(study, sender, receiver)) for sender, receiver in study.selection.paths if sender == component
-    ]
-    return Findings(component, looks_at, _not_none(own), tuple(incoming), tuple(outgoing), tuple(grouped))
-
-
-def _not_none(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
-    return tuple(claim for claim in claims if claim is not None)
-
-
-def _causal_claims(study: Study, component: Component, *, moves: bool) -> list[ClaimRecord | None]:
-    necessity = necessary(study, component)
-    claims: list[ClaimRecord | None] = [necessity]
-    if necessity.verdict != "refuted" or moves:
-        claims.append(not_needed_alone(study, component, necessity, moves=moves))
-    if float(study.solo(component).mean()) < -MIN_EFFECT:
-        claims.append(inhibits(study, component))
-    elif necessity.verdict == "supported":
-        if _passed(necessity, "resample"):  # where it acts is measured by resampling
-            claims += [acts_at_answer(study, component), acts_directly(study, component)]
-    else:
-        cover = covers(study, component)
-        claims.append(cover)
-        if cover is not None and cover.verdict == "supported":
-            claims.append(backup_of(study, component))
-    claims.append(writes_answer(study, component))
-    if claims[-1] is not None and claims[-1].verdict == "supported" and necessity.verdict != "supported":
-        claims.append(lens_only(study, component))
-    if component.is_head:
-        claims.append(uses(study, component))
-        if study.selection.looks_at.get(component) == "previous" and necessity.verdict == "supported":
-            claims.append(reads_previous(study, component))
-    return claims

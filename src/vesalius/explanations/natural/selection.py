@@ -7,7 +7,7 @@
    them), up to a few for each role, whether or not patching one alone has an effect.
 3. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
    their attention most.
-4. Groups: heads that move the same role to the answer position and may back each other up (`groups`).
+4. Groups: heads that move the same role to the answer position and may back each other up (`propose_groups`).
 5. Paths: of all paths from one selected component to another, those with the largest effect, screened likewise.
 
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
@@ -15,6 +15,7 @@ The hypothesised role of each head, its feeders and the paths are tested on othe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -22,13 +23,151 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
-from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
-from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, AttentionPort, HeadPaths
-from vesalius.explanations.natural.groups import CANDIDATES, Groups, propose_groups
-from vesalius.explanations.natural.paths import edges_between, feeds
-from vesalius.explanations.natural.pool import Pool
-from vesalius.explanations.natural.token_roles import NAMES, at_answer, everywhere
+from vesalius.errors import BadInput
+from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS
+from vesalius.explanations.laboratory import END, How, NaturalLab
+from vesalius.explanations.laboratory.attention import NAMES, PORT_WORDS, PORTS, SINKS, AttentionPort, HeadPaths
+from vesalius.explanations.laboratory.runs import edges_between, feeds
 from vesalius.progress import Progress
+
+#: Heads that are tried.
+CANDIDATES = 16
+#: Members of one group.
+MEMBERS = 6
+#: A head moves a role if patching it carries the answer this share of the way, and the role is the one it moves most,
+#: or it moves it a quarter as far as the strongest head does.
+MIN_MOVED, QUARTER = 0.01, 0.25
+#: The smallest set of others that shows this part of the largest gain is proposed.
+MOST_OF_GAIN = 0.75
+
+
+class Backup(NamedTuple):
+    """A head of a group, and the members that it may be a backup of."""
+
+    role: str
+    of: tuple[Component, ...]
+
+
+class Leader(NamedTuple):
+    """The member of a group that costs most alone, by one replacement."""
+
+    head: Component
+    how: How
+
+
+@dataclass
+class Groups:
+    """`moves[head]` are the roles a head may move to the answer position, the one it moves most first;
+    `members[role]` the heads of a group, strongest first; `backups[head]` what it may back up; `primary[role]` the head
+    that may be the primary one, and the replacement that shows it.
+    """
+
+    moves: dict[Component, tuple[str, ...]] = field(default_factory=dict)
+    members: dict[str, tuple[Component, ...]] = field(default_factory=dict)
+    backups: dict[Component, tuple[Backup, ...]] = field(default_factory=dict)
+    primary: dict[str, Leader] = field(default_factory=dict)
+
+
+def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: Progress) -> Groups:
+    """Group the candidate heads by the role they move, and find what each may be a backup of.
+
+    1. Each candidate gets its output at the answer position from a run with another token at one role. Heads whose
+       output carries the answer towards that run's move this role; those of one role are a *group*.
+    2. All heads of the groups are zeroed at the answer position, alone and together. Where zeroing all costs no more
+       than the sum, single heads explain the behaviour and the search ends.
+    3. For each member its effect once the strongest other member, the two strongest, or all others are zeroed. The
+       smallest set that shows most of the largest gain is what it may be a backup of.
+    4. The member that costs most alone, zeroed or else resampled, may be the primary one.
+    """
+    groups = Groups()
+    heads = sorted(head for head in candidates if head.is_head)
+    if not heads:
+        return groups
+    progress(f"which roles {len(heads)} heads move to the answer position", 0, 0)
+    shares = _moved_shares(lab, heads)
+    groups.moves = {head: roles for head in heads if (roles := _roles_of(head, shares))}
+    for role, moved in shares.items():
+        own = [head for head, roles in groups.moves.items() if role in roles]
+        if len(own) > 1:
+            groups.members[role] = tuple(sorted(own, key=lambda head: -moved[head])[:MEMBERS])
+    if not groups.members or _singles_explain(lab, groups):
+        return groups
+    for role, members in groups.members.items():
+        progress(f"which of {len(members)} heads that move {role} back each other up", 0, 0)
+        _add_backups(lab, groups, role, members)
+    return groups
+
+
+def _moved_shares(lab: NaturalLab, heads: Sequence[Component]) -> dict[str, dict[Component, float]]:
+    """How far patching each head from runs with another token at each role moves the answer."""
+    position = lab.prompts.position
+    shares = {}
+    for role, place in lab.prompts.roles.items():
+        if bool((place == position).all()):
+            continue
+        try:
+            moved = lab.moved_shares([[head] for head in heads], role)
+        except BadInput:  # the tokens there are all equal, or do not matter for the answer
+            continue
+        shares[role] = {head: float(share.mean()) for head, (_, share) in zip(heads, moved, strict=True)}
+    return shares
+
+
+def _roles_of(head: Component, shares: Mapping[str, Mapping[Component, float]]) -> tuple[str, ...]:
+    """The roles that a head may move, the one it moves most first."""
+    own = {role: moved[head] for role, moved in shares.items() if moved[head] >= MIN_MOVED}
+    order = sorted(own, key=lambda role: -own[role])
+    return tuple(role for role in order if role == order[0] or own[role] >= QUARTER * max(shares[role].values()))
+
+
+def _singles_explain(lab: NaturalLab, groups: Groups) -> bool:
+    """Whether zeroing all heads of the groups costs no more than the sum of what each costs alone."""
+    heads = sorted({head for members in groups.members.values() for head in members})
+    lab.answers([heads, *([head] for head in heads)], "zero", END)
+    joint = [float(lost.mean()) for lost in lab.losses(heads, "zero", END)]
+    singles = [[float(lost.mean()) for lost in lab.losses([head], "zero", END)] for head in heads]
+    sums = [sum(max(0.0, one[place]) for one in singles) for place in (0, 1)]
+    return all(joint[place] - sums[place] <= MIN_EFFECT for place in (0, 1))
+
+
+def _add_backups(lab: NaturalLab, groups: Groups, role: str, members: Sequence[Component]) -> None:
+    """What each member may be a backup of, and which member may be the primary one."""
+    sizes = sorted({1, 2, len(members) - 1} & set(range(1, len(members))))
+    others = {head: [one for one in members if one != head] for head in members}
+    sets = [[*others[head][:size], *with_it] for head in members for size in sizes for with_it in ((), (head,))]
+    lab.answers([*sets, *([head] for head in members)], "zero", END)
+    for head in members:
+        gains = {size: _gain_once(lab, head, others[head][:size]) for size in sizes}
+        enough = max(MIN_EFFECT, MOST_OF_GAIN * max(gains.values()))
+        best = next((size for size in sizes if gains[size] > enough), None)
+        if best is not None:
+            backup = Backup(role, tuple(sorted(others[head][:best])))
+            groups.backups[head] = (*groups.backups.get(head, ()), backup)
+    hows: tuple[How, ...] = ("zero", "resample")
+    for how in hows:
+        if (first := _leader(lab, members, how)) is not None:
+            groups.primary[role] = Leader(first, how)
+            break
+
+
+def _leader(lab: NaturalLab, members: Sequence[Component], how: How) -> Component | None:
+    """The member that costs most at the answer position, in right answers where any are lost, if it costs enough; by
+    values of other prompts it must be well ahead of the others, for those disturb whatever reads them.
+    """
+    lab.answers([[head] for head in members], how, END)
+    costs = {head: [float(lost.mean()) for lost in lab.losses([head], how, END)] for head in members}
+    place = int(any(answers > MIN_EFFECT for _, answers in costs.values()))
+    first, second = sorted(members, key=lambda head: -costs[head][place])[:2]
+    ahead = how == "zero" or costs[first][place] - costs[second][place] > MIN_EFFECT
+    return first if costs[first][place] > MIN_EFFECT and ahead else None
+
+
+def _gain_once(lab: NaturalLab, head: Component, others: Sequence[Component]) -> float:
+    """The larger of the gains in score and in right answers lost."""
+    ((score, answers),) = lab.backup_gains([head], others, "zero", END)
+    return max(float(score.mean()), float(answers.mean()))
+
 
 #: Prompts that every candidate is measured on, and those that the ones within reach of the strongest are; components
 #: within reach of those selected are measured on the whole pool.
@@ -37,8 +176,6 @@ FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
 SECOND_ROUND = 3
 #: Heads selected for one attention role.
 PER_ROLE = 4
-#: Attention mass that must leave the target before a component counts as the feeder of a head.
-MIN_ATTENTION_LOSS = 0.1
 #: Paths between selected components that are measured again for evidence.
 PATHS = 12
 
@@ -48,7 +185,7 @@ class Selection:
     """The components under study in order of computation, the reasons for them, and the hypotheses about them.
 
     `looks_at` names the token role a head attends to (None: no single one), `feeders[head, port]` the component that
-    writes its queries or keys, `effect` the mean effect on the selection pool, where it was measured, `paths` pairs of
+    writes its queries or keys, `effect` the mean effect on the selection lab, where it was measured, `paths` pairs of
     components with the effect of the path between them, `groups` the heads that may move the same role.
     """
 
@@ -71,7 +208,7 @@ class Selection:
 
 
 def select(
-    pool: Pool, *, named: Sequence[Component] | None, top: int, progress: Progress, groups: bool = True
+    lab: NaturalLab, *, named: Sequence[Component] | None, top: int, progress: Progress, groups: bool = True
 ) -> Selection:
     """Select components and make hypotheses on the selection pool; `named` fixes the components. Without `groups` no
     heads are looked for that back each other up, as where there is no score to lose.
@@ -80,41 +217,41 @@ def select(
     for component in named or ():
         selection.add(component, "named by the user")
     if named is None:
-        _add_strongest(pool, selection, top, progress)
+        _add_strongest(lab, selection, top, progress)
     else:
-        effects = pool.effects([[c] for c in selection.components]).mean(0)
+        effects = lab.patch_effects([[c] for c in selection.components]).mean(0)
         selection.effect = dict(zip(selection.components, effects.tolist(), strict=True))
     progress("attention of every head", 0, 0)
-    roles = _role_masses(pool)
+    roles = _role_masses(lab)
     if named is None:
-        _add_by_attention(pool, selection, roles)
+        _add_by_attention(lab, selection, roles)
     if groups:
-        _add_groups(pool, selection, add_members=named is None, progress=progress)
+        _add_groups(lab, selection, add_members=named is None, progress=progress)
     for component in selection.components:
         selection.looks_at[component] = _main_role(component, roles) if component.is_head else None
-    _add_feeders(pool, selection, roles, select_feeders=named is None, progress=progress)
-    _add_paths(pool, selection, progress)
+    _add_feeders(lab, selection, roles, select_feeders=named is None, progress=progress)
+    _add_paths(lab, selection, progress)
     return selection
 
 
-def _add_strongest(pool: Pool, selection: Selection, top: int, progress: Progress) -> None:
+def _add_strongest(lab: NaturalLab, selection: Selection, top: int, progress: Progress) -> None:
     """Patch single components on more and more prompts; two thirds of those selected are heads."""
-    rest, mlps = torch.arange(len(pool))[SCREENING_PROMPTS:], max(1, top // 3)
+    rest, mlps = torch.arange(lab.n)[SCREENING_PROMPTS:], max(1, top // 3)
     for is_head, count in ((True, top - mlps), (False, mlps)):
         if not count:
             continue
-        kind, kinds = [c for c in pool.model.components if c.is_head == is_head], "heads" if is_head else "MLPs"
+        kind, kinds = [c for c in lab.model.components if c.is_head == is_head], "heads" if is_head else "MLPs"
 
         def measure(places: list[int], prompts: Tensor, kind: list[Component] = kind) -> Tensor:
-            return pool.effects([[kind[i]] for i in places], prompts=prompts)
+            return lab.patch_effects([[kind[i]] for i in places], prompts=prompts)
 
         progress(f"replacing each of {len(kind)} {kinds} on a few prompts", 0, 0)
-        places, effects = _strongest(pool, measure, len(kind), keep=SECOND_ROUND * count)
+        places, effects = _strongest(lab, measure, len(kind), keep=SECOND_ROUND * count)
         selection.effect |= {kind[i]: float(x) for i, x in zip(places, effects.mean(0), strict=True)}
         if len(rest):
             near = _within_reach(effects, count)
             places, effects = [places[i] for i in near], effects[:, near]
-            progress(f"replacing the strongest {len(places)} {kinds} on {len(pool)} prompts", 0, 0)
+            progress(f"replacing the strongest {len(places)} {kinds} on {lab.n} prompts", 0, 0)
             effects = torch.cat([effects, measure(places, rest)])
         mean = effects.mean(0)
         selection.effect |= {kind[i]: float(x) for i, x in zip(places, mean, strict=True)}
@@ -124,12 +261,12 @@ def _add_strongest(pool: Pool, selection: Selection, top: int, progress: Progres
 
 
 def _strongest(
-    pool: Pool, measure: Callable[[list[int], Tensor], Tensor], n: int, *, keep: int
+    lab: NaturalLab, measure: Callable[[list[int], Tensor], Tensor], n: int, *, keep: int
 ) -> tuple[list[int], Float[Tensor, "prompt kept"]]:
     """Which `keep` of `n` candidates have the largest mean effects on the screening prompts, strongest first, and those
     effects. After the first prompts only those go on whose interval reaches the last one kept.
     """
-    first, second = torch.arange(len(pool))[:SCREENING_PROMPTS].tensor_split((FIRST_PROMPTS,))
+    first, second = torch.arange(lab.n)[:SCREENING_PROMPTS].tensor_split((FIRST_PROMPTS,))
     left = list(range(n))
     effects = measure(left, first)
     if len(second) and len(first) > 1:
@@ -160,30 +297,30 @@ class _Roles:
     targets: dict[str, Target]
 
 
-def _role_masses(pool: Pool) -> _Roles:
-    layers = range(pool.model.config.n_layers)
+def _role_masses(lab: NaturalLab) -> _Roles:
+    layers = range(lab.model.config.n_layers)
 
     def means(targets: dict[str, Target]) -> dict[str, Tensor]:
         return {
-            role: torch.stack([masses(pool.pattern(layer), target).nanmean(0) for layer in layers])
+            role: torch.stack([masses(lab.runs.pattern(layer), target).nanmean(0) for layer in layers])
             for role, target in targets.items()
             if bool(target.any())
         }
 
-    general, answer = everywhere(pool), at_answer(pool)
+    general, answer = lab.general_targets, lab.answer_targets
     return _Roles(means({role: general[role] for role in NAMES}), means(answer), answer | general)
 
 
-def _add_by_attention(pool: Pool, selection: Selection, roles: _Roles) -> None:
+def _add_by_attention(lab: NaturalLab, selection: Selection, roles: _Roles) -> None:
     """Select the heads that attend mostly to one general role, strongest first."""
     for role, mass in roles.general.items():
         for place in mass.flatten().argsort(descending=True, stable=True)[:PER_ROLE].tolist():
-            layer, head = divmod(place, pool.model.config.n_heads)
+            layer, head = divmod(place, lab.model.config.n_heads)
             if float(mass[layer, head]) > MIN_MASS:
                 selection.add(Component(layer, head), f"attention: {float(mass[layer, head]):.2f} on {role}")
 
 
-def _add_groups(pool: Pool, selection: Selection, *, add_members: bool, progress: Progress) -> None:
+def _add_groups(lab: NaturalLab, selection: Selection, *, add_members: bool, progress: Progress) -> None:
     """Group heads by the role they move. Beside those selected the next strongest are tried, if `add_members`, and
     those that may be a backup are selected too.
     """
@@ -191,9 +328,9 @@ def _add_groups(pool: Pool, selection: Selection, *, add_members: bool, progress
     if add_members:
         others = [component for component in selection.effect if component.is_head and component not in heads]
         others.sort(key=lambda head: -abs(selection.effect[head]))
-        few = pool.model.config.n_layers * pool.model.config.n_heads <= SECOND_ROUND * PER_ROLE * 2
+        few = lab.model.config.n_layers * lab.model.config.n_heads <= SECOND_ROUND * PER_ROLE * 2
         heads += others if few else others[: max(0, CANDIDATES - len(heads))]
-    selection.groups = propose_groups(pool, heads, progress)
+    selection.groups = propose_groups(lab, heads, progress)
     for head, backups in selection.groups.backups.items():
         if head not in selection.reasons:
             selection.add(head, f"group: it moves {' and '.join(backup.role for backup in backups)} as others do")
@@ -202,7 +339,7 @@ def _add_groups(pool: Pool, selection: Selection, *, add_members: bool, progress
 def _main_role(head: Component, roles: _Roles) -> str | None:
     """The role with most of a head's attention: a general one, one of the behaviour, or BOS, in this order."""
     own = {role: mass for role, mass in roles.answer.items() if role in roles.targets and role not in NAMES}
-    sinks = {role: own.pop(role) for role in ("BOS", "first token") if role in own}
+    sinks = {role: own.pop(role) for role in SINKS if role in own}
     own.pop("self", None)
     for family in (roles.general, own, sinks):
         best = max(((float(mass[head.layer, head.head]), role) for role, mass in family.items()), default=(0.0, ""))
@@ -211,14 +348,16 @@ def _main_role(head: Component, roles: _Roles) -> str | None:
     return None
 
 
-def _add_feeders(pool: Pool, selection: Selection, roles: _Roles, *, select_feeders: bool, progress: Progress) -> None:
+def _add_feeders(
+    lab: NaturalLab, selection: Selection, roles: _Roles, *, select_feeders: bool, progress: Progress
+) -> None:
     """For every head whose attention depends on content, the component that moves its queries or keys most, which is
     then also selected if `select_feeders`.
     """
-    positional = ("previous", "BOS", "first token", None)
+    positional = ("previous", *SINKS, None)
     heads = [c for c in selection.components if selection.looks_at[c] not in positional]
     progress(f"what writes the queries and keys of {len(heads)} heads", 0, 0)
-    losses = _attention_lost(pool, {head: roles.targets[selection.looks_at[head] or ""] for head in heads})
+    losses = _attention_lost(lab, {head: roles.targets[selection.looks_at[head] or ""] for head in heads})
     for head in heads:
         for port in PORTS:
             lost = losses[head, port]
@@ -233,37 +372,37 @@ def _add_feeders(pool: Pool, selection: Selection, roles: _Roles, *, select_feed
 
 
 def _attention_lost(
-    pool: Pool, targets: Mapping[Component, Target]
+    lab: NaturalLab, targets: Mapping[Component, Target]
 ) -> dict[tuple[Component, AttentionPort], dict[Component, float]]:
     """How much attention leaves each head's target, by port and by the component below whose path is replaced."""
-    paths = {head: HeadPaths(pool, head) for head in targets}
+    paths = {head: HeadPaths(lab.runs, head) for head in targets}
     lost: dict[tuple[Component, AttentionPort], dict[Component, float]] = {
         (head, port): {} for head in targets for port in PORTS
     }
-    for sender in pool.model.components:
+    for sender in lab.model.components:
         readers = [head for head in targets if sender.layer < head.layer]
         if not readers:
             break
-        change = pool.change(sender)
+        change = lab.runs.change(sender)
         for head in readers:
             for port, values in paths[head].masses_lost(change, targets[head]).items():
                 lost[head, port][sender] = float(values.nanmean())
     return lost
 
 
-def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:
+def _add_paths(lab: NaturalLab, selection: Selection, progress: Progress) -> None:
     """The strongest paths between selected components; those with too small an effect are not hypotheses."""
-    parts, parallel = selection.components, pool.model.config.parallel
+    parts, parallel = selection.components, lab.model.config.parallel
     pairs = [(a, b) for a in parts for b in parts if feeds(a, b, parallel=parallel)]
     if not pairs:
         return
     progress(f"cutting {len(pairs)} paths between {len(selection.components)} components", 0, 0)
 
     def measure(places: list[int], prompts: Tensor) -> Tensor:
-        return pool.path_effects([edges_between(*pairs[i]) for i in places], prompts=prompts)
+        return lab.path_effects([edges_between(*pairs[i]) for i in places], prompts=prompts)
 
-    places, effects = _strongest(pool, measure, len(pairs), keep=2 * PATHS)
+    places, effects = _strongest(lab, measure, len(pairs), keep=2 * PATHS)
     for place, effect in list(zip(places, effects.mean(0).tolist(), strict=True))[:PATHS]:
-        if not abs(effect) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
+        if not abs(effect) >= MIN_CUT_EFFECT * lab.scale:  # none counts where shares are not defined
             break
         selection.paths[pairs[place]] = effect

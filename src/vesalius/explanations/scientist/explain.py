@@ -28,8 +28,8 @@ from torch import Tensor
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.laboratory import CLAIM_SEED
+from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab
+from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.classify import Facts
@@ -154,11 +154,11 @@ def _explanation(
     return report.explanation()
 
 
-def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> Lab:
+def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> CircuitLab:
     """Held-out inputs for a circuit. A component of the specimen's own circuit is not a control, explained or not."""
-    own_circuit = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
     # Base and source inputs have seeds of their own, so two laboratories must be two apart.
-    return Lab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=sorted({*circuit, *own_circuit}))
+    circuit = sorted({*circuit, *own_circuit(specimen)})
+    return CircuitLab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=circuit)
 
 
 def _translated(program: CircuitProgram, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:
@@ -169,7 +169,7 @@ def _translated(program: CircuitProgram, vocabulary: FiniteVocabulary) -> tuple[
         return None, str(error)
 
 
-def _graded_agreement(lab: Lab, translation: Translation, recorded: RecordedRun) -> Bool[Tensor, " row"]:
+def _graded_agreement(lab: CircuitLab, translation: Translation, recorded: RecordedRun) -> Bool[Tensor, " row"]:
     """Per input: does the program that is shown and graded give every output of the model?"""
     inputs = recorded.sequences
     outputs = translation.program.run(inputs.codes, inputs.lengths).output

@@ -19,13 +19,13 @@ from vesalius.explanations.claims import (
     Copies,
     DependsOnlyOn,
     IndependentOf,
-    Lab,
     Necessary,
     ReadsFrom,
     check,
     worded,
 )
 from vesalius.explanations.claims import Hypothesis as ClaimedProgram
+from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.executable import Translation
 from vesalius.explanations.scientist.gathering import Copy, Mean
@@ -40,7 +40,7 @@ _OFFSETS = {"self": 0, "previous": 1, "previous_but_one": 2, "next": -1, "next_b
 class ClaimJudge:
     """The laboratory, the program on trial, and how many hypotheses were tried on each component before it."""
 
-    lab: Lab
+    lab: CircuitLab
     translation: Translation | None
     facts: Facts
     tried: dict[Component, int]

@@ -1,16 +1,18 @@
 """Names for the tables of a found program, and for the program as a whole (`rasp.naming` has the rules)."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from vesalius.documents.explanation import ClaimRecord, NamedOperation
+from vesalius.explanations.claims.moved import FIXED
 from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.inputs import Sequences
 from vesalius.explanations.scientist.variables import INDICES, TOKENS, Hypothesis, Table, scale_of
-from vesalius.model.specimen import FiniteVocabulary
+from vesalius.model.specimen import FiniteVocabulary, json_value
 from vesalius.rasp.draft import LENGTH
 from vesalius.rasp.naming import Operation, SequenceTask, name_sequence_task
 from vesalius.rasp.naming.standing import MOST_ENTRIES, Labels, Same, Scaled, Standing
@@ -82,3 +84,20 @@ def name_task(program: CircuitProgram, vocabulary: FiniteVocabulary, seen: Seque
             (tokens, [value if output_tokens is None else output_tokens[int(value)] for value in outputs[:length]])
         )
     return name_sequence_task(pairs, causal=program.causal)
+
+
+def recorded_operation(
+    operation: Operation, *, text: str, arguments: Sequence[str], claims: Sequence[ClaimRecord]
+) -> NamedOperation:
+    """An operation's record; `claims` are those about the component, which say whether its output was moved."""
+    return NamedOperation(
+        operation=operation.operation,
+        text=text,
+        formula=operation.formula,
+        arguments=tuple(arguments),
+        exact=operation.exact,
+        entries=operation.entries,
+        undefined=operation.undefined,
+        otherwise=json_value(operation.otherwise),
+        at_own_position=any(claim.kind == "computes" and claim.text.startswith(FIXED) for claim in claims),
+    )

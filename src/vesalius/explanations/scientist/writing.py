@@ -19,12 +19,11 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
-from vesalius.explanations.naming import recorded_operation
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.executable import Translation
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.investigate import Investigation
-from vesalius.explanations.scientist.operations import operation_reads
+from vesalius.explanations.scientist.operations import operation_reads, recorded_operation
 from vesalius.explanations.scientist.positions import FEWEST, FOLLOWS, MARGIN
 from vesalius.explanations.scientist.variables import Hypothesis, Table
 from vesalius.explanations.scientist.words import Names, information_flow, note, task_description

@@ -4,23 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 from jinja2 import FileSystemLoader
 
 from vesalius.behaviours.prompts import Prompts as BehaviourPrompts
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.claims import Claim
+from vesalius.explanations.claims import NATURAL_KINDS, Claim, claim_from
 from vesalius.explanations.hyve.grammar import describe_claims
 from vesalius.explanations.hyve.natural.scope import instrument_lines
 from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, MOST_EXAMPLES, PROMPTS, Prompts, stage_budget
-from vesalius.explanations.natural.claims import NaturalClaim, natural_claim_from
 from vesalius.explanations.verdicts import FUNCTIONAL_NATURAL
-
-KINDS: dict[str, type[Claim]] = {
-    kind.model_fields["kind"].default: kind for kind in get_args(get_args(NaturalClaim)[0])
-}
 
 
 @dataclass(frozen=True)
@@ -64,14 +59,14 @@ class NaturalPrompts(Prompts):
 
     @property
     def _kinds(self) -> Mapping[str, type[Claim]]:
-        return KINDS
+        return NATURAL_KINDS
 
     def grammar(self) -> dict[str, Any]:
         """What the typed prompts say about claims."""
         role = next((role for role in self.observed.roles if role != "end"), "end")
         name = str(self.circuit[0])
         return {
-            "claims": describe_claims(KINDS),
+            "claims": describe_claims(NATURAL_KINDS),
             "functional": sorted(FUNCTIONAL_NATURAL),
             "claim_examples": [
                 {"kind": "necessary", "component": name},
@@ -83,10 +78,10 @@ class NaturalPrompts(Prompts):
 
 def read_natural_claim(given: Any, component: Component) -> Claim:
     """A claim about `component` from a model's JSON; what is wrong is said in one line for the model."""
-    if not isinstance(given, dict) or given.get("kind") not in KINDS:
+    if not isinstance(given, dict) or given.get("kind") not in NATURAL_KINDS:
         kind = given.get("kind") if isinstance(given, dict) else given
-        raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted(KINDS))}")
+        raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted(NATURAL_KINDS))}")
     fields = {"component": str(component), **given}
     if not isinstance(fields["component"], str) or Component.parse(fields["component"]) != component:
         raise BadInput(f"claim is about {fields['component']!r:.40}; in this stage claims are about {component}")
-    return natural_claim_from(fields)
+    return claim_from(fields, NATURAL_KINDS)

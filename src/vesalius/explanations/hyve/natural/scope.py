@@ -20,10 +20,10 @@ from torch import Tensor
 
 from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.prompts import Prompts
-from vesalius.behaviours.trial import centred_readout
+from vesalius.behaviours.trial import Trial, centred_readout
 from vesalius.errors import BadInput
+from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.instruments import Instruments
-from vesalius.explanations.natural.pool import Pool
 from vesalius.files import read_json, write_json
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import load_model, save_model
@@ -35,22 +35,8 @@ LIMITS = Limits(cpu_seconds=120, wall_seconds=300.0, memory_bytes=4 << 30)
 #: Prompts that programs find; drawn with a seed of their own.
 PROMPTS, PROMPTS_SEED = 16, 5_000_011
 PROMPTS_FILE, TOOLBOX_FILE = "prompts.json", "instruments.md"
-#: What programs call: every public method of the instruments but those for claims.
-FOR_CLAIMS = (
-    "attention_masses",
-    "measure",
-    "losses",
-    "cut_losses",
-    "moved_shares",
-    "moved_by_values",
-    "measure_moved",
-    "backup_gains",
-)
-INSTRUMENTS = [
-    name
-    for name, value in vars(Instruments).items()
-    if callable(value) and not name.startswith("_") and name not in FOR_CLAIMS
-]
+#: What programs call: every public method of the instruments.
+INSTRUMENTS = [name for name, value in vars(Instruments).items() if callable(value) and not name.startswith("_")]
 
 
 def handed_over(specimen: Specimen, directory: Path, prompts: Prompts, *, seed: int = 0) -> dict[str, Any]:
@@ -71,9 +57,11 @@ def build(argument: dict[str, Any]) -> dict[str, Any]:
     directory = Path(argument["directory"])
     data = read_json(directory / PROMPTS_FILE)
     model, prompts = load_model(directory).eval(), prompts_from(data["prompts"])
-    pool = Pool(model, prompts, centred_readout(model, prompts), seed=argument["seed"])
+    readout = centred_readout(model, prompts)
+    material = Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts)
+    lab = NaturalLab(model, material, seed=argument["seed"])
     pieces = data["pieces"]
-    instruments = Instruments(pool, piece=lambda token: pieces[token])
+    instruments = Instruments(lab, piece=lambda token: pieces[token])
     return {
         "model": model,
         "prompts": list(prompts.texts),

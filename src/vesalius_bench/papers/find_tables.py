@@ -11,10 +11,10 @@ from pathlib import Path
 
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
-from vesalius.runs.directory import EXPLANATIONS, document_or_none, read_document
-from vesalius.runs.published import NOT_MEASURED, Row
+from vesalius.runs.directory import EXPLANATIONS, document_or_none
 from vesalius.runs.scorecard import mean
 from vesalius_bench.papers.figures import printed
+from vesalius_bench.papers.published import NOT_MEASURED, Row
 from vesalius_functions.bench.scorecard import deciding
 from vesalius_functions.bench.work import Graded, Interpreted
 
@@ -54,14 +54,6 @@ def figure_5(run: Path, card: Scorecard) -> Row:
         if decision is not None:
             values.setdefault(KINDS.get(str(answer.truth.get("kind")), "other"), []).append(decision[1])
     return {name: mean(values[name]) for name in (*KINDS.values(), "other") if name in values}
-
-
-def decisions(run: Path) -> dict[str, tuple[str, float]]:
-    """The figure that says whether an answer is right, with its name, of every graded function."""
-    figures = {
-        path.stem: deciding(dict(read_document(Graded, path).metrics)) for path in (run / "grades").glob("*.json")
-    }
-    return {name: figure for name, figure in sorted(figures.items()) if figure is not None}
 
 
 def _value(card: Scorecard, name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""*Necessary*, *sufficient*, *redundant*, *backup of*: what happens when components are ablated.
+"""*Necessary*, *inhibits*, *not needed alone*: what happens when one component is ablated.
 
 An effect is the damage per prompt: the share of outputs that change, or, for natural models, the share of the clean
 score that is lost. Every effect is compared with that of matched components (same kind, outside the circuit and the
@@ -7,30 +7,26 @@ claim), because ablating any component may do damage. A matched component that i
 A component may show under one replacement and not under another: what depends on the position alone is the same in
 every input, so only zeros, its mean and outputs moved to other positions can show it. `Necessary` goes through all
 four; in a natural model it stops when one has passed and a second shows an effect, or when neither can come any more.
-
-The *interaction* of two components is the effect of ablating both minus the sum of the single effects. It is positive
-if one compensates for the other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
-from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     ALPHA,
+    LOSSES,
+    MIN_EFFECT,
+    Bar,
     Claim,
-    ComponentName,
     Outcome,
-    above,
     all_of,
+    below,
+    figure,
     first_interval,
     join_names,
     lower_end,
@@ -38,12 +34,8 @@ from vesalius.explanations.claims.base import (
     mean_evidence,
     rounded,
 )
-from vesalius.explanations.claims.laboratory import FIRST_LOOK, Lab, Replacement
+from vesalius.explanations.laboratory import FIRST_LOOK, How, Lab, NaturalLab, Replacement
 
-#: An effect below this share is too small to call a component necessary, redundant or a backup.
-MIN_EFFECT = 0.05
-#: What a circuit alone must preserve of a natural model's clean score.
-MIN_KEPT_NATURAL = 0.8
 #: Matched components that are looked at, and of these the controls.
 CANDIDATES, CONTROLS = 12, 4
 
@@ -56,29 +48,16 @@ INERT_BELOW = 0.01
 NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "moved", "mean", "zero")
 #: Level of the interval by which the first prompts show an effect that no verdict rests on alone.
 SHOWN_LEVEL = 0.9
-#: A gain in effect once others are replaced, and what it may not exceed: the effect then, and that of all.
-GAIN = ("gain in effect", "effect once they are replaced", "joint effect")
+#: Replacements that know nothing of the prompt.
+Neutral = Literal["zero", "mean"]
+NEUTRAL: dict[Neutral, str] = {"zero": "zeros", "mean": "its mean"}
 _LEAST = f"the least effect that counts, {MIN_EFFECT:.0%}"
-_WORDS = {
+WORDS = {
     "zero": "zero",
     "mean": "its mean",
     "resample": "its values on other inputs",
     "moved": "its values at other positions",
 }
-
-
-@dataclass(frozen=True)
-class Bar:
-    """What an effect must exceed, where that comes from, and the controls it was compared with."""
-
-    value: float
-    source: str
-    controls: dict[str, float | None]
-
-    @property
-    def rule(self) -> str:
-        """The rule as evidence shows it."""
-        return f"interval above {self.value:.3f} ({self.source})"
 
 
 def effect_bar(lab: Lab, component: Component, replacement: Replacement, *, sign: float = 1.0) -> Bar:
@@ -149,12 +128,14 @@ def is_inert(necessary: Sequence[Evidence]) -> bool:
 class Necessary(Claim, frozen=True):
     """Replacing the component changes what the model does. Without a `replacement` the strongest of all is shown."""
 
+    functional: ClassVar[bool] = False
+
     kind: Literal["necessary"] = "necessary"
     replacement: Replacement | None = None
 
     @property
     def text(self) -> str:
-        value = "" if self.replacement is None else f" by {_WORDS[self.replacement]}"
+        value = "" if self.replacement is None else f" by {WORDS[self.replacement]}"
         return f"{self.component} is necessary: replacing it{value} changes the output."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
@@ -189,16 +170,7 @@ def _effect_evidence(
         bar = Bar(MIN_EFFECT, f"{_LEAST}, beside another that passed", {})
     else:
         bar = bar_for(lab, component, kind, values, level=level)
-    return mean_evidence(
-        lab,
-        f"{kind} replacement",
-        measure="effect",
-        values=values,
-        level=level,
-        rule=bar.rule,
-        bar=bar.value,
-        controls=bar.controls,
-    )
+    return figure(lab, f"{kind} replacement", "effect", values, bar, level=level)[1]
 
 
 def bar_for(
@@ -289,201 +261,54 @@ def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Compone
     return [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
 
 
-class Sufficient(Claim, frozen=True):
-    """A circuit does the work alone: everything outside it is replaced and the output stays.
+class Inhibits(Claim, frozen=True):
+    """Replacing the component raises the score: it works against the answer."""
 
-    Without a `replacement` a finite specimen must stand both the mean and the values of other inputs: what one of them
-    leaves in place by chance (a reader that takes the mean for the right value) the other one takes away.
-    """
+    tested_in: ClassVar[type[Lab]] = NaturalLab
 
-    kind: Literal["sufficient"] = "sufficient"
-    components: tuple[ComponentName, ...]
-    replacement: Replacement | None = None
+    kind: Literal["inhibits"] = "inhibits"
 
     @property
     def text(self) -> str:
-        value = "replaced" if self.replacement is None else f"at {_WORDS[self.replacement]}"
-        return f"{join_names(self.components)} suffice: with everything else {value} the output stays."
+        return f"{self.component} works against the answer: replacing it by its values on other prompts helps."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare what the circuit alone preserves with what as many other components preserve."""
-        members = [Component.parse(name).within(lab.model.config) for name in self.components]
-        if self.part not in members:
-            raise BadInput(f"component {self.component} is not among the circuit {join_names(self.components)}; add it")
-        kinds: tuple[Replacement, ...] = ("mean", "resample") if lab.finite else ("mean",)
-        if self.replacement is not None:
-            kinds = (self.replacement,)
-        verdicts: list[Verdict] = []
-        evidence: list[Evidence] = []
-        for kind in kinds:
-            verdict, measured = _kept_by(lab, members, kind, level)
-            verdicts.append(verdict)
-            evidence.append(measured)
-        return all_of(*verdicts), tuple(evidence)
+        """The gain of the score, against that of matched components."""
+        component = self.part.within(lab.model.config)
+        gains = -lab.effect([component], "resample")
+        bar = bar_for(lab, component, "resample", gains, level=level, sign=-1.0)
+        verdict, evidence = figure(lab, "resample replacement", "gain of the score", gains, bar, level=level)
+        return verdict, (evidence,)
 
 
-def _kept_by(lab: Lab, members: Sequence[Component], kind: Replacement, level: float) -> tuple[Verdict, Evidence]:
-    """What stays under one replacement of everything else."""
-    bar, source = MIN_KEPT_NATURAL, ""
-    if lab.finite:
-        bar = 1 - max(LEAST_BAR, MIN_EFFECT * lab.variation)
-        source = f" (losing at most {MIN_EFFECT:.0%} of the {lab.variation:.1%} of outputs that differ)"
-    other_components = _matched_set(lab, members)
-    controls = {"other_components": 1 - _lost_without(lab, other_components, kind)} if other_components else {}
-    evidence = mean_evidence(
-        lab,
-        f"{kind} replacement of all others",
-        measure="share kept",
-        values=1 - _lost_without(lab, members, kind),
-        level=level,
-        rule=f"interval above {bar:.3f}{source}, other_components below it",
-        controls=_means(controls),
-    )
-    verdict: Verdict = above(evidence, bar)
-    other_share = evidence.controls.get("other_components")
-    if verdict == "supported" and other_share is not None and other_share >= bar:
-        verdict = "untested"  # any components suffice: this output needs no circuit
-    return verdict, marked(evidence, verdict)
+class NotNeededAlone(Claim, frozen=True):
+    """The model answers as well with zeros, or with the component's mean, at every position in its place."""
 
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+    functional: ClassVar[bool] = False
 
-def _lost_without(lab: Lab, members: Sequence[Component], kind: Replacement) -> Float[Tensor, " prompt"]:
-    """What is lost when everything but some components is replaced."""
-    return lab.effect([component for component in lab.model.components if component not in members], kind)
-
-
-class Redundant(Claim, frozen=True):
-    """Either of two components suffices: replacing one changes little, replacing both much."""
-
-    kind: Literal["redundant"] = "redundant"
-    other: ComponentName
-    replacement: Replacement = "mean"
+    kind: Literal["not_needed_alone"] = "not_needed_alone"
+    replacement: Neutral
 
     @property
     def text(self) -> str:
-        return f"{self.component} and {self.other} are redundant: replacing both costs more than each alone together."
+        value = NEUTRAL[self.replacement]
+        return f"{self.component} is not needed alone: {value} at every position in its place cost next to nothing."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare the interaction with matched partners; each single effect must be less than half the joint one."""
-        pair = _Pair(lab, self.part, Component.parse(self.other), self.replacement)
-        interaction = mean_evidence(
-            lab,
-            f"joint {self.replacement} replacement",
-            measure="interaction",
-            values=pair.interaction,
-            level=level,
-            rule=f"interval above {MIN_EFFECT} and above every control: {pair.bar:.3f}",
-            bar=pair.bar,
-            controls=pair.controls,
-        )
-        excess = mean_evidence(
-            lab,
-            f"{self.replacement} replacement of one",
-            measure="joint effect minus twice the larger single effect",
-            values=pair.both - 2 * torch.maximum(pair.first, pair.second),
-            level=level,
-            rule="interval above 0",
-            bar=0.0,
-            controls={"first": rounded(pair.first.mean()), "second": rounded(pair.second.mean())},
-        )
-        return all_of(above(interaction, pair.bar), above(excess, 0.0)), (interaction, excess)
+        """Neither the score nor the right answers that are lost may reach the least that counts."""
+        lab = NaturalLab.require(lab, self.kind)
+        return costs_nothing(lab, self.part.within(lab.model.config), [self.replacement], level=level)
 
 
-def bounded_gain(
-    gain: Float[Tensor, " prompt"],
-    *,
-    joint: Float[Tensor, " prompt"],
-    without: Float[Tensor, " prompt"],
-    measures: tuple[str, str, str] = GAIN,
-) -> tuple[str, Float[Tensor, " prompt"]]:
-    """What a component gains in effect once others are replaced, and under which of the `measures` it is shown. It
-    counts at most as what replacing it costs then (what all cost, `joint`, less what the others do, `without`), and as
-    what all cost: a component that works against the answer, or whose work another undoes, gains by comparison and is
-    not a backup.
-    """
-    bounds = dict(zip(measures, (gain, joint - without, joint), strict=True))
-    measure = min(bounds, key=lambda name: float(bounds[name].mean()))
-    return measure, bounds[measure]
-
-
-class BackupOf(Claim, frozen=True):
-    """The component steps in when another, the primary, is taken away."""
-
-    kind: Literal["backup_of"] = "backup_of"
-    primary: ComponentName
-    replacement: Replacement = "mean"
-
-    @property
-    def text(self) -> str:
-        return f"{self.component} is a backup of {self.primary}: it matters more once {self.primary} is replaced."
-
-    def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Its effect with the primary ablated minus its effect alone, and the primary's lead while both are intact."""
-        pair = _Pair(lab, self.part, Component.parse(self.primary), self.replacement)
-        measure, values = bounded_gain(pair.interaction, joint=pair.both, without=pair.second)
-        gain = mean_evidence(
-            lab,
-            f"{self.replacement} replacement with and without {self.primary}",
-            measure=measure,
-            values=values,
-            level=level,
-            rule=f"interval above {MIN_EFFECT} and above every control partner: {pair.bar:.3f}",
-            bar=pair.bar,
-            controls={"alone": rounded(pair.first.mean()), **pair.controls},
-        )
-        lead = mean_evidence(
-            lab,
-            f"{self.replacement} replacement of one",
-            measure=f"effect of {self.primary} minus that of {self.component}",
-            values=pair.second - pair.first,
-            level=level,
-            rule="interval not below 0",
-        )
-        overtaken = lead.high is not None and lead.high < 0
-        lead = marked(lead, "refuted" if overtaken else "supported")
-        return ("refuted" if overtaken else above(gain, pair.bar)), (gain, lead)
-
-
-class _Pair:
-    """Effects of two components, alone and together, and of the first with matched partners."""
-
-    def __init__(self, lab: Lab, first: Component, second: Component, replacement: Replacement) -> None:
-        if first == second:
-            raise BadInput(f"component {first} is named twice; a claim about a pair needs two components")
-        self.lab = lab
-        self.replacement: Replacement = replacement
-        self.a, self.b = first.within(lab.model.config), second.within(lab.model.config)
-        self.first, self.second = lab.effect([first], replacement), lab.effect([second], replacement)
-        self.both = lab.effect([first, second], replacement)
-        self.interaction = self.both - self.first - self.second
-
-    @cached_property
-    def controls(self) -> dict[str, float | None]:
-        """The first component's interaction with components matched to the second."""
-        interactions = {}
-        for partner in self.lab.matched(self.b, exclude=[self.a]):
-            joint = self.lab.effect([self.a, partner], self.replacement)
-            interactions[f"with {partner}"] = joint - self.first - self.lab.effect([partner], self.replacement)
-        return _means(interactions)
-
-    @property
-    def bar(self) -> float:
-        """What the interaction must exceed."""
-        return max([MIN_EFFECT, *(value for value in self.controls.values() if value is not None)])
-
-
-def _matched_set(lab: Lab, members: Sequence[Component]) -> list[Component]:
-    """As many components of each kind as the circuit has, all from outside it; empty if there are too few."""
-    matched: list[Component] = []
-    for is_head in (True, False):
-        of_kind = [member for member in members if member.is_head == is_head]
-        if not of_kind:
-            continue
-        others = lab.matched(of_kind[0], exclude=members, k=len(of_kind))
-        if len(others) < len(of_kind):
-            return []
-        matched += others
-    return matched
-
-
-def _means(effects: dict[str, Tensor]) -> dict[str, float | None]:
-    return {name: rounded(values.mean()) for name, values in effects.items()}
+def costs_nothing(lab: NaturalLab, component: Component, hows: Sequence[How], *, level: float) -> Outcome:
+    """Whether no replacement costs score or right answers: every interval below the least that counts."""
+    verdicts: list[Verdict] = []
+    evidence: list[Evidence] = []
+    for how in hows:
+        for measure, lost in zip(LOSSES, lab.losses([component], how), strict=True):
+            rule = f"interval below {MIN_EFFECT:.3f}"
+            one = mean_evidence(lab, f"{how} replacement", measure=measure, values=lost, level=level, rule=rule)
+            verdicts.append(below(one, MIN_EFFECT))
+            evidence.append(marked(one, verdicts[-1]))
+    return all_of(*verdicts), tuple(evidence)

@@ -1,35 +1,90 @@
-"""Values to put in a component's place, beside zeros, means and counterfactuals.
+"""What runs of the prompts answered, and runs that claims about answers need beside the clean and the counterfactual.
 
-*Token means* answer what a position would hold if only its own token were known (the "context-aware mean" of
-arithmetic studies): the mean over the prompts that have the same token at the same position, or, where prompts differ
-in length, the same token anywhere. *Corrupted* prompts have one role's token from another prompt.
+`Answers` are read of any run: score, predicted token, whether it is right, and its margin over a rival answer. *Token
+means* say what a position would hold if only its own token were known (the "context-aware mean" of arithmetic studies):
+the mean over the prompts that have the same token at the same position, or, where prompts differ in length, the same
+token anywhere. *Corrupted* prompts have one role's token from another prompt.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from vesalius.behaviours.metrics import NONE
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.natural.answers import Answers, answer_readout, answers_of
-from vesalius.explanations.natural.pool import Pool
-from vesalius.intervene import Batch, Values
+from vesalius.explanations.laboratory.base import PerPrompt
+from vesalius.explanations.laboratory.runs import Runs
+from vesalius.intervene import Batch, Readout, Values
 from vesalius.intervene.hooked import zeroing
+from vesalius.intervene.readout import choose_tokens
 from vesalius.intervene.values import activations_and_logits
 from vesalius.model.hooks import Hook
 from vesalius.statistics import above_zero, mean_apart_from_zero
 
-PerPrompt = Float[Tensor, " prompt"]
 #: What the heads of each layer read at every position.
 Read = tuple[Float[Tensor, "prompt pos kv_head d_head"], ...]
 
 
-def token_means(pool: Pool) -> Values:
+@dataclass(frozen=True)
+class Answers:
+    """One value per prompt. `token` is the most likely next token; `right` that it is an answer, or that every token of
+    an answer of several is predicted; `margin` is logit(rival answer) - logit(own answer), where those were given.
+    """
+
+    score: Float[Tensor, " prompt"]
+    token: Int[Tensor, " prompt"]
+    right: Bool[Tensor, " prompt"]
+    margin: Float[Tensor, " prompt"]
+
+
+def answers_of(reading: Float[Tensor, "prompt 4"]) -> Answers:
+    """From what `answer_readout` reads."""
+    score, token, right, margin = reading.cpu().unbind(1)
+    return Answers(score.float(), token.long(), right > 0.5, margin.float())
+
+
+def answers_lost(before: Answers, after: Answers) -> Float[Tensor, " prompt"]:
+    """1 where a right answer is lost, -1 where one is gained, else 0."""
+    return before.right.float() - after.right.float()
+
+
+def answer_readout(
+    runs: Runs, *, own: Int[Tensor, " prompt"] | None = None, rival: Int[Tensor, " prompt"] | None = None
+) -> Readout:
+    """A readout of the prompts' metric, the predicted token, whether it is right, and the margin of `rival` over `own`
+    (by default the right answer, so that the margin is 0).
+    """
+    prompts, metric = runs.prompts, runs.readout
+    assert metric.at is not None
+    question = prompts.question
+    forced = question.answers[:, :1] if question.forced is None else question.forced
+    steps = min(forced.shape[1], metric.at.shape[1])
+    pair = tuple(prompts.correct if token is None else token for token in (own, rival))
+
+    def score(logits: Tensor, prompt: Tensor) -> Tensor:
+        chosen = logits if metric.choose is None else choose_tokens(logits, metric.choose.to(logits.device)[prompt])
+        value = metric.score(chosen, prompt)
+        top = logits[:, :steps].argmax(-1)
+        ids = forced.to(logits.device)[prompt][:, :steps]
+        several = (ids != NONE).sum(1) > 1
+        every = ((top == ids) | (ids == NONE)).all(1)
+        one = (top[:, :1] == question.answers.to(logits.device)[prompt]).any(1)
+        rows, first = torch.arange(len(logits), device=logits.device), logits[:, 0]
+        own_id, rival_id = (tokens.to(logits.device)[prompt] for tokens in pair)
+        margin = first[rows, rival_id] - first[rows, own_id]
+        right = torch.where(several, every, one)
+        return torch.stack([value.double(), top[:, 0].double(), right.double(), margin.double()], 1)
+
+    return Readout(score, metric.at, unit=metric.unit)
+
+
+def token_means(runs: Runs) -> Values:
     """The mean output of every component over the clean and counterfactual prompts with the same token there."""
-    keys, weights = _groups(pool)
+    keys, weights = _groups(runs)
     count = weights.new_zeros(int(keys.max()) + 1).index_add_(0, keys, weights)
 
     def grouped(clean: Tensor, source: Tensor) -> Tensor:
@@ -42,7 +97,7 @@ def token_means(pool: Pool) -> Values:
         mean = sums / count.to(sums).clamp(min=1.0).view(-1, *[1] * (both.ndim - 1))
         return mean[here[: clean.shape[0] * clean.shape[1]]].view(clean.shape).to(clean.dtype)
 
-    clean, source = pool.values, pool.source_values
+    clean, source = runs.values, runs.source_values
     return Values(
         tuple(grouped(a, b) for a, b in zip(clean.z, source.z, strict=True)),
         tuple(grouped(a, b) for a, b in zip(clean.mlp, source.mlp, strict=True)),
@@ -50,9 +105,9 @@ def token_means(pool: Pool) -> Values:
     )
 
 
-def _groups(pool: Pool) -> tuple[Int[Tensor, " place"], Tensor]:
+def _groups(runs: Runs) -> tuple[Int[Tensor, " place"], Tensor]:
     """The group of every position of the clean, then of the counterfactual prompts, and 1 where it is a real token."""
-    prompts = pool.prompts
+    prompts = runs.prompts
     tokens = torch.cat([prompts.tokens, prompts.counterfactual])
     key = tokens
     if bool((prompts.position == prompts.position[0]).all()):
@@ -70,16 +125,16 @@ class Corrupted:
     are patched into.
     """
 
-    def __init__(self, pool: Pool, role: str, place: Int[Tensor, " prompt"], clean: Answers) -> None:
-        self._pool, self._batch = pool, Batch(_with_other_tokens(pool, role, place), pool.batch.mask)
+    def __init__(self, runs: Runs, role: str, place: Int[Tensor, " prompt"], clean: Answers) -> None:
+        self._runs, self._batch = runs, Batch(_with_other_tokens(runs, role, place), runs.batch.mask)
         values, logits, read = self._run(())
-        self._runs: dict[tuple[frozenset[Component], tuple[int, ...] | None], tuple[Values, Read]] = {}
-        self._runs[frozenset(), None] = values, read
-        prompt = torch.arange(len(pool), device=logits.device)
-        rival = answers_of(answer_readout(pool).score(logits, prompt)).token
+        self._done: dict[tuple[frozenset[Component], tuple[int, ...] | None], tuple[Values, Read]] = {}
+        self._done[frozenset(), None] = values, read
+        prompt = torch.arange(len(runs), device=logits.device)
+        rival = answers_of(answer_readout(runs).score(logits, prompt)).token
         self.differs = rival != clean.token
-        readout = answer_readout(pool, own=clean.token, rival=rival)
-        self.recordings = pool.recordings.read_as(readout)
+        readout = answer_readout(runs, own=clean.token, rival=rival)
+        self.recordings = runs.recordings.read_as(readout)
         self.clean = answers_of(self.recordings.scores())
         self.whole = answers_of(readout.score(logits, prompt))
 
@@ -99,7 +154,7 @@ class Corrupted:
         clean = self._clean_attention(sorted(layers), suppressed, at)
         for head in heads:
             assert head.head is not None
-            kv, (patterns, values) = head.head // self._pool.model.config.queries_per_kv, clean[head.layer]
+            kv, (patterns, values) = head.head // self._runs.model.config.queries_per_kv, clean[head.layer]
             own, pattern = read[head.layer][:, :, kv], patterns[:, head.head]
             in_place = pattern.diagonal(dim1=1, dim2=2)[..., None] * (own - values[:, :, kv])
             layers[head.layer][:, :, head.head] = pattern @ own - in_place
@@ -124,43 +179,43 @@ class Corrupted:
         """Where the heads of some layers attend on the clean prompts and what they read there, with the same components
         zeroed.
         """
-        pool = self._pool
+        runs = self._runs
         if not suppressed:
-            return {layer: (pool.pattern(layer), pool.read_values(layer)) for layer in layers}
+            return {layer: (runs.pattern(layer), runs.read_values(layer)) for layer in layers}
         names = {layer: [f"blocks.{layer}.attn.hook_{what}" for what in ("pattern", "v")] for layer in layers}
-        pool.cost.rows += len(pool)
-        _, cache = pool.model.run_with_cache(
-            pool.batch.tokens,
-            mask=pool.batch.mask,
+        runs.cost.rows += len(runs)
+        _, cache = runs.model.run_with_cache(
+            runs.batch.tokens,
+            mask=runs.batch.mask,
             names=[name for both in names.values() for name in both],
-            fwd_hooks=zeroing(pool.model, suppressed, at),
+            fwd_hooks=zeroing(runs.model, suppressed, at),
         )
         return {layer: (cache[pattern], cache[values]) for layer, (pattern, values) in names.items()}
 
     def _ran(self, suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> tuple[Values, Read]:
         where = None if at is None or not suppressed else tuple(at.tolist())
         key = frozenset(suppressed), where
-        if key not in self._runs:
-            values, _, read = self._run(zeroing(self._pool.model, suppressed, at))
-            self._runs[key] = values, read
-        return self._runs[key]
+        if key not in self._done:
+            values, _, read = self._run(zeroing(self._runs.model, suppressed, at))
+            self._done[key] = values, read
+        return self._done[key]
 
     def _run(self, hooks: Sequence[Hook]) -> tuple[Values, Float[Tensor, "prompt query out"], Read]:
-        pool = self._pool
-        assert pool.readout.at is not None
-        pool.cost.rows += len(pool)
-        return activations_and_logits(pool.model, self._batch, pool.readout.at, hooks=hooks)
+        runs = self._runs
+        assert runs.readout.at is not None
+        runs.cost.rows += len(runs)
+        return activations_and_logits(runs.model, self._batch, runs.readout.at, hooks=hooks)
 
 
-def _with_other_tokens(pool: Pool, role: str, place: Int[Tensor, " prompt"]) -> Int[Tensor, "prompt pos"]:
+def _with_other_tokens(runs: Runs, role: str, place: Int[Tensor, " prompt"]) -> Int[Tensor, "prompt pos"]:
     """The clean prompts with the token of the next prompt that has another one at this role."""
-    rows = torch.arange(len(pool))
-    own = pool.prompts.tokens[rows, place]
+    rows = torch.arange(len(runs))
+    own = runs.prompts.tokens[rows, place]
     new = own.clone()
     for step in range(1, len(own)):
         new = torch.where(new == own, own.roll(-step), new)
     if bool((new == own).any()):
         raise BadInput(f"role {role!r}: every prompt has the same token there, so there is none to put in its place")
-    tokens = pool.batch.tokens.clone()
+    tokens = runs.batch.tokens.clone()
     tokens[rows, place] = new.to(tokens.device)
     return tokens

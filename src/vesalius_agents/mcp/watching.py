@@ -6,7 +6,8 @@ field holds becomes text.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,13 +15,50 @@ from vesalius.documents.agent import AgentCall, AgentCase, AgentRun, Text, ToolU
 from vesalius.documents.explanation import Verdict
 from vesalius.errors import BadInput, choices
 from vesalius.runs.conversation import LONGEST, LONGEST_WHOLE
+from vesalius.runs.kinds import RunKind
 from vesalius.runs.ledger import Record
-from vesalius.runs.tools import TOOLS, recorded_calls
+from vesalius.runs.replay import Replayed
 from vesalius.runs.usage import summed
+from vesalius_agents.mcp.runs import TOOLS, recorded_calls, tool_calls
 
 #: The tool whose argument is a program, and the argument.
 _CODE_TOOL, _CODE = "run_code", "code"
 _LONGEST_LABEL = 80
+
+
+class ToolRuns(RunKind):
+    """Run directories of `vesalius mcp`."""
+
+    NAME = TOOLS
+    HAS_CALLS = True
+
+    def listed(self, directory: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """How many calls were made over how many connections, and what they cost."""
+        calls = tool_calls(directory)
+        clients = len({call["connection"] for call in calls})
+        forwards = math.fsum(call["used"].get("forwards", 0.0) for call in calls)
+        return {
+            "kind": TOOLS,
+            "title": f"mcp, {clients} connection{'s' if clients != 1 else ''}",
+            "figures": f"{len(calls)} calls, {forwards:,.0f} forward passes",
+            "seconds": math.fsum(call["used"].get("seconds", 0.0) for call in calls),
+        }
+
+    def replay(self, directory: Path) -> Replayed:
+        """Make the calls again and compare what comes back."""
+        try:
+            replaying = import_module("vesalius_agents.mcp.replaying")
+        except ModuleNotFoundError as missing:
+            raise BadInput(f"calls of tools need {missing.name}; run: pip install 'vesalius[mcp]'") from None
+        return replaying.replay_calls(directory)
+
+    def watch(self, directory: Path, *, case: str | None, first: int, most: int, common: dict[str, Any]) -> AgentRun:
+        """What an agent called over one connection."""
+        return watch_tools(directory, case=case, first=first, most=most, common=common)
+
+    def text(self, directory: Path, *, case: str | None, number: int, part: str) -> str:
+        """The whole arguments or result of a call."""
+        return whole_tool_text(directory, case=case, number=number, part=part)
 
 
 def watch_tools(directory: Path, *, case: str | None, first: int, most: int, common: dict[str, Any]) -> AgentRun:

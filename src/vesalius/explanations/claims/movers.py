@@ -7,35 +7,37 @@ more than each of the others when it is replaced there; a *backup* costs more on
 alone; and they matter *together* if replacing all of them costs more than the sum of what each costs alone.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Lab
-from vesalius.explanations.claims.ablation import GAIN, MIN_EFFECT, bounded_gain
 from vesalius.explanations.claims.base import (
+    CANDIDATES,
+    LOSSES,
+    MIN_EFFECT,
+    Claim,
     ComponentName,
     Outcome,
     above,
     all_of,
+    bar_above,
+    either,
     exceeds,
+    figure,
+    given,
     join_names,
     mean_evidence,
+    named,
     rounded,
-)
-from vesalius.explanations.natural.deciding import (
-    CANDIDATES,
-    LOSSES,
-    Losses,
-    bar_of,
-    either,
-    given,
-    instruments_of,
-    parts_of,
     weak_controls,
 )
-from vesalius.explanations.natural.instruments import END, How
+from vesalius.explanations.claims.joint import GAIN, bounded_gain, others_of
+from vesalius.explanations.laboratory import END, How, Lab, NaturalLab
+from vesalius.explanations.laboratory.base import PerPrompt
+from vesalius.explanations.laboratory.natural import Losses
 
 #: As `GAIN`, in right answers.
 GAIN_IN_ANSWERS = (
@@ -52,6 +54,8 @@ class MovesRole(Claim, frozen=True):
     head finds something else, and where another head has brought it to the position already.
     """
 
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+
     kind: Literal["moves_role"] = "moves_role"
     role: str
     to: str = END
@@ -65,30 +69,22 @@ class MovesRole(Claim, frozen=True):
         """Patch its output from runs with another token at the role; matched components are the control. Where that
         moves the answer, the same by its values at other positions.
         """
-        tools = instruments_of(lab)
-        if not self.part.is_head:
+        lab = NaturalLab.require(lab, self.kind)
+        head, suppressed = self.part.within(lab.model.config), named(self.suppressed, lab)
+        if not head.is_head:
             raise BadInput(f"moves_role {self.component}: an MLP reads and writes at one position; name a head")
-        matched = lab.matched(self.part, exclude=parts_of(self.suppressed), k=CANDIDATES)
 
-        def shares(parts):
-            return [tools.moved_shares([part], self.role, self.to, self.suppressed)[1] for part in parts]
+        def shares(parts: Sequence[Component]) -> list[PerPrompt]:
+            return [moved for part in parts for _, moved in lab.moved_shares([[part]], self.role, self.to, suppressed)]
 
-        switched, moved = tools.moved_shares([self.part], self.role, self.to, self.suppressed)
+        ((switched, moved),) = lab.moved_shares([[head]], self.role, self.to, suppressed)
         shows = exceeds(moved, MIN_EFFECT, level=level, seed=lab.seed)
-        weak = weak_controls(lab, matched, shares) if shows else {}
-        controls = {str(part): rounded(share.mean()) for part, share in weak.items()}
-        bar, rule = bar_of(MIN_EFFECT, controls)
+        matched = lab.matched(head, exclude=suppressed, k=CANDIDATES) if shows else []
+        weak = weak_controls(lab, matched, shares)
+        bar = bar_above(MIN_EFFECT, {str(part): share for part, share in weak.items()})
         experiment = f"output at {self.to} from runs with another token at {self.role}"
-        evidence = mean_evidence(
-            lab,
-            experiment,
-            measure="share of the way to that run's answer",
-            values=moved,
-            level=level,
-            rule=rule,
-            bar=bar,
-            controls=controls,
-        )
+        measure = "share of the way to that run's answer"
+        verdict, evidence = figure(lab, experiment, measure, moved, bar, level=level)
         rate = mean_evidence(
             lab,
             experiment,
@@ -97,22 +93,24 @@ class MovesRole(Claim, frozen=True):
             level=level,
             rule="reported; the verdict rests on the logits",
         )
-        if above(evidence, bar) != "supported":
-            return above(evidence, bar), (evidence, rate)
+        if verdict != "supported":
+            return verdict, (evidence, rate)
         by_values = mean_evidence(
             lab,
             f"{experiment}, attending as on the clean prompts",
             measure="share of the way by its values at other positions",
-            values=tools.moved_by_values([[self.part]], self.role, self.to, self.suppressed)[0],
+            values=lab.moved_by_values([[head]], self.role, self.to, suppressed)[0],
             level=level,
-            rule=rule,
-            bar=bar,
+            rule=bar.rule,
+            bar=bar.value,
         )
-        return above(by_values, bar), (evidence, rate, by_values)
+        return above(by_values, bar.value), (evidence, rate, by_values)
 
 
 class BacksUp(Claim, frozen=True):
     """The component matters more once others are replaced than it does alone: it is a backup of them."""
+
+    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["backs_up"] = "backs_up"
     of: tuple[ComponentName, ...]
@@ -125,18 +123,19 @@ class BacksUp(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """The gain of its effect once the others are replaced (`bounded_gain`), against that of matched components."""
-        tools, others = instruments_of(lab), _others(self, self.of)
+        lab = NaturalLab.require(lab, self.kind)
+        component, others = self.part.within(lab.model.config), others_of(self, self.of, lab)
 
-        def gains(parts):
-            return tools.backup_gains(parts, others, self.replacement, self.at)
+        def gains(parts: Sequence[Component]) -> list[Losses]:
+            return lab.backup_gains(parts, others, self.replacement, self.at)
 
-        def controls():
-            weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), gains)
+        def controls() -> dict[str, Losses]:
+            weak = weak_controls(lab, lab.matched(component, exclude=others, k=CANDIDATES), gains)
             return {f"{part} instead": pair for part, pair in weak.items()}
 
         experiment = f"{self.replacement} replacement{_at(self.at)} with and without {join_names(self.of)}"
-        (gain,) = gains([self.part])
-        joint, rest = (tools.losses(one, self.replacement, self.at) for one in ([*others, self.part], others))
+        (gain,) = gains([component])
+        joint, rest = (lab.losses(one, self.replacement, self.at) for one in ([*others, component], others))
         (score, lost), (answers, wrong) = (
             bounded_gain(gain[place], joint=joint[place], without=rest[place], measures=measures)
             for place, measures in enumerate((GAIN, GAIN_IN_ANSWERS))
@@ -147,6 +146,8 @@ class BacksUp(Claim, frozen=True):
 
 class Primary(Claim, frozen=True):
     """The component moves a role, and replacing it there costs more than replacing any of the others that do."""
+
+    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["primary"] = "primary"
     role: str
@@ -160,18 +161,19 @@ class Primary(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """It moves the role; replacing it costs something; and more than replacing the strongest of the others."""
-        tools, others = instruments_of(lab), _others(self, self.over)
+        lab = NaturalLab.require(lab, self.kind)
+        component, others = self.part.within(lab.model.config), others_of(self, self.over, lab)
         moves, evidence = MovesRole(component=self.component, role=self.role, to=self.to).examine(lab, level=level)
-        tools.measure([[part] for part in (self.part, *others)], self.replacement, self.to)
+        lab.answers([[part] for part in (component, *others)], self.replacement, self.to)  # in one run
 
-        def losses(parts):
-            return [tools.losses([part], self.replacement, self.to) for part in parts]
+        def losses(parts: Sequence[Component]) -> list[Losses]:
+            return [lab.losses([part], self.replacement, self.to) for part in parts]
 
-        def controls():
-            weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), losses)
+        def controls() -> dict[str, Losses]:
+            weak = weak_controls(lab, lab.matched(component, exclude=others, k=CANDIDATES), losses)
             return {str(part): pair for part, pair in weak.items()}
 
-        own, rest = losses([self.part])[0], losses(others)
+        own, rest = losses([component])[0], losses(others)
         experiment = f"{self.replacement} replacement{_at(self.to)}"
         costs, cost = either(lab, experiment, own, controls, least=MIN_EFFECT, level=level)
         place = _decisive([own, *rest])
@@ -192,6 +194,9 @@ class Primary(Claim, frozen=True):
 class Together(Claim, frozen=True):
     """The components matter together: replacing all of them costs more than the sum of what each costs alone."""
 
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+    functional: ClassVar[bool] = False
+
     kind: Literal["together"] = "together"
     others: tuple[ComponentName, ...]
     replacement: How = "zero"
@@ -199,25 +204,26 @@ class Together(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        names = join_names(sorted([self.component, *self.others], key=lambda name: parts_of([name])[0]))
+        names = join_names(sorted([self.component, *self.others], key=Component.parse))
         return f"{names} matter together: replacing all of them costs more than the sum of what each costs alone."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """The excess of the joint cost over the sum of the single ones, against that of as many matched components. A
         member that helps when it is replaced costs nothing, it does not lower the sum.
         """
-        members = [self.part, *_others(self, self.others)]
+        lab = NaturalLab.require(lab, self.kind)
+        members = [self.part.within(lab.model.config), *others_of(self, self.others, lab)]
         excess = _excess(lab, members, self.replacement, self.at)
 
-        def controls():
-            matched = lab.matched(self.part, exclude=members, k=len(members))
+        def controls() -> dict[str, Losses]:
+            matched = lab.matched(members[0], exclude=members, k=len(members))
             few = len(matched) < 2
             return {} if few else {join_names(matched): _excess(lab, matched, self.replacement, self.at)}
 
         experiment = f"{self.replacement} replacement{_at(self.at)} of all and of each"
         measures = ("excess of the joint effect", "excess of the right answers lost")
         verdict, evidence = either(lab, experiment, excess, controls, least=MIN_EFFECT, level=level, measures=measures)
-        lost = instruments_of(lab).losses(members, self.replacement, self.at)
+        lost = lab.losses(members, self.replacement, self.at)
         joint = [
             mean_evidence(
                 lab,
@@ -232,14 +238,6 @@ class Together(Claim, frozen=True):
         return verdict, (*evidence, *joint)
 
 
-def _others(claim: Claim, names: tuple[str, ...]) -> list:
-    """The other components that a claim names: at least one, and not its own."""
-    others = parts_of(names)
-    if not others or claim.part in others:
-        raise BadInput(f"{claim.kind} {claim.component}: name one or more other components")
-    return others
-
-
 def _at(place: str | None) -> str:
     return "" if place is None else f" at {place}"
 
@@ -249,11 +247,10 @@ def _decisive(losses: list[Losses]) -> int:
     return int(any(float(answers.mean()) > MIN_EFFECT for _, answers in losses))
 
 
-def _excess(lab: Lab, members: list, how: How, at: str | None) -> Losses:
+def _excess(lab: NaturalLab, members: Sequence[Component], how: How, at: str | None) -> Losses:
     """What replacing all members costs beyond the sum of what each costs alone, in score and in right answers."""
-    tools = instruments_of(lab)
-    tools.measure([members, *([member] for member in members)], how, at)
-    joint, singles = tools.losses(members, how, at), [tools.losses([member], how, at) for member in members]
+    lab.answers([members, *([member] for member in members)], how, at)  # in one run
+    joint, singles = lab.losses(members, how, at), [lab.losses([member], how, at) for member in members]
     costs = ([one[place] for one in singles if float(one[place].mean()) > 0] for place in (0, 1))
     score, answers = (whole - sum(parts, torch.zeros_like(whole)) for whole, parts in zip(joint, costs, strict=True))
     return score, answers

@@ -64,19 +64,10 @@ class ToolRun:
         self._run.__exit__(None, None, None)
 
 
-def is_tool_run(directory: Path) -> bool:
-    """Whether a directory holds a run of tool calls; a `run.json` that lies elsewhere or is too large is refused."""
-    return is_of_tools(read_own_run(directory))
-
-
-def is_of_tools(run: Mapping[str, Any] | None) -> bool:
-    """Whether `run.json` is that of a run of tool calls."""
-    return run is not None and run["settings"].get("benchmark") == TOOLS
-
-
 def tool_calls(directory: Path) -> list[Record]:
-    """The calls of a run that this process does not hold."""
-    if not is_tool_run(directory):
+    """The calls of a run that this process does not hold; refused where it is another run, or `run.json` a link."""
+    run = read_own_run(directory)
+    if run is None or run["settings"].get("benchmark") != TOOLS:
         raise BadInput(f"{directory}: holds no run of `vesalius mcp`; name one")
     return recorded_calls(directory)
 

@@ -1,0 +1,512 @@
+"""The laboratory of a natural model: one behaviour's prompts, drawn and run once, and every experiment on them.
+
+Replacing a component means patching in its value on the counterfactual prompt, zeros, a mean, or its values at other
+positions; an effect is the clean score minus the edited one, so a positive effect means that the component helped.
+Methods named `..._effects` are in the unit of the metric, on prompts and positions of the caller's choice; the others
+are shares of the mean clean score (`scale`) and cached. A *role* is a named position of the prompts; `end` is where the
+answer is read.
+"""
+
+import random
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, metric_name
+from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.components import Component, Edge
+from vesalius.discovery.attention import Target, masses
+from vesalius.errors import BadInput, choices
+from vesalius.explanations.laboratory.answers import (
+    Answers,
+    Corrupted,
+    answer_readout,
+    answers_lost,
+    answers_of,
+    token_means,
+)
+from vesalius.explanations.laboratory.attention import SINKS, at_answer, everywhere
+from vesalius.explanations.laboratory.base import (
+    ALL_REPLACEMENTS,
+    CLAIM_SEED,
+    FIRST_LOOK,
+    Lab,
+    PerPrompt,
+    Replacement,
+    Sets,
+    own_circuit,
+)
+from vesalius.explanations.laboratory.runs import Runs, direct_attribution, edges_between, logit_difference_of
+from vesalius.intervene import Plan, Recordings, Row, Values, component_values, means_of, reordered, run, zeros
+from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
+from vesalius.intervene.plan import KEEP, component_index
+from vesalius.model.hooks import Hook
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
+from vesalius.statistics import above_zero, mean_apart_from_zero
+
+How = Literal["zero", "mean", "token mean", "resample"]
+PAIRS = 64
+END = "end"
+#: Replacements whose answers claims ask for; of the others the score is enough, which needs few logits.
+ANSWERED: tuple[str, ...] = ("zero", "mean")
+#: Prompts for figures that no verdict rests on.
+REPORTED = 8
+#: What is lost in score, and in right answers.
+Losses = tuple[PerPrompt, PerPrompt]
+#: Sender (None: the token embeddings), receiver (None: the logits), and one of its inputs (None: all).
+PathKey = tuple[Component | None, Component | None, str | None]
+
+
+class NaturalLab(Lab):
+    """A natural model with prompts of its behaviour. `tokenizer` reads tokens that claims name."""
+
+    finite = False
+    needs = "is about roles and answers of a behaviour, so it needs a natural model"
+
+    def __init__(
+        self,
+        model: Transformer,
+        material: Trial,
+        *,
+        seed: int,
+        circuit: Sequence[Component] = (),
+        name: str = "model",
+        vocabulary: TextVocabulary | None = None,
+    ) -> None:
+        super().__init__(model, material, seed=seed, circuit=circuit, name=name)
+        self.runs, self._vocabulary = Runs(model, material, self.cost), vocabulary
+        self._has_prompts = material.prompts is not None
+        self._paths: dict[PathKey, PerPrompt] = {}
+        self._at_answer: dict[Component, PerPrompt] = {}
+        self._restored: dict[Component, PerPrompt] = {}
+        self._answered: dict[tuple[frozenset[Component], str, str | None], Answers] = {}
+        self._moved: dict[tuple[frozenset[Component], str, str | None, frozenset[Component]], Losses] = {}
+        self._corruptions: dict[str, Corrupted] = {}
+
+    @classmethod
+    def draw(
+        cls,
+        specimen: Specimen,
+        n: int = PAIRS,
+        *,
+        seed: int = CLAIM_SEED,
+        split: str = "test",
+        circuit: Sequence[Component] | None = None,
+    ) -> "NaturalLab":
+        """A laboratory on `n` prompts of the behaviour that a natural specimen was loaded for."""
+        material = trial(specimen, n, seed=seed, split=split, centred=True)
+        vocabulary = specimen.vocabulary if isinstance(specimen.vocabulary, TextVocabulary) else None
+        circuit = own_circuit(specimen) if circuit is None else circuit
+        return cls(specimen.model, material, seed=seed, circuit=circuit, name=specimen.name, vocabulary=vocabulary)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The behaviour's prompts."""
+        return self.runs.prompts
+
+    # Replacements, as every laboratory makes them.
+
+    @cached_property
+    def recordings(self) -> Recordings:
+        """The clean run; read is the behaviour's metric."""
+        return self.runs.recordings
+
+    @cached_property
+    def clean_scores(self) -> PerPrompt:
+        """The score of each clean prompt: the behaviour's metric, by default the logit difference."""
+        return self.recordings.scores().cpu()
+
+    @cached_property
+    def scale(self) -> float:
+        """The mean clean score, by which effects are divided to give shares; NaN where its interval does not lie above
+        0: the model does not perform the behaviour, and shares are not defined.
+        """
+        return above_zero(mean_apart_from_zero(self.clean_scores))
+
+    @cached_property
+    def replacements(self) -> tuple[Replacement, ...]:
+        """The kinds of replacement that can be made: outputs are moved only where an input has another position."""
+        if bool((self._moves != torch.arange(self._moves.shape[1])).any()):
+            return ALL_REPLACEMENTS
+        return tuple(kind for kind in ALL_REPLACEMENTS if kind != "moved")
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether there are many more prompts than a first look takes: every run is expensive."""
+        return self.n >= 2 * FIRST_LOOK
+
+    @property
+    def answer_positions(self) -> Int[Tensor, "prompt query"] | None:
+        """The positions at which the answer is read."""
+        return self.recordings.readout.at
+
+    def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
+        """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed. As every
+        run is expensive, all components of a kind have the same controls.
+        """
+        excluded = {component, *exclude, *self.circuit}
+        kind = [c for c in self.model.components if c.is_head == component.is_head]
+        shuffled = random.Random(f"{self.seed}/{'heads' if component.is_head else 'MLPs'}").sample(kind, len(kind))
+        return [c for c in shuffled if c not in excluded][:k]
+
+    def token_ids(self, tokens: Sequence[object]) -> list[int]:
+        """The ids of tokens that a claim names."""
+        if self._vocabulary is None:
+            raise BadInput(f"tokens of {self.name!r} have no text here; name a position or an offset")
+        return [self._vocabulary.tokenizer.token(str(token)) for token in tokens]
+
+    def _read_by(self, replacement: Replacement) -> Recordings:
+        return self._answers if replacement in ANSWERED and self._has_prompts else self.recordings
+
+    def _to_scores(self, readings: Tensor) -> PerPrompt:
+        return readings if readings.ndim == 1 else readings[:, 0].float()
+
+    def _made(self, replacement: str) -> Values:
+        if replacement == "mean":
+            return means_of(self.model, self.runs.source_values)
+        if replacement == "moved":
+            return reordered(self.runs.source_values, self._moves)
+        return token_means(self.runs) if replacement == "token mean" else self.runs.source_values
+
+    @cached_property
+    def _moves(self) -> Int[Tensor, "prompt pos"]:
+        """For each position of the counterfactual another one, in random order; BOS and padding stay."""
+        tokens, mask = self.source.tokens, self.source.mask
+        real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask.clone()
+        real &= tokens != self.model.config.bos_token
+        generator = torch.Generator().manual_seed(self.seed + 5)
+        places = torch.arange(real.shape[1]).repeat(len(real), 1)
+        for row, counts in zip(places, real.cpu(), strict=True):
+            order = row[counts][torch.randperm(int(counts.sum()), generator=generator)]
+            row[order] = order.roll(1)  # one cycle through all of them, so that none stays
+        return places
+
+    # Effects in the unit of the metric, on any prompts and positions.
+
+    def patch_effects(
+        self,
+        sets: Sets,
+        *,
+        prompts: Int[Tensor, " chosen"] | None = None,
+        positions: Bool[Tensor, "prompt pos"] | None = None,
+    ) -> Float[Tensor, "chosen set"]:
+        """Effect of patching each set from the counterfactual on each prompt (default: all prompts, everywhere)."""
+        index = torch.arange(self.n) if prompts is None else prompts
+        grid = Plan.grid(self.model.config, sets, choices=index)
+        rows = index.repeat(len(sets))
+        where = None if positions is None else positions[rows]
+        scores = run(self.recordings, Plan(rows, grid.choice, where), self.runs.source_values, cost=self.cost)
+        return self.clean_scores[index][:, None] - scores.cpu().view(len(sets), len(index)).T
+
+    def path_effects(
+        self, paths: Sequence[Sequence[Edge]], *, prompts: Int[Tensor, " chosen"] | None = None
+    ) -> Float[Tensor, "chosen path"]:
+        """Effect of patching all edges of a path at once with their senders' outputs on the counterfactual."""
+        index = list(range(self.n)) if prompts is None else prompts.tolist()
+        rows = [Row(prompt, edges=dict.fromkeys(edges, prompt)) for edges in paths for prompt in index]
+        plan = Plan.of(self.model.config, rows, width=self.batch.tokens.shape[1])
+        scores = run(self.recordings, plan, self.runs.source_values, cost=self.cost)
+        return self.clean_scores[index][:, None] - scores.cpu().view(len(paths), len(index)).T
+
+    def head_effects(
+        self,
+        head: Component,
+        z: Float[Tensor, "prompt pos d_head"],
+        *,
+        positions: Bool[Tensor, "prompt pos"] | None = None,
+        n: int | None = None,
+    ) -> PerPrompt:
+        """Effect of patching another z into a head on the first `n` prompts (default: all)."""
+        n = self.n if n is None else n
+        plan = Plan.each(
+            self.model.config, torch.arange(n), head, positions=None if positions is None else positions[:n]
+        )
+        scores = run(self.recordings, plan, component_values(self.model, head, z[:n]), cost=self.cost)
+        return self.clean_scores[:n] - scores.cpu()
+
+    def restored(
+        self, sets: Sets, *, positions: Bool[Tensor, "prompt pos"] | None = None, n: int | None = None
+    ) -> Float[Tensor, "prompt set"]:
+        """What patching the clean values of each set into the counterfactual run restores on the first `n` prompts
+        (default: all), as a share of the mean difference between the clean and the counterfactual score.
+        """
+        index = torch.arange(self.n if n is None else min(n, self.n))
+        source = self.runs.source_recordings
+        corrupted = source.scores().cpu()[index]
+        where = None if positions is None else positions[index]
+        plan = Plan.grid(self.model.config, sets, choices=index, positions=where)
+        scores = run(source, plan, self.runs.values, cost=self.cost).cpu().view(len(sets), len(index)).T
+        return (scores - corrupted[:, None]) / mean_apart_from_zero(self.clean_scores[index] - corrupted)
+
+    # Shares of the clean score, cached.
+
+    def at_answer(self, component: Component) -> PerPrompt:
+        """Effect of replacing a component at the answer position only."""
+        self.measure_single([component], restored=False)
+        return self._at_answer[component]
+
+    def restored_by(self, component: Component) -> PerPrompt:
+        """What patching its clean value into the counterfactual run restores, on the first `REPORTED` prompts."""
+        self.measure_single([component])
+        return self._restored[component]
+
+    def measure_single(self, components: Sequence[Component], *, restored: bool = True) -> None:
+        """Measure what `at_answer` and `restored_by` ask of several components, in one run each."""
+        if missing := [part for part in components if part not in self._at_answer]:
+            effects = self.patch_effects([[part] for part in missing], positions=self.runs.answer_only) / self.scale
+            self._at_answer |= dict(zip(missing, effects.T, strict=True))
+        if missing := [part for part in components if restored and part not in self._restored]:
+            shares = self.restored([[part] for part in missing], n=REPORTED)
+            self._restored |= dict(zip(missing, shares.T, strict=True))
+
+    def path(
+        self,
+        sender: Component | None,
+        receiver: Component | None,
+        port: str | None = None,
+        *,
+        n: int | None = None,
+    ) -> PerPrompt:
+        """Effect of the direct path from one component into another, or into one input of it, on the first `n` prompts
+        (default: all).
+        """
+        self.measure_paths([(sender, receiver, port)], n=n)
+        return self._paths[sender, receiver, port][:n]
+
+    def measure_paths(self, keys: Sequence[PathKey], *, n: int | None = None) -> None:
+        """Measure several paths in one batch on the first `n` prompts (default: all); nothing is run twice."""
+        n = self.n if n is None else min(n, self.n)
+        missing: dict[int, list[PathKey]] = {}
+        for key in dict.fromkeys(keys):
+            known = len(self._paths.get(key, ()))
+            if known < n:
+                missing.setdefault(known, []).append(key)
+        for known, some in missing.items():
+            edges = [[e for e in edges_between(a, b) if port in (None, e.port)] for a, b, port in some]
+            effects = self.path_effects(edges, prompts=torch.arange(known, n)) / self.scale
+            for i, key in enumerate(some):
+                self._paths[key] = torch.cat([self._paths[key], effects[:, i]]) if known else effects[:, i]
+
+    def lens(self, component: Component, *, shuffle: bool = False) -> PerPrompt:
+        """Its direct logit attribution, as a share of the clean score, or where that is not a logit difference of the
+        difference that the final residual stream makes.
+        """
+        return direct_attribution(self.runs, component, shuffle=shuffle) / self._lens_scale
+
+    @property
+    def lens_unit(self) -> str:
+        """What the logit lens gives shares of."""
+        return "score" if metric_name(self.prompts.metric) == LOGIT_DIFFERENCE else "logit difference"
+
+    @cached_property
+    def _lens_scale(self) -> float:
+        if self.lens_unit == "score":
+            return self.scale
+        return above_zero(mean_apart_from_zero(logit_difference_of(self.runs, self.runs.final_resid)))
+
+    # Attention on roles.
+
+    @cached_property
+    def general_targets(self) -> dict[str, Target]:
+        """The general roles, from every position."""
+        return everywhere(self.runs)
+
+    @cached_property
+    def answer_targets(self) -> dict[str, Target]:
+        """The general roles and the behaviour's own, from the answer position."""
+        return at_answer(self.runs)
+
+    def target(self, role: str) -> Target:
+        """The (query, key) pairs of a role: from every position for a general one, else from the answer position."""
+        general = self.general_targets
+        targets = self.answer_targets if role in SINKS or role not in general else general
+        if role not in targets:
+            known = dict.fromkeys([*self.answer_targets, *general])
+            raise BadInput(f"role {role!r:.80}: is none of this behaviour's; there are {choices(known)}")
+        return targets[role]
+
+    def mass(self, head: Component, target: Target) -> PerPrompt:
+        """A head's attention on a target, for the prompts that have one."""
+        mass = masses(self.runs.pattern(head.layer)[:, [head.head]], target)[:, 0]
+        return mass[~torch.isnan(mass)]
+
+    def attention_masses(self, head: Component, query: str = END) -> dict[str, PerPrompt]:
+        """A head's attention from one role's position to that of every other; 0 where that comes later."""
+        require_heads([head])
+        rows, at = torch.arange(self.n), self.place(query)
+        weights = self.weights_from(head, at)
+        return {role: torch.where(place <= at, weights[rows, place], 0.0) for role, place in self.keys_of(at).items()}
+
+    def weights_from(self, head: Component, at: Int[Tensor, " prompt"]) -> Float[Tensor, "prompt key"]:
+        """A head's attention from one position of each prompt."""
+        return self.runs.pattern(head.layer)[torch.arange(self.n), head.head, at].cpu()
+
+    # Positions by role.
+
+    @cached_property
+    def places(self) -> dict[str, Int[Tensor, " prompt"]]:
+        """The position of every role in each prompt."""
+        return {**self.prompts.roles, END: self.prompts.position}
+
+    def place(self, role: str) -> Int[Tensor, " prompt"]:
+        """The position of one role."""
+        if role not in self.places:
+            raise BadInput(f"role {role!r} does not exist; the prompts have {choices(self.places)}")
+        return self.places[role]
+
+    def keys_of(self, query: Int[Tensor, " prompt"]) -> dict[str, Int[Tensor, " prompt"]]:
+        """Positions that attention is reported for: the behaviour's roles, the first token, and the query itself."""
+        first = "BOS" if self.runs.first else "first token"
+        named = {role: place for role, place in self.places.items() if not bool((place == query).all())}
+        return {first: torch.zeros_like(query), **named, "itself": query}
+
+    def mask(self, role: str | None) -> Bool[Tensor, "prompt pos"] | None:
+        """True at a role's position; None (everywhere) without one."""
+        if role is None:
+            return None
+        return torch.zeros_like(self.prompts.mask).scatter_(1, self.place(role)[:, None], True)
+
+    # Answers, beside the score.
+
+    @cached_property
+    def _answers(self) -> Recordings:
+        return self.recordings.read_as(answer_readout(self.runs))
+
+    @cached_property
+    def clean_answers(self) -> Answers:
+        """What the unchanged model answers."""
+        return answers_of(self._answers.scores())
+
+    def answers(self, sets: Sets, how: How, at: str | None) -> list[Answers]:
+        """The answers with each set replaced; every set is run once, those that are missing in one run."""
+        if at is None and (how == "zero" or how == "mean"):
+            return [answers_of(reading) for reading in self.readings(sets, how)]
+        keys = [(frozenset(members), how, at) for members in sets]
+        missing = [key for key in dict.fromkeys(keys) if key not in self._answered]
+        if missing:
+            runs = self.edited([sorted(key[0]) for key in missing], self.values_by(how), at=at)
+            self._answered |= dict(zip(missing, runs, strict=True))
+        return [self._answered[key] for key in keys]
+
+    def values_by(self, how: str) -> Values:
+        """The values of a replacement that agents name."""
+        if how not in get_args(How):
+            raise BadInput(f"replacement {how!r} does not exist; choose one of {choices(get_args(How))}")
+        return self.table(how)
+
+    def edited(
+        self,
+        sets: Sets,
+        values: Values,
+        *,
+        at: str | None = None,
+        suppressed: Sequence[Component] = (),
+        read_by: Recordings | None = None,
+    ) -> list[Answers]:
+        """The answers with each set replaced (an empty set: none) and the suppressed components zeroed."""
+        n, config, where = self.n, self.model.config, self.mask(at)
+        choice = torch.full((len(sets), n, len(self.model.components)), KEEP)
+        chosen = torch.zeros(n, dtype=torch.long) if len(values) == 1 else torch.arange(n)
+        for place, group in enumerate(sets):
+            for part in group:
+                choice[place, :, component_index(part, config)] = chosen
+        if suppressed:
+            choice[:, :, [component_index(part, config) for part in suppressed]] = len(values)
+            values = values.stack(zeros(self.model))
+        rows = torch.arange(n).repeat(len(sets))
+        plan = Plan(rows, choice.flatten(0, 1), None if where is None else where[rows])
+        readings = run(self._answers if read_by is None else read_by, plan, values, cost=self.cost)
+        return [answers_of(part) for part in readings.split(n)]
+
+    def hooked(self, hooks: Sequence[Hook]) -> Answers:
+        """The answers of one run with hooks."""
+        self.cost.rows += self.n
+        return answers_of(hooked_scores(self.model, self.runs.batch, self._answers.readout, hooks))
+
+    def lost(self, before: Answers, after: Answers) -> Losses:
+        """The score (as a share) and the right answers that one run has lost against another."""
+        return (before.score - after.score) / self.scale, answers_lost(before, after)
+
+    def losses(self, components: Sequence[Component], how: How, at: str | None = None) -> Losses:
+        """The score (as a share) and the right answers that replacing a set costs."""
+        (after,) = self.answers([components], how, at)
+        return self.lost(self.clean_answers, after)
+
+    def backup_gains(
+        self, components: Sequence[Component], others: Sequence[Component], how: How, at: str | None
+    ) -> list[Losses]:
+        """How much more replacing each of some components costs once others are replaced, as `losses`."""
+        singles, both = [[part] for part in components], [[*others, part] for part in components]
+        rest, *runs = self.answers([others, *singles, *both], how, at)
+        gains = []
+        for alone, after in zip(runs[: len(singles)], runs[len(singles) :], strict=True):
+            then, before = self.lost(rest, after), self.lost(self.clean_answers, alone)
+            gains.append((then[0] - before[0], then[1] - before[1]))
+        return gains
+
+    def cut(
+        self, heads: Sequence[Component], key: str, query: str, suppressed: Sequence[Component] = ()
+    ) -> tuple[Answers, Answers]:
+        """The answers before and after some heads' attention from one role's position on another is set to zero."""
+        require_heads(heads)
+        asked = self.place(query)
+        there = self.keys_of(asked).get(key)
+        zeroed = zeroing(self.model, suppressed, asked)
+        before = self.hooked(zeroed) if suppressed else self.clean_answers
+        cuts = attention_cuts(heads, asked, self.place(key) if there is None else there)
+        return before, self.hooked([*zeroed, *cuts])
+
+    # Runs with another token at one role.
+
+    def corrupted(self, role: str) -> Corrupted:
+        """The prompts with another prompt's token at a role, run once; refuses a role that no answer depends on."""
+        if role not in self._corruptions:
+            self._corruptions[role] = Corrupted(self.runs, role, self.place(role), self.clean_answers)
+        if not bool(self._corruptions[role].differs.any()):
+            raise BadInput(f"role {role!r}: no prompt's answer changes with the token there; choose another role")
+        return self._corruptions[role]
+
+    def moved_shares(
+        self, sets: Sets, role: str, at: str | None = END, suppressed: Sequence[Component] = ()
+    ) -> list[Losses]:
+        """Where patching each set from the corrupted run makes the answer that run's, and how far it moves the logits,
+        on the prompts whose answer changes; every set is run once, those that are missing in one run.
+        """
+        keys = [(frozenset(one), role, at, frozenset(suppressed)) for one in sets]
+        if missing := [key for key in dict.fromkeys(keys) if key not in self._moved]:
+            source = self.corrupted(role)
+            values = source.outputs(suppressed, None if at is None else self.place(at))
+            shares = self._patched(source, [sorted(key[0]) for key in missing], values, at, suppressed)
+            self._moved |= dict(zip(missing, shares, strict=True))
+        return [self._moved[key] for key in keys]
+
+    def moved_by_values(
+        self, sets: Sets, role: str, at: str | None = END, suppressed: Sequence[Component] = ()
+    ) -> list[PerPrompt]:
+        """How far sets of heads move the logits, as `moved_shares`, where their values at other positions alone come
+        from the corrupted run and they attend as on the clean prompts.
+        """
+        source, heads = self.corrupted(role), sorted({head for group in sets for head in group})
+        if not heads:
+            return []
+        values = source.outputs_by_values(heads, suppressed, None if at is None else self.place(at))
+        return [moved for _, moved in self._patched(source, sets, values, at, suppressed)]
+
+    def _patched(
+        self, source: Corrupted, sets: Sets, values: Values, at: str | None, suppressed: Sequence[Component]
+    ) -> list[Losses]:
+        before, *runs = self.edited([[], *sets], values, at=at, suppressed=suppressed, read_by=source.recordings)
+        return source.shares(before, runs)
+
+
+def require_heads(parts: Sequence[Component]) -> None:
+    """Refuse MLPs where attention is asked for."""
+    for part in parts:
+        if not part.is_head:
+            raise BadInput(f"{part} is an MLP, which has no attention; name heads such as L0H0")

@@ -1,0 +1,164 @@
+"""One set of prompts, run once: the clean run, the counterfactual run, and what components write in both.
+
+Every prompt has a counterfactual of the same length. All experiments of a natural laboratory start from these two runs.
+The *logit lens* reads them too: with the final norm's scale fixed at its clean value the logit difference is a sum over
+the outputs written into the residual stream at the answer position, and a component's term of that sum is its direct
+logit attribution.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.trial import Trial
+from vesalius.components import Component, Edge
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Cost, Recordings, Values
+from vesalius.intervene.logit_lens import direct_difference
+from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
+from vesalius.intervene.values import contribution, values_of
+from vesalius.model.hooks import Cache
+from vesalius.model.transformer import Transformer
+
+
+class Runs:
+    """Prompts of a natural model with their clean and their counterfactual run; `cost` counts the forward passes."""
+
+    def __init__(self, model: Transformer, material: Trial, cost: Cost) -> None:
+        self.model, self.readout, self.cost = model, material.readout, cost
+        self.batch: Batch = material.batch.to(model.device)
+        self.source: Batch = material.counterfactual.to(model.device)
+        self._prompts = material.prompts
+        #: The clean run, which edited runs start from.
+        self.recordings = self._recorded(self.batch, lambda: self._cache)
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The behaviour's prompts, with their roles and answers."""
+        if self._prompts is None:
+            raise BadInput("claims about roles and answers need a natural model with a behaviour; load it with one")
+        return self._prompts
+
+    @property
+    def first(self) -> int:
+        """1 where every prompt begins with BOS, else 0."""
+        return int(bool((self.batch.tokens[:, 0] == self.model.config.bos_token).all()))
+
+    @cached_property
+    def values(self) -> Values:
+        """The outputs of all components on the clean prompts."""
+        return values_of(self.model, self._cache, self.batch)
+
+    @cached_property
+    def source_values(self) -> Values:
+        """The outputs of all components on the counterfactual prompts."""
+        return values_of(self.model, self._source_cache, self.source)
+
+    def change(self, component: Component | None) -> Float[Tensor, "prompt pos d_model"]:
+        """What a component (None: the embedding) adds on the counterfactual prompts, less what it adds on the clean
+        ones.
+        """
+        return self.output_of(component, self.source_values) - self.output_of(component, self.values)
+
+    def pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
+        """The attention of a layer's heads on the clean prompts."""
+        return self._cache[f"blocks.{layer}.attn.hook_pattern"]
+
+    def read_values(self, layer: int) -> Float[Tensor, "prompt pos kv_head d_head"]:
+        """The values that a layer's heads read on the clean prompts."""
+        return self._cache[f"blocks.{layer}.attn.hook_v"]
+
+    def source_pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
+        """The attention of a layer's heads on the counterfactual prompts."""
+        return self._source_cache[f"blocks.{layer}.attn.hook_pattern"]
+
+    def resid(self, layer: int) -> Float[Tensor, "prompt pos d_model"]:
+        """The residual stream that enters a layer on the clean prompts."""
+        return self._cache[f"blocks.{layer}.hook_resid_pre"]
+
+    @property
+    def final_resid(self) -> Float[Tensor, "prompt d_model"]:
+        """The residual stream at each prompt's answer position, before the last norm."""
+        last = self.model.config.n_layers - 1
+        return self._cache[f"blocks.{last}.hook_resid_post"][torch.arange(len(self)), self.prompts.position]
+
+    def output_of(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
+        """What a component (None: the embedding) adds to the residual stream, without its layer's output bias."""
+        return values.embed if component is None else contribution(self.model, component, values)
+
+    @property
+    def answer_only(self) -> Bool[Tensor, "prompt pos"]:
+        """True at each prompt's answer position."""
+        return torch.zeros_like(self.prompts.mask).scatter_(1, self.prompts.position[:, None], True)
+
+    @cached_property
+    def source_recordings(self) -> Recordings:
+        """The counterfactual run, which clean values are patched into."""
+        return self._recorded(self.source, lambda: self._source_cache)
+
+    def _recorded(self, batch: Batch, cache: Callable[[], Cache]) -> Recordings:
+        model, readout = self.model, self.readout
+        return Recordings(model, batch, readout, ran=lambda: Recording.of_run(model, batch, readout, cache()))
+
+    @cached_property
+    def _cache(self) -> Cache:
+        return self._run(self.batch)
+
+    @cached_property
+    def _source_cache(self) -> Cache:
+        return self._run(self.source)
+
+    @torch.no_grad()
+    def _run(self, batch: Batch) -> Cache:
+        last = f"blocks.{self.model.config.n_layers - 1}.hook_resid_post"
+        self.cost.rows += len(self)
+        _, cache = self.model.run_with_cache(
+            batch.tokens,
+            mask=batch.mask,
+            names=lambda name: name.endswith((*RECORDED_HOOKS, ".hook_pattern", ".attn.hook_v")) or name == last,
+            choose=torch.zeros(len(self), 1, dtype=torch.long, device=batch.tokens.device),
+        )
+        return cache
+
+
+def feeds(sender: Component, receiver: Component, *, parallel: bool = False) -> bool:
+    """Whether the receiver reads what the sender writes; `parallel`: MLPs do not read their own layer's heads."""
+    if sender.layer == receiver.layer:
+        return sender.is_head and not receiver.is_head and not parallel
+    return sender.layer < receiver.layer
+
+
+def edges_between(sender: Component | None, receiver: Component | None) -> list[Edge]:
+    """The edges of the direct path from a sender (None: the embedding) into all inputs of a receiver (None: the
+    logits).
+    """
+    if receiver is None:
+        return [Edge(sender, None, "logits")]
+    if not receiver.is_head:
+        return [Edge(sender, receiver, "mlp")]
+    return [Edge(sender, receiver, port) for port in ("q", "k", "v")]
+
+
+def direct_attribution(runs: Runs, component: Component | None, *, shuffle: bool = False) -> Float[Tensor, " prompt"]:
+    """What a component (None: the embedding) adds to logit(correct) - logit(wrong), in logits; without a wrong answer
+    to logit(correct) minus the mean logit. `shuffle` uses the answers of another prompt.
+    """
+    output = runs.output_of(component, runs.values)[torch.arange(len(runs)), runs.prompts.position]
+    return logit_difference_of(runs, output, shuffle=shuffle)
+
+
+def logit_difference_of(
+    runs: Runs, vector: Float[Tensor, "prompt d_model"], *, shuffle: bool = False
+) -> Float[Tensor, " prompt"]:
+    """The logit difference of a vector in the final residual stream."""
+    correct, wrong = runs.prompts.correct, runs.prompts.wrong
+    if shuffle:
+        correct, wrong = correct.roll(1), wrong.roll(1)
+    return direct_difference(runs.model, vector, resid=runs.final_resid, correct=correct, wrong=wrong).cpu()

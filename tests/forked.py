@@ -1,0 +1,201 @@
+"""Processes for tests, forked from one that has imported the package already.
+
+Importing torch and the package takes seconds of CPU time, and dozens of tests start a command as a process. `forked`
+gives the words that start one: a small program that hands its arguments, folder, environment and streams to a server,
+which forks, and that ends as the fork ends. The server runs for as long as this process of pytest.
+
+A fork has the hash seed and the imported modules of the server. So tests of what is imported, of `kill -9`, of Ctrl-C
+from a terminal and of two processes that agree start the real thing: `[sys.executable, "-m", "vesalius"]`.
+"""
+
+import atexit
+import functools
+import importlib
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+#: What the server imports before it forks, beyond the package's own imports.
+PRELOADED = ("torch", "vesalius.cli", "vesalius.api", "vesalius_agents.mcp.start", "vesalius_workbench.server")
+#: The program of the asking side; with -I and -S it starts in a few hundredths of a second.
+ASK = """
+import json, os, signal, socket, sys
+ours = socket.socket(socket.AF_UNIX)
+ours.connect(sys.argv[1])
+request = json.dumps([sys.argv[2:], os.getcwd(), dict(os.environ)]).encode()
+socket.send_fds(ours, [len(request).to_bytes(8, "big")], [0, 1, 2])
+ours.sendall(request)
+answers = ours.makefile()
+child = int(answers.readline())
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, frame: os.kill(child, number))
+status = int(answers.readline() or 1)
+if status < 0:
+    if -status != signal.SIGKILL:
+        signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+def forked(*arguments: object) -> list[str]:
+    """The words of a process that does what `python ARGUMENTS` does: `-m MODULE ...` or `-c CODE ...`."""
+    return [sys.executable, "-I", "-S", "-c", ASK, _server(), *map(str, arguments)]
+
+
+def vesalius(*arguments: object) -> list[str]:
+    """The words of the command."""
+    return forked("-m", "vesalius", *arguments)
+
+
+@functools.cache
+def _server() -> str:
+    """The address of the server, started when first asked for and stopped when this process ends."""
+    place = tempfile.mkdtemp(prefix="forked-")
+    address = str(Path(place) / "socket")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.forked", address], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+
+    def stop() -> None:
+        process.kill()
+        process.wait()
+        shutil.rmtree(place, ignore_errors=True)
+
+    atexit.register(stop)
+    return address
+
+
+def serve(address: str) -> None:
+    """Fork a process for each connection until killed, and send back its number and how it ended."""
+    for name in PRELOADED:
+        with suppress(ImportError):  # an extra that is not installed
+            importlib.import_module(name)
+    selector = selectors.DefaultSelector()
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address)
+    listening.listen()
+    selector.register(listening, selectors.EVENT_READ, None)
+    print("ready", flush=True)
+    parent = os.getppid()
+    while os.getppid() == parent:
+        for key, _ in selector.select(timeout=5):
+            if key.data is None:
+                _accept(listening, selector)
+            elif key.fileobj is key.data[1]:
+                _gone(key.data, selector)
+            else:
+                _ended(key.data, selector)
+
+
+def _accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
+    connection, _ = listening.accept()
+    length, streams, _, _ = socket.recv_fds(connection, 8, 3)
+    with connection.makefile("rb") as file:
+        request = json.loads(file.read(int.from_bytes(length, "big")))
+    child = os.fork()
+    if child == 0:
+        for key in list(selector.get_map().values()):
+            if isinstance(key.fileobj, int):
+                os.close(key.fileobj)
+            else:
+                key.fileobj.close()  # pyright: ignore[reportAttributeAccessIssue]
+        connection.close()
+        selector.close()
+        _become(*request, streams)
+    for stream in streams:
+        os.close(stream)
+    connection.sendall(b"%d\n" % child)
+    data = (child, connection, os.pidfd_open(child))
+    selector.register(connection, selectors.EVENT_READ, data)
+    selector.register(data[2], selectors.EVENT_READ, data)
+
+
+def _gone(data: tuple[int, socket.socket, int], selector: selectors.BaseSelector) -> None:
+    """Whoever asked was killed: the process goes with it."""
+    selector.unregister(data[1])
+    os.kill(data[0], signal.SIGKILL)
+
+
+def _ended(data: tuple[int, socket.socket, int], selector: selectors.BaseSelector) -> None:
+    child, connection, descriptor = data
+    _, status = os.waitpid(child, 0)
+    selector.unregister(descriptor)
+    os.close(descriptor)
+    if connection in selector.get_map():
+        selector.unregister(connection)
+        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+    connection.close()
+
+
+def _become(arguments: list[str], directory: str, environment: dict[str, str], streams: list[int]) -> None:
+    """Run what was asked for in this fork, as the interpreter would, and leave."""
+    status = 1
+    try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(directory)
+        os.environ.clear()
+        os.environ.update(environment)
+        at_once = bool(environment.get("PYTHONUNBUFFERED"))
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", 1 if at_once or os.isatty(1) else -1, encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if "OMP_NUM_THREADS" in environment:
+            import torch
+
+            torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+        _run(*arguments)
+        status = 0
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+        if isinstance(left.code, str):
+            print(left.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        status = 130
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _leave(status)
+
+
+def _run(option: str, what: str, *arguments: str) -> None:
+    sys.path.insert(0, os.getcwd() if option == "-m" else "")
+    sys.argv = [option, *arguments]
+    if option == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        main = type(sys)("__main__")
+        sys.modules["__main__"] = main
+        exec(what, vars(main))
+
+
+def _leave(status: int) -> None:
+    """End as an interpreter ends: what was registered runs, what was printed is written."""
+    try:
+        import threading
+
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
