@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 from vesalius.api.loading import loaded
 from vesalius.api.places import directory_for, require_place, subject_options
@@ -31,9 +31,9 @@ Answer = TypeVar("Answer")
 #: What each verb takes, by the name of its function.
 VERBS: dict[str, Flat] = {}
 #: What callers may give for parameters that verbs see in one form: the type, and the default.
-_GIVEN = {
+_GIVEN: dict[str, tuple[Any, Any]] = {
     "specimen": (Specimen | str | int | Path, inspect.Parameter.empty),
-    "progress": (Progress | bool | None, None),
+    "progress": (Union[Progress, bool, None], None),  # noqa: UP007 (a callable has no `|` for type checkers)
 }
 #: Fields of a request that are no options.
 _OWN_FIELDS = ("components", "circuit", "seed", "backbone", "protocol")

@@ -15,11 +15,13 @@ from typing import Any
 import torch
 
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
-from vesalius.api.discoveries import require_selection
+from vesalius.api.discoveries import discover, require_selection
 from vesalius.api.door import VERBS
+from vesalius.api.explanations import explain
 from vesalius.api.loading import loaded
+from vesalius.api.neuron_circuits import neurons
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
-from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of
+from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, sweep
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
@@ -63,7 +65,8 @@ from vesalius.options import DISCOVERED, Checked, CircuitFrom, Load, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
-COMMANDS = ("sweep", "discover", "neurons", "explain")
+#: What can be planned.
+COMMANDS = {one.__name__: one for one in (sweep, discover, neurons, explain)}
 #: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
 #: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
 #: of 1 and 2 components: what the first programs leave open decides).
@@ -93,14 +96,14 @@ def plan(
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
     flat = VERBS[command]
     asked = flat.gather((specimen, *records), options)
-    load, draw, study = asked["load"], asked.get("draw"), asked.get("study")
-    n, seed = (draw.n, draw.seed) if study is None else (study.n or EXPLAIN_PROMPTS, study.seed)
+    load, study = asked["load"], asked.get("study")
+    n, seed = (asked["draw"].n, asked["draw"].seed) if study is None else (study.n or EXPLAIN_PROMPTS, study.seed)
     circuit, circuit_from = _source(asked)
     components = asked["knockout"].components if command == "sweep" else asked.get("components")
     first = None if circuit_from is None else circuit_method(circuit_from)
     how: Ablation = ablation_named(asked["knockout"].kind) if command == "sweep" else Resample()
     scoring, rules, checked = None, (), asked.get("checked")
-    if command == "discover":
+    if checked is not None:
         scoring = method_named(asked.get("method", "sweep"), **flat.further(asked))
         rules = parse_rules(asked["cut"].select, asked["cut"].size)
         require_rivals(checked.rivals, checked.rivals_by, scores_edges=scoring.scores_edges is not False)

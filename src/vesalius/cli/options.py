@@ -67,7 +67,8 @@ def _parameter(option: Option) -> inspect.Parameter:
         rich_help_panel=MORE if told.rare else None,
         **{key: value for key, value in given.items() if value is not None},
     )
-    default = list(default) or None if option.repeated else default
+    if option.repeated:
+        default = list(option.default) or None
     kind = Annotated[option.text_type, made]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
