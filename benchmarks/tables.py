@@ -53,10 +53,10 @@ def hard_figures(kinds: Iterable[str] = KINDS) -> Iterator[str]:
             yield row(f"`{name}`", KINDS[kind], *(interval(figures[kind, 8, method].get(name)) for method in METHODS))
 
 
-def false_circuits(name: str, prompts: Iterable[int] = (4, 8, 32)) -> Iterator[str]:
+def false_circuits(name: str, prompts: Iterable[int] = (4, 8, 32), kinds: Iterable[str] = KINDS) -> Iterator[str]:
     """Shares of faithful circuits (`best_false`) or faithful rivals (`false_rivals`) that are false."""
     figures = _hard()
-    for kind, n in dict.fromkeys((kind, n) for kind, n, _ in figures if n in prompts):
+    for kind, n in dict.fromkeys((kind, n) for kind, n, _ in figures if n in prompts and kind in kinds):
         shares = [figures[kind, n, method][name] for method in METHODS]
         yield row(KINDS[kind], n, *(f"{interval(share)}, n {share['n']}" for share in shares))
 

@@ -59,7 +59,7 @@ def test_the_signature_lists_the_fields_of_every_record() -> None:
     assert (parameters["n"].default, parameters["progress"].default) == (16, None)
 
 
-@pytest.mark.parametrize("verb", ["sweep", "what_if", "discover", "neurons", "faithfulness", "explain"])
+@pytest.mark.parametrize("verb", ["sweep", "what_if", "neurons", "faithfulness", "explain"])
 def test_every_field_of_a_verb_is_a_flag_of_its_command_with_the_same_default(verb: str) -> None:
     getattr(ves, verb)
     offered = flags(verb.replace("_", "-"))

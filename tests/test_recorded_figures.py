@@ -11,7 +11,7 @@ BACKGROUND = Path(__file__).parents[1] / "docs" / "background"
 SHOWN = {
     "which-circuit": lambda: [
         *tables.hard_figures(["hard", "strict0"]),
-        *tables.false_circuits("best_false", [8]),
+        *tables.false_circuits("best_false", [8], ["hard", "strict0.1", "strict0"]),
         *tables.stability(summed=True),
     ],
     "discovery": lambda: [

@@ -13,6 +13,7 @@ from typing import Any
 from vesalius.api.loading import loaded
 from vesalius.circuits.specimens import SPECIMEN_FILE, benchmark_directory
 from vesalius.components import Component, Edge, parse_components
+from vesalius.discovery.methods import circuit_method
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
@@ -42,7 +43,6 @@ __all__ = [
     "require_graded",
     "scored_circuit",
 ]
-SUBMITTED = "submitted"
 
 
 def method_named(method: str, *, n: int, seed: int) -> str:
@@ -52,8 +52,8 @@ def method_named(method: str, *, n: int, seed: int) -> str:
 
 
 def discovery_case(method: str | None, circuit: str, directory: str | Path, *, n: int, seed: int) -> DiscoveryCase:
-    """A method on one circuit; None for scores that are submitted."""
-    return DiscoveryCase(method or SUBMITTED, circuit, Path(directory), n, seed)
+    """A method on one circuit; None for scores that are submitted, which are graded on as many prompts as a sweep."""
+    return DiscoveryCase(circuit_method(method or "sweep"), circuit, Path(directory), n, seed)
 
 
 def find_circuit(case: DiscoveryCase) -> Circuit:

@@ -126,7 +126,6 @@ def reliability(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius_functions.cli_tables import print_reliability
 
     with resumable():
         study = api.function_reliability(
@@ -144,7 +143,7 @@ def reliability(
             prices=prices,
             out=out,
         )
-    output(study, print_reliability, as_json=json)
+    output(study, as_json=json)
 
 
 @commands.command()
@@ -178,7 +177,6 @@ def unit_tests(
     from vesalius import api
     from vesalius.cli.console import output, print_line, resumable
     from vesalius.errors import BadInput
-    from vesalius_functions.cli_tables import print_unit_tests
 
     if (export is None) == (not answers):
         raise BadInput("give --export FILE to write a sheet, or --answers FILE to read sheets")
@@ -188,7 +186,7 @@ def unit_tests(
     options = {"evaluator": evaluator, "max_cost": max_cost, "timeout": timeout, "prices": prices, "out": out}
     with resumable():
         study = api.unit_tests(run, answers or (), **options)  # type: ignore[arg-type]
-    return output(study, print_unit_tests, as_json=json)
+    return output(study, as_json=json)
 
 
 @commands.command()
@@ -287,7 +285,6 @@ def bench(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.scorecards import print_functions
 
     with resumable():
         card = api.bench_functions(
@@ -314,4 +311,4 @@ def bench(
             engine=engine,
             out=out,
         )
-    output(card, print_functions, as_json=json)
+    output(card, as_json=json)

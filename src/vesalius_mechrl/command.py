@@ -67,7 +67,6 @@ def mechrl(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius_mechrl.cli_tables import print_mechrl
 
     with resumable():
         document = api.bench_mechrl(
@@ -87,4 +86,4 @@ def mechrl(
             device=device,
             out=out,
         )
-    output(document, print_mechrl, as_json=json)
+    output(document, as_json=json)

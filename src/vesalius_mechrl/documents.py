@@ -1,5 +1,6 @@
 """The tables of MechRL on one model, as a file: `mechrl-MODE.json`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from vesalius.documents.base import Document, Keyed, Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.metric import Figure
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first, made
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, join_first, made
 
 Mode = Literal["paper", "corrected"]
 
@@ -173,21 +174,96 @@ class MechrlStudy(Viewable, Keyed, Document, kind="mechrl"):
             lines.append(f"{task}{' (held out)' if rows[0].held_out else ''}: RL {'; '.join(parts)}")
         return lines
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """The tables of the paper, and what follows from them."""
         counts = {name: sum(row.result == name for row in self.verdicts) for name in ("wins", "draw", "loses")}
         results = ", ".join(f"{count} {name}" for name, count in counts.items()) if self.verdicts else "not compared"
-        return (
-            f"MechRL on {self.specimen}, {self.mode}: {self.heads} heads, {self.seeds} seeds, {self.steps} steps\n"
-            f"tasks: {join_first([row.task for row in self.regret], 6)}\nlearned policies against searches: {results}"
+        canonical = self.canonical
+        return View(
+            f"MechRL on {self.specimen}",
+            Answer(
+                f"MechRL on {self.specimen}, {self.mode}: {self.heads} heads, {self.seeds} seeds, {self.steps} steps"
+            ),
+            [
+                Facts(
+                    [
+                        ("tasks", join_first([row.task for row in self.regret], 6)),
+                        ("learned policies against searches", results),
+                    ]
+                ),
+                Sheet.of(
+                    [
+                        {"task": row.task, "method": method.method}
+                        | {f"{b:g}": m for b, m in zip(method.budgets, method.mean, strict=True)}
+                        for row in self.regret
+                        for method in row.methods
+                    ],
+                    title="Regret against queries paid",
+                ),
+                Sheet(
+                    ("task", "method", "policy", "oracle", "gap"),
+                    [
+                        (
+                            f"{row.task} (held-out)" if row.held_out else row.task,
+                            row.method,
+                            *(_interval(getattr(row, name)) for name in ("policy", "oracle", "gap")),
+                        )
+                        for row in self.table1
+                    ],
+                    title="Table 1: best reward found and the best there is",
+                ),
+                Sheet(
+                    ("head", "method", "policy rank (each seed)", "oracle rank"),
+                    [
+                        (row.head, row.method, self._ranks(row.policy_ranks), f"{row.oracle_rank:g}")
+                        for row in self.table2
+                    ],
+                    title="Table 2: rank of the canonical heads",
+                ),
+                Sheet(
+                    ("category", "heads", "method", "overlap (each seed)"),
+                    [
+                        (
+                            row.group,
+                            row.size,
+                            row.method,
+                            ", ".join(f"{part:.3g}" for part in row.overlap) or "not told by attention",
+                        )
+                        for row in self.table3
+                    ],
+                    title="Table 3: categories among the ten most picked heads",
+                ),
+                Sheet(
+                    ("task", "method", "condition", "best reward found"),
+                    [(row.task, row.method, row.condition, _interval(row.found)) for row in self.table4],
+                    title="Table 4: transfer to tasks never trained on",
+                ),
+                Sheet(
+                    ("task", "method", "seed", "heads", "tied with the last"),
+                    [
+                        (
+                            row.task,
+                            row.method,
+                            row.seed,
+                            ", ".join(f"{pick.head} {pick.count}/{row.episodes}" for pick in row.heads),
+                            row.tied_with_last,
+                        )
+                        for row in self.picks
+                    ],
+                    title="Most picked heads (in how many episodes)",
+                ),
+                Text([f"{name.capitalize()}, heads: {source}" for name, source in canonical.items() if source]),
+                Text([f"reward in {self.unit}; control text: {self.control}", *self.conclusions()]),
+            ],
+            files=[("numbers", str(self.numbers)), *(("picture", str(one)) for one in self.pictures)],
         )
 
-    def _rows(self) -> list[Row]:
-        return [
-            {
-                "task": row.task,
-                "method": method.method,
-                **{f"{b:g}": m for b, m in zip(method.budgets, method.mean, strict=True)},
-            }
-            for row in self.regret
-            for method in row.methods
-        ]
+    def _ranks(self, ranks: Sequence[float]) -> str:
+        beyond = self.heads if self.mode == "paper" else float("inf")
+        return ", ".join("-" if rank > beyond else f"{rank:g}" for rank in ranks)
+
+
+def _interval(figure: Figure) -> str:
+    if figure.low is None:
+        return f"{figure.value:.3f}"
+    return f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"

@@ -7,21 +7,9 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.patches import Rectangle
 
-from vesalius.documents.views import subject_of
-from vesalius.report.figures import Picture, new_figure, save_figure
-from vesalius.report.plots import draw_effects
-from vesalius.report.views import plot
-from vesalius_mechrl.sets.document import HeadSets
+from vesalius.report.figures import new_figure, save_figure
 
 LABELLED_HEADS = 40
-
-
-@plot.register
-def draw_sets(sets: HeadSets) -> Picture:
-    """The best sets of heads as bars."""
-    rows = [{**row, "component": row["heads"]} for row in sets._rows()]
-    title = f"{subject_of(sets.specimen, sets.behaviour)}: sets of heads, {sets.kind} ablation"
-    return draw_effects(rows, title=title, unit=sets.unit)
 
 
 def draw_synergy(

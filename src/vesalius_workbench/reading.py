@@ -7,16 +7,14 @@ asking for a large one must not read it many times at once; and of its claims a 
 import os
 import threading
 from collections import OrderedDict
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vesalius.api.retesting import why_not_again
-from vesalius.documents import Discovery, Explanation
+from vesalius.documents import Explanation
 from vesalius.documents.base import Document
-from vesalius.documents.views import subject_of
+from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput
-from vesalius.report.discovery import discovery_facts, discovery_sections
 
 #: Bytes of a file that is read, and of all files whose documents are kept.
 MOST_BYTES = 128 * 2**20
@@ -72,9 +70,6 @@ def sent(document: Document) -> dict[str, Any]:
     named = request or document
     about: dict[str, Any] = {"subject": subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None))}
     about["command"] = request.command_line() if request else ""
-    if isinstance(document, Discovery):
-        about["facts"] = discovery_facts(document)
-        about["sections"] = [asdict(section) for section in discovery_sections(document)]
     if not isinstance(document, Explanation):
         return {"document": document.as_data(), **about}
     if document.behaviour is not None:

@@ -71,7 +71,7 @@ def test_sets_of_heads_are_found_by_their_own_verb(specimen: Specimen, tmp_path:
     assert (found.method, found.pool, found.request.options["pool"]) == ("sets", ("L1H1", "L1H2"), ["L1H1", "L1H2"])
     assert HeadSets.read(tmp_path / "sets.json") == found
     assert len(repr(found)) < 500
-    assert found._rows()[0]["heads"] == "L1H2"
+    assert found.view().sheet().records()[0]["heads"] == "L1H2"
     in_memory = ves.discover_sets(specimen, n=8, pool=["L1H1", "L1H2"])
     assert [one.heads for one in in_memory.sets] == [one.heads for one in found.sets]
     assert in_memory.directory is None
@@ -121,7 +121,7 @@ def test_an_empty_circuit_is_an_abstention_that_can_be_looked_at(specimen: Speci
     assert "Nothing was established" in explanation.task_description
     (axes,) = explanation.plot().axes
     assert "Nothing was established" in " ".join(axes.texts[0].get_text().split())
-    assert explanation._rows() == []
+    assert explanation.view().sheet().records() == []
 
 
 def test_a_survey_of_failures_has_a_picture() -> None:

@@ -16,7 +16,7 @@ from vesalius.behaviours.addition import Addition
 from vesalius.behaviours.metrics import LOG_PROBABILITY
 from vesalius.behaviours.performance import answered_right, draw_prompts, performance
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.documents.views import title_of
+from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
 from vesalius.model.tokenizer import Tokenizer

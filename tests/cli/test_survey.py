@@ -109,7 +109,7 @@ def test_the_document(surveyed: Survey, tmp_path: Path) -> None:
     assert Survey.read(surveyed.save(tmp_path)).cells == surveyed.cells
     assert len(repr(surveyed)) < 500
     assert "2 models x 2 behaviours: 1 performed, 3 not performed" in repr(surveyed)
-    assert len(surveyed._rows()) == 4
+    assert len(surveyed.view().sheet().rows) == 4
     assert surveyed.plot().axes
     words = surveyed.request.command_line().split()
     assert words[:2] == ["vesalius", "survey"]

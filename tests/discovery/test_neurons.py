@@ -12,6 +12,7 @@ from tests.models import random_model
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units
 from vesalius.discovery.neurons import Keeping, keep_neurons
+from vesalius.documents.view import HeadMap
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
 from vesalius.model.config import Config
@@ -88,4 +89,4 @@ def test_refusals(specimen: Specimen, tmp_path: Path) -> None:
     swept = ves.sweep(specimen, components=["L0N0", Component(0, neuron=3), "L0H0"], n=4)
     assert [str(members[0]) for members in swept.sets] == ["L0N0", "L0N3", "L0H0"]
     with pytest.raises(BadInput, match="L0N0 is a part of an MLP: use a table"):
-        draw_heatmap({Component(0, neuron=0): 1.0}, tmp_path / "a.png", title="", unit="", n_layers=1, n_heads=1)
+        draw_heatmap(HeadMap({"L0N0": 1.0}, 1, 1), tmp_path / "a.png", title="")

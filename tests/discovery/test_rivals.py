@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from vesalius.cli.tables.discovery import print_discovery
+from vesalius.cli.console import print_view
 from vesalius.discovery.rivals import _nearer
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.metric import Metric
@@ -92,7 +92,7 @@ def test_predictions_that_are_alike_distinguish_nothing(
 
 
 def test_it_is_printed_written_and_on_the_page(discovery: Discovery, capsys: pytest.CaptureFixture[str]) -> None:
-    print_discovery(discovery, 3)
+    print_view(discovery.view(), top=3)
     assert "core of those as faithful as the best: L1_MLP" in capsys.readouterr().out
     assert discovery.directory is not None
     place = Path(discovery.directory)

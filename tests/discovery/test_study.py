@@ -12,12 +12,12 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
+from vesalius.cli.console import print_view
 from vesalius.discovery import known_heads
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius_mechrl.api import write_study
 from vesalius_mechrl.canonical import CATEGORIES, canonical_heads, heads_by_attention
-from vesalius_mechrl.cli_tables import print_mechrl
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.matrices import behaviour_matrix
 from vesalius_mechrl.ppo import Settings, Trainer
@@ -163,7 +163,7 @@ def test_all_tables_of_a_small_study(
     assert bool(saved.quirks) == paper
     assert len(repr(saved)) < 500
     assert all(Path(picture).stat().st_size > 1000 for picture in saved.pictures)
-    print_mechrl(saved)
+    print_view(saved.view())
     printed = capsys.readouterr().out
     assert "Table 4" in printed
     assert f"control text: {corpus().name}" in printed

@@ -2,7 +2,7 @@
 
 from vesalius.documents import ClaimRecord, ComponentExplanation, Evidence, Explanation
 from vesalius.documents.claims import Composition, Verdict
-from vesalius.documents.views import subject_of, title_of
+from vesalius.documents.view import subject_of, title_of
 
 
 def evidence(value: float, n: int = 16) -> Evidence:
@@ -122,7 +122,7 @@ def test_one_prompt_is_shown_as_it_was_written() -> None:
     assert subject_of("toy", None) == "toy"
     shown = document(behaviour=row)
     assert shown.title == "toy, 'The capital of France is' -> ' Paris', explained by builtin"
-    assert repr(shown).startswith(shown.title)
+    assert repr(shown).splitlines()[:2] == [shown.task_description, shown.title]
     assert '"prompt"' not in repr(shown)
 
 

@@ -15,14 +15,20 @@ from vesalius.behaviours import words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
-from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
+from vesalius.documents.explanation import (
+    ClaimRecord,
+    ComponentExplanation,
+    Evidence,
+    Explanation,
+    Verdict,
+    draw_profile,
+)
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
-from vesalius.report.profiles import draw_profile
 
 SIZE = word_tokenizer().size
 

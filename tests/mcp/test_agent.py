@@ -9,8 +9,8 @@ from mcp.client.client import Client
 
 import vesalius as ves
 from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, refusal, text_of, with_client
-from vesalius_agents.mcp.listing import listed_tools
 from vesalius_agents.mcp.server import Server
+from vesalius_agents.mcp.start import listed_tools
 from vesalius_agents.mcp.tools import TOOLS
 
 IDEAS = ("x", "-x", "abs(x)")
@@ -97,6 +97,39 @@ def test_an_agent_explains_a_circuit_from_list_to_grade(tmp_path: Path) -> None:
         "component_iia": pytest.approx(1.0, abs=0.02),
     }
     assert "MAPPER" not in json.dumps(grade)  # figures only
+
+
+def test_a_claim_about_the_circuit_is_decided_and_joined_to_the_submission(tmp_path: Path) -> None:
+    """Circuit 3: L0_MLP marks x, L1H2 averages the marks. What was supported is submitted, after a restart too."""
+    flag = {"name": "is_x", "op": "map", "of": ["tokens"], "formula": "x == 'x'"}
+    so_far = {"name": "so_far", "op": "select", "of": ["indices", "indices"], "comparison": "LEQ"}
+    share = {"name": "share", "op": "aggregate", "of": ["so_far", "is_x"], "numerical": True}
+    whole = {"variables": [flag, so_far, share], "output": "share"}
+    wrong: dict[str, Any] = {"variables": [flag], "output": "is_x"}
+    with desk_in(tmp_path) as desk:
+        claim = {"kind": "circuit", "program": wrong, "carriers": {"L0_MLP": ["is_x"]}}
+        refuted = asked(desk, "check_claim", specimen="3", claim=claim).structured_content
+        assert refuted["verdict"] == "refuted"
+        assert [one["predicted"] for one in refuted["counterexamples"]] == [
+            [float(token == "x") for token in one["input"]] for one in refuted["counterexamples"]
+        ]
+        assert "contradicted by" in refuted["text"]
+        claim = {"kind": "circuit", "program": whole, "carriers": {"L0_MLP": ["is_x"], "L1H2": ["share"]}}
+        decided = asked(desk, "check_claim", specimen="3", claim=claim).structured_content
+        assert (decided["verdict"], decided["components"]) == (
+            "supported",
+            {"L0_MLP": "supported", "L1H2": "supported"},
+        )
+    with desk_in(tmp_path) as desk:
+        asked(desk, "submit_explanation", specimen="3", components={"L0_MLP": "MAPPER"})
+        grade = asked(desk, "grade", specimen="3").structured_content
+        submitted = desk.connection("local").explanations["3"]
+    names = ("tag_accuracy", "tag_accuracy_experiment_only", "task_exact")
+    assert {name: grade["metrics"][name]["value"] for name in names} == dict.fromkeys(names, 1.0)
+    first, second = submitted["components"]
+    assert (first["tag"], first["tag_by_model"], second["tag"]) == ("INDICATOR", "MAPPER", "AGGREGATOR")
+    assert [claim["verdict"] for claim in first["claims"]] == ["supported"]
+    assert first["refuted"][0]["claims"] == {"refuted": 1}
 
 
 def test_an_agent_explains_a_function(tmp_path: Path) -> None:

@@ -229,10 +229,6 @@ def test_a_program_keeps_its_number_after_others_and_after_a_restart(tmp_path: P
         assert [tried(desk, formula) for formula in ("abs(x)", "-x", "abs(x)")] == [1, 2, 1]
     with desk_in(tmp_path) as desk:
         assert [tried(desk, formula) for formula in ("abs(x)", "x")] == [1, 3]
-        # Earlier ledgers have one text for each claim.
-        noted = {"tried": [f"41/None/{PART}/necessary"]}
-        desk.write(connection="local", tool="check_claim", arguments={}, ok=True, used={}, result={}, noted=noted)
-        assert desk.connection("local").tries_of(f"41/None/{PART}").number("necessary") == 2
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,17 @@ import pytest
 
 import vesalius as ves
 from vesalius import api
-from vesalius.cli.tables.discovery import print_discovery
-from vesalius.components import Component
+from vesalius.cli.console import print_view
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.methods import discover
 from vesalius.documents import Checks, Discovery, Performance, Request
-from vesalius.documents.checks import Curve
+from vesalius.documents.checks import Curve, faithfulness_chart
 from vesalius.documents.kinds import kind_in
+from vesalius.documents.view import HeadMap, cell, interval
 from vesalius.errors import BadInput
+from vesalius.report.chart import draw_chart
 from vesalius.report.discovery import render_discovery
-from vesalius.report.faithfulness import draw_curve
 from vesalius.report.headmap import draw_headmap
-from vesalius.report.html import figure
 
 AREAS = dict.fromkeys(("cmd", "cmd_low", "cmd_high", "cpr", "cpr_low", "cpr_high"), 0.5)
 CURVE = Curve(
@@ -80,7 +79,7 @@ def damaged(directory: Path, **changes: Any) -> Path:
 
 def test_curve_by_hand() -> None:
     """A quarter of the model stands at half of the axis, half of the behaviour at half of the height."""
-    chart = draw_curve({"circuit": CURVE, "random order": curve(0.0, 0.0, 1.0)})
+    chart = draw_chart(faithfulness_chart({"circuit": CURVE, "random order": curve(0.0, 0.0, 1.0)}))
     (start, middle, end), control = (line.points for line in chart.lines)
     assert start[:2] == (chart.left, chart.bottom)
     assert end[:2] == (chart.right, chart.top)
@@ -92,7 +91,7 @@ def test_curve_by_hand() -> None:
 
 
 def test_curves_beyond_the_picture_are_cut_at_its_edge() -> None:
-    chart = draw_curve({"circuit": curve(0.0, 9.0, 1.0)})
+    chart = draw_chart(faithfulness_chart({"circuit": curve(0.0, 9.0, 1.0)}))
     assert chart.lines[0].points[1][1] == chart.top
     assert chart.y_ticks[-1] == (chart.top, "2")
     assert "9.000" in chart.lines[0].points[1][2]
@@ -100,8 +99,7 @@ def test_curves_beyond_the_picture_are_cut_at_its_edge() -> None:
 
 def test_headmap_by_hand() -> None:
     """A score of a quarter of the largest has half of the shades; zero has none and carries no rank."""
-    scores = [(Component(1, 0), -4.0), (Component(0), 1.0), (Component(0, 1), 0.0)]
-    drawn = draw_headmap(scores, n_layers=2, n_heads=2)
+    drawn = draw_headmap(HeadMap({"L1H0": -4.0, "L0_MLP": 1.0, "L0H1": 0.0}, 2, 2, unit="logits"))
     assert [(shade, negative) for shade, negative, _ in drawn.shades] == [
         (round(9 * math.sqrt(0.25)), False),
         (9, True),
@@ -112,12 +110,24 @@ def test_headmap_by_hand() -> None:
     assert [text for _, text in drawn.rows] == ["H0", "H1", "MLP"]
 
 
+def test_a_component_whose_interval_holds_zero_is_grey_and_has_no_rank() -> None:
+    """However large its mean: nothing says that it matters. The scale says which value each colour stands for."""
+    values, intervals = {"L0H0": 4.0, "L0H1": -1.0}, {"L0H0": (-1.0, 9.0), "L0H1": (-2.0, -0.5)}
+    drawn = draw_headmap(HeadMap(values, 1, 2, unit="effect, logits", intervals=intervals))
+    assert [(shade, negative) for shade, negative, _ in drawn.shades] == [(round(9 * math.sqrt(0.25)), True)]
+    assert drawn.unclear.count("M") == 1
+    assert [rank for _, _, rank, _ in drawn.ranks] == [1]
+    assert drawn.bar is not None
+    assert [text for _, text in drawn.bar.ticks] == ["-4.000", "-1.000", "0.000", "1.000", "4.000"]
+    assert drawn.bar.unit == "effect, logits"
+
+
 def test_page_and_pictures(tmp_path: Path) -> None:
     page = render_discovery(written(tmp_path))
     text = page.read_text(encoding="utf-8")
     for words in ("Can it be trusted?", "L1H2", "Jaccard", "random order", "vesalius discover frac_prevs --method eap"):
         assert words in text
-    assert "http://www.w3.org/2000/svg" in text
+    assert all(f'<svg class="{name}"' in text for name in ("headmap", "circuit", "chart"))
     assert not any(loader in text for loader in ("<img", "src=", "<link", "@import", "url("))
     for name in ("heads.svg", "circuit.svg", "curve.svg"):
         root = ElementTree.fromstring((tmp_path / name).read_text(encoding="utf-8"))
@@ -213,9 +223,11 @@ def test_scores_of_a_sweep_stand_with_the_intervals_that_the_sweep_gives(
     strongest = max(swept.components, key=lambda row: abs(row.effect))
     page = (tmp_path / "discovery.html").read_text(encoding="utf-8")
     assert "95 % interval" in page
-    print_discovery(discovery, 3)
-    assert f"[{strongest.ci_low:+.4f}, {strongest.ci_high:+.4f}]" in capsys.readouterr().out
-    assert f"{figure(strongest.ci_low)}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{figure(strongest.ci_high)}" in page
+    print_view(discovery.view(), top=3)
+    ends = interval(strongest.ci_low, strongest.ci_high, signed=True)
+    assert ends == f"[{cell(strongest.ci_low, signed=True)}, {cell(strongest.ci_high, signed=True)}]"
+    assert ends in capsys.readouterr().out
+    assert ends in page
     # One prompt says nothing about others, and a score of edges is a largest magnitude, not a mean.
     assert not ves.discover("frac_prevs", "sweep", n=1, checks=False, progress=False).circuit.intervals
     assert not found().circuit.intervals

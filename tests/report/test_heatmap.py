@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vesalius.components import Component
+from vesalius.documents.view import HeadMap
 from vesalius.errors import Failed
 from vesalius.report.heatmap import draw_heatmap
 
@@ -16,7 +17,8 @@ EVERY = {Component(layer, head): 0.1 * layer - 0.3 for layer in range(4) for hea
 
 def draw(effects: dict[Component, float], path: Path, *, n_layers: int = 4, n_heads: int = 3) -> np.ndarray:
     """Draw and read back: [height, width, channel]."""
-    assert draw_heatmap(effects, path, title="t", unit="logits", n_layers=n_layers, n_heads=n_heads) == path
+    heads = HeadMap({str(part): effect for part, effect in effects.items()}, n_layers, n_heads, unit="logits")
+    assert draw_heatmap(heads, path, title="t") == path
     return matplotlib.image.imread(path)
 
 

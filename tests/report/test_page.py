@@ -13,14 +13,16 @@ import pytest
 
 from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
-from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation, commands, draw_profile
+from vesalius.documents.free_records import read_records, read_table, spell
 from vesalius.documents.request import Request
+from vesalius.documents.view import duration, figure
 from vesalius.errors import BadInput, Failed
-from vesalius.report.html import LIMIT_BYTES, duration, figure, linked
+from vesalius.report.bars import bars_of
+from vesalius.report.html import LIMIT_BYTES, linked, short_role
 from vesalius.report.index import IndexRow, render_index
-from vesalius.report.page import commands, plot, render_page
-from vesalius.report.profiles import draw_profile, short_role
-from vesalius.report.tables import read_records, read_table, spell
+from vesalius.report.layout import plot
+from vesalius.report.page import render_page
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted' <img src=x onerror=alert(1)>"
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -283,9 +285,9 @@ def test_durations() -> None:
 
 def test_read_off_tables() -> None:
     (flat,) = read_table({"a": 0, "x": True}).sheets
-    assert (flat.columns, flat.rows) == (("input", "value"), (("a", 0), ("x", True)))
+    assert (flat.columns, flat.rows) == (("input", "value"), [("a", 0), ("x", "true")])
     (grid,) = read_table({"a": {"1": 0, "2": 5}, "b": {"2": 7}}).sheets
-    assert (grid.columns, grid.rows) == (("", "1", "2"), (("a", 0, 5), ("b", None, 7)))
+    assert (grid.columns, grid.rows) == (("", "1", "2"), [("a", 0, 5), ("b", "–", 7)])
     record = read_table({"columns": ["token", "value"], "classes": 2, "rows": [["a", 0]], "by_token": {"a": [1, 2]}})
     assert record.facts == (("classes", "2"),)
     assert [(sheet.title, sheet.columns) for sheet in record.sheets] == [
@@ -294,9 +296,9 @@ def test_read_off_tables() -> None:
     ]
     assert read_table({}).sheets == ()
     long = read_table({str(i): i for i in range(100)}).sheets[0]
-    assert (len(long.rows), long.rows_left_out) == (64, 36)
+    assert len(long.rows) == 100
     records = read_records([{"hypothesis": "h", "score": 0.25}, {"hypothesis": "g", "why": None}])
-    assert records.rows == (("h", 0.25, None), ("g", None, None))
+    assert records.rows == [("h", 0.25, "–"), ("g", "–", "–")]
     assert [spell(0.123456), spell(True), spell([1, "a"]), spell({"a": 1})] == ["0.1235", "true", "1, a", '{"a": 1}']
 
 
@@ -393,7 +395,8 @@ def test_a_natural_model_shows_roles_bars_and_how_to_make_it_again(tmp_path: Pat
 
 def test_bars_stand_on_one_scale_that_holds_zero_and_one() -> None:
     effects = {"solo": [0.5, 0.25, 1.5], "lens": [-0.5, -0.5, -0.001], "joint": [None, 0.0, 0.0], "unknown": [1, 1, 1]}
-    (bars,) = draw_profile({"effects": effects})
+    (profile,) = draw_profile({"effects": effects})
+    bars = bars_of(profile)
     assert [bar.label for bar in bars.rows] == ["replaced alone", "logit lens: what it writes by itself"]
     alone, lens = bars.rows
     assert (alone.zero, alone.value, alone.low, alone.high) == (25.0, 50.0, 37.5, 100.0)

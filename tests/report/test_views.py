@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.closeness import same_tensors
-from tests.documents.test_views import GOLDEN, largest_circuit, largest_scorecard
+from tests.documents.test_view import GOLDEN, largest_circuit, largest_scorecard
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.components import all_components
 from vesalius.documents import Circuit, Discovery, Explanation, Scorecard, Sweep

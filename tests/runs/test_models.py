@@ -13,8 +13,8 @@ from tests.runs.models import PRICES, perform, results, serial, settings
 from tests.runs.stand_in import CALLS
 from vesalius.api import explain
 from vesalius.backbones.failures import KINDS, SystemClock
-from vesalius.cli.tables.scorecards import print_circuits
-from vesalius.documents.metric import metric_rows
+from vesalius.cli.console import print_view
+from vesalius.documents.metric import metric_sheet
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import read_explanation
@@ -359,13 +359,14 @@ def test_a_judge_without_a_score_is_asked_twice_and_no_table_prints_a_value(
     # Every text twice, in either order, and each of these asked again once.
     assert data["usage"]["judges"]["calls"] == asked * 2 * 2
     card = Scorecard.read(tmp_path / "run" / "scorecard.json")
-    rows = {row["metric"]: row["value"] for row in metric_rows(card.metrics)}
+    rows = {row["metric"]: row["value"] for row in metric_sheet(card.metrics).records()}
     assert [rows[name] for name in judged] == [None] * len(judged)
     assert {card.metrics[name].figures for name in judged} == {"no value"}
-    print_circuits(card)
-    printed = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
+    print_view(card.view())
+    lines = capsys.readouterr().out.split("\nMetrics\n")[1].splitlines()
+    printed = {line.split()[0]: line.split() for line in lines if line.strip()}
     for name in judged:
-        assert printed[name] == [name, "-", "-", "0"]
+        assert printed[name][:3] == [name, "–", "0"]
     figures = {sheet.id: sheet.rows[0][2] for sheet in compare([tmp_path / "run"])}
     assert (figures["Table 2"]["description_quality"], figures["Table 10"]["plan_soundness"]) == (None, None)
     assert figures["Table 9"] == {"grounding": None, "fully": None, "partial": None}

@@ -16,7 +16,7 @@ from tests.circuits.test_originals import settings_of
 from vesalius import api
 from vesalius.backbones import Backbone
 from vesalius.circuits.originals import BOS, PAD, load_directory, load_original, original_folders, tracr_order
-from vesalius.cli.tables.scorecards import print_circuits
+from vesalius.cli.console import print_view
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task
@@ -117,7 +117,7 @@ def test_a_published_case_from_end_to_end(
     assert (list(keywords["ids"]), keywords["annotations"]) == (["3"], str(published / "annotations"))
     seen = json.loads((tmp_path / "run" / "explanations" / "3.json").read_text())
     assert "note of L0_MLP" not in json.dumps(seen), "the key stays shut"
-    print_circuits(card)
+    print_view(card.view())
     assert "1 circuits, 0 errors" in capsys.readouterr().out
 
     other = {"L0_MLP": "MAPPER", "L1H2": "ROUTER", "L1H3": "ROUTER"}

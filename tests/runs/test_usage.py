@@ -140,7 +140,7 @@ def test_explanations_beside_runs(tmp_path: Path) -> None:
     data = comparison.as_data()
     assert [one["run"] for one in data["usage"]] == ["recorded", "elsewhere", "builtin", "run"]
     json.dumps(data, allow_nan=False)
-    assert {row["run"] for row in comparison._rows()} == {"recorded", "elsewhere", "run"}
+    assert {row["run"] for row in comparison.view().sheet().records()} == {"recorded", "elsewhere", "run"}
     with pytest.raises(BadInput, match="no run there"):
         run_usage(tmp_path / "nowhere")
 

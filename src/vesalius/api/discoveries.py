@@ -1,12 +1,12 @@
 """Which components a behaviour needs: a method's scores, graded where the answer is known, and the checks of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from vesalius.api.door import VERBS, place_for, request_on, verb
+from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import removed_if_empty
 from vesalius.behaviours.trial import Trial, trial
@@ -29,28 +29,30 @@ from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
-from vesalius.options import DISCOVERED, Checked, Cut, Draw, Out, Parts
+from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts, Rivalry
 from vesalius.progress import Progress, silent
 from vesalius.report.discovery import render_discovery
 from vesalius.runs.parts import parts_on
 
 
-def _require_discoverable(arguments: Mapping[str, Any]) -> None:
-    """Refuse options that do not go together before the model is loaded."""
-    checked, cut = arguments["checked"], arguments["cut"]
-    method = method_named(arguments.get("method", "sweep"), **VERBS["discover"].further(arguments))
+def require_discoverable(method: Named, cut: Cut, rival: Rivalry, **options: Any) -> Method:
+    """The method with its options; refuses what does not go together before the model is loaded."""
+    scoring = method_named(method, **options)
     parse_rules(cut.select, cut.size)
-    require_rivals(checked.rivals, checked.rivals_by, scores_edges=method.scores_edges is not False)
+    require_rivals(rival.rivals, cast(By, rival.rivals_by), scores_edges=scoring.scores_edges is not False)
+    return scoring
 
 
-@partial(verb, check=_require_discoverable)
+@partial(verb, check=require_discoverable)
 def discover(
     specimen: Specimen,
     method: Named = "sweep",
     *,
     draw: Draw = DISCOVERED,
-    checked: Checked,
     cut: Cut,
+    rival: Rivalry,
+    checked: Checked,
+    force: Force,
     parts: Parts,
     material: Trial | None = None,
     out: Out = None,
@@ -78,30 +80,34 @@ def discover(
     sweep, some prompts of EAP and EAP-IG, and each check. Other methods decide one step by the last; their checks are
     run elsewhere.
     """
-    method, rules, seed = method_named(method, **options), parse_rules(cut.select, cut.size), draw.seed
-    require_selection(specimen.model, method, rules, cut.size)
-    require_searchable(specimen.model, checked.rivals_by)
-    asked = (draw, replace(cut, select=list(rules) or None), checked)
-    request = request_on(specimen, "discover", *asked, material=material, also=method.options, method=method.name)
+    scoring, checks, rules = method_named(method, **options), checked.checks, parse_rules(cut.select, cut.size)
+    require_selection(specimen.model, scoring, rules, cut.size)
+    by = cast(By, rival.rivals_by)
+    require_searchable(specimen.model, by)
+    asked = (draw, replace(cut, select=rules or None), rival, checked, force)
+    request = request_on(specimen, "discover", *asked, material=material, method=scoring.name)
+    request = _with_options(request, **scoring.options)
     spread = parts_on(parts, specimen, progress, material=material)
-    if spread is not None and not checked.checks and not method.in_parts:
-        raise BadInput(f"method {method.name!r} decides one step by the last, so it has no parts; leave out the engine")
+    if spread is not None and not checks and not scoring.in_parts:
+        raise BadInput(
+            f"method {scoring.name!r} decides one step by the last, so it has no parts; leave out the engine"
+        )
+    n, seed, split = draw.n, draw.seed, draw.split
     unseen = None
-    if checked.rivals:
-        drawn = material or trial(specimen, draw.n, seed=seed, split=draw.split)
-        unseen = rival_prompts(specimen, drawn, seed=seed)
-    directory = place_for(out, specimen, request, *asked, words=_words(method))
+    if rival.rivals:
+        unseen = rival_prompts(specimen, material or trial(specimen, n, seed=seed, split=split), seed=seed)
+    directory = place_for(out, specimen, request, *asked, words=_words(scoring))
     with removed_if_empty(directory):
-        prompts = {"n": draw.n, "seed": seed, "split": draw.split, "material": material}
-        result = scored(specimen, method, **prompts, force=checked.force, spread=spread, progress=progress)
-        note_unperformed(specimen.name, specimen.behaviour, result.performance, force=checked.force)
-        result, selection = _selected(specimen, result, rules, cut.size, seed=seed, checks=checked.checks)
+        prompts = {"n": n, "seed": seed, "split": split, "material": material}
+        result = scored(specimen, scoring, **prompts, force=force.force, spread=spread, progress=progress)
+        note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
+        result, selection = _selected(specimen, result, rules, cut.size, seed=seed, checks=checks)
         how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": progress}
-        checks = run_checks(specimen, result, **how) if checked.checks else None
-        compared = {"rivals": checked.rivals, "by": checked.rivals_by, "seed": seed, "progress": progress}
+        figures = run_checks(specimen, result, **how) if checks else None
+        compared = {"rivals": rival.rivals, "by": by, "seed": seed, "progress": progress}
         others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
-    added = {"selection": selection, "rivals": others}
-    discovery = _discovery(specimen, request, result, checks).model_copy(update=added)
+    found = {"selection": selection, "rivals": others}
+    discovery = _discovery(specimen, request, result, figures).model_copy(update=found)
     return discovery if directory is None else _write_files(discovery, directory)
 
 
@@ -145,7 +151,7 @@ def _discovery(specimen: Specimen, request: Request, result: MethodResult, check
     if quirks:
         note(f"paper mode: {'; '.join(quirks)} (docs/background/mechrl.md explains them)")
     return Discovery(
-        request=_with_prompts(request, len(result.material.batch)),
+        request=_with_options(request, n=len(result.material.batch)),  # rows of one's own may be fewer
         circuit=result.circuit,
         unit=result.unit,
         performance=result.performance,
@@ -154,20 +160,20 @@ def _discovery(specimen: Specimen, request: Request, result: MethodResult, check
         seconds=result.seconds,
         model=fingerprint(specimen.model),
         checks=checks,
-        quirks=dict(quirks),
+        quirks=quirks,
         notes=result.notes,
         meaning=result.method.meaning,
     )
 
 
-def _with_prompts(request: Request, n: int) -> Request:
-    """The request with the number of prompts there were: rows of one's own may be fewer than were asked for."""
-    return request.model_copy(update={"options": {**request.options, "n": n}})
+def _with_options(request: Request, **options: Any) -> Request:
+    return request.model_copy(update={"options": {**request.options, **options}})
 
 
-def _words(method: Method) -> list[str]:
-    """The method in the name of a directory."""
-    return [method.name, *(name if value is True else f"{name}{value}" for name, value in method.options.items())]
+def _words(method: Method) -> tuple[str, ...]:
+    """What the name of a directory says of a method and its options."""
+    flags = [name for name, value in method.options.items() if value is True]
+    return method.name, *flags, *(f"{name}{value}" for name, value in method.options.items() if value is not True)
 
 
 def _areas(specimen: Specimen, circuit: Circuit) -> dict[str, float]:

@@ -12,10 +12,10 @@ loaded.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar
 
 from vesalius.api.loading import loaded
 from vesalius.api.places import directory_for, require_place, subject_options
@@ -31,9 +31,9 @@ Answer = TypeVar("Answer")
 #: What each verb takes, by the name of its function.
 VERBS: dict[str, Flat] = {}
 #: What callers may give for parameters that verbs see in one form: the type, and the default.
-_GIVEN: dict[str, tuple[Any, Any]] = {
+_GIVEN = {
     "specimen": (Specimen | str | int | Path, inspect.Parameter.empty),
-    "progress": (Union[Progress, bool, None], None),  # noqa: UP007 (a callable has no `|` for type checkers)
+    "progress": (Progress | bool | None, None),
 }
 #: Fields of a request that are no options.
 _OWN_FIELDS = ("components", "circuit", "seed", "backbone", "protocol")
@@ -41,14 +41,13 @@ _OWN_FIELDS = ("components", "circuit", "seed", "backbone", "protocol")
 _LAST_WORDS = ("n", "seed")
 
 
-def verb(
-    function: Callable[..., Answer], *, check: Callable[[Mapping[str, Any]], None] | None = None
-) -> Callable[..., Answer]:
+def verb(function: Callable[..., Answer], *, check: Callable[..., object] | None = None) -> Callable[..., Answer]:
     """Make a verb of a function on a loaded specimen: it takes whatever names one, and its records also as keywords.
 
     A parameter `specimen` is loaded with the fields of `Load`, `progress` is shown. Before that `out` is checked, and
-    `check` is called with the arguments by name.
+    `check` is called with the arguments that it names, and with further ones where it takes any.
     """
+    checked = () if check is None else tuple(inspect.signature(check).parameters)
     seen = inspect.signature(function, eval_str=True).parameters.get("specimen")
     loads = seen is not None and seen.annotation is Specimen
     flat = Flat.of(function, {"load": Load()} if loads else None)
@@ -61,7 +60,7 @@ def verb(
     def call(*args: Any, **given: Any) -> Answer:
         arguments = flat.gather(args, given)
         if check is not None:
-            check(arguments)
+            check(**{name: arguments[name] for name in checked if name in arguments}, **flat.further(arguments))
         require_place(arguments.get("out"))
         with shown(arguments.get("progress")) as report:
             if "progress" in flat.plain:
@@ -75,15 +74,10 @@ def verb(
 
 
 def request_on(
-    specimen: Specimen,
-    command: Command,
-    *records: Record,
-    material: Trial | None = None,
-    also: Mapping[str, Any] | None = None,
-    **fields: Any,
+    specimen: Specimen, command: Command, *records: Record, material: Trial | None = None, **fields: Any
 ) -> Request:
     """What a verb was asked, read off its records: fields that a `Request` has itself, and the options that are not the
-    usual ones. `also` are further options, and `fields` fields of the request, that the verb alone knows.
+    usual ones. `fields` are those of the request that the verb alone knows.
     """
     named: dict[str, Any] = {}
     options: dict[str, Any] = {}
@@ -102,7 +96,7 @@ def request_on(
         command=command,
         specimen=specimen.source or specimen.id,
         behaviour=specimen.behaviour,
-        options={**options, **(also or {}), **subject_options(specimen, material)},
+        options=options | subject_options(specimen, material),
         **named | fields,
     )
 
@@ -124,8 +118,8 @@ def place_for(
         specimen.name,
         request.behaviour and label_of(request.behaviour),
         str(request.options.get("metric") or "") or None,
-        *words,
         *(word for name, word in named if name not in _LAST_WORDS),
+        *words,
         None if mark is None else f"material{mark}",
         *(word for name, word in named if name in _LAST_WORDS),
     )

@@ -4,7 +4,6 @@ With a directory the explanation and its page are written to it; where a languag
 it came about, and `calls.jsonl`, every call it made, so that the same call continues an interrupted explanation.
 """
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +33,7 @@ from vesalius.explanations.scientists import (
 from vesalius.explanations.verdicts import FREE_CODE
 from vesalius.json_lines import short_name
 from vesalius.model.specimen import Specimen
-from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Out, Parts
+from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Out, Parts
 from vesalius.progress import Progress, silent
 from vesalius.report.page import render_page
 from vesalius.runs.directory import EXECUTIONS, calls_path
@@ -54,12 +53,12 @@ __all__ = [
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
 
 
-def _require_explainable(arguments: Mapping[str, Any]) -> None:
+def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts) -> None:
     """Refuse options that do not go together before the model is loaded."""
-    scientist, _ = _scientist(arguments["study"], arguments["ask"])
-    if arguments["source"].circuit_from is not None:
-        circuit_method(arguments["source"].circuit_from)
-    if scientist != BUILTIN and arguments["parts"] != Parts():
+    scientist, _ = _scientist(study, ask)
+    if source.circuit_from is not None:
+        circuit_method(source.circuit_from)
+    if scientist != BUILTIN and parts != Parts():
         raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
 
 
@@ -68,13 +67,14 @@ def _scientist(study: Explaining, ask: Ask) -> tuple[str, str | None]:
     return chosen_scientist(study.scientist, ask.backbone is not None, ask.protocol, leave_out=study.leave_out)
 
 
-@partial(verb, check=_require_explainable)
+@partial(verb, check=require_explainable)
 def explain(
     specimen: Specimen,
     components: Given = None,
     *,
     source: CircuitFrom,
     study: Explaining,
+    force: Force,
     ask: Ask,
     calls: Calls,
     parts: Parts,
@@ -110,7 +110,7 @@ def explain(
             seed=study.seed,
             n=study.n,
             top=study.top,
-            force=study.force,
+            force=force.force,
             leave_out=study.leave_out,
             **circuit_fields(specimen, components, source.circuit, source.circuit_from),
             source=specimen.source,

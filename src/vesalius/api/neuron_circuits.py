@@ -11,7 +11,6 @@ from vesalius.documents.request import Request
 from vesalius.model.specimen import Specimen
 from vesalius.options import NEURONS, Draw, Force, Out, Scoring
 from vesalius.progress import Progress, silent
-from vesalius.report.neurons import draw_neurons
 
 
 @verb
@@ -53,7 +52,7 @@ def neurons(
     Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
     document = document.model_copy(update={"directory": str(directory)})
     document.save(directory)
-    draw_neurons(document, directory)
+    document.page(directory)
     return document
 
 

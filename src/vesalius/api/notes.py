@@ -2,7 +2,7 @@
 
 from vesalius.documents.performance import Performance
 from vesalius.documents.trace import Trace
-from vesalius.documents.views import title_of
+from vesalius.documents.view import title_of
 from vesalius.errors import note
 
 

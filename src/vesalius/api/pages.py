@@ -6,7 +6,7 @@ from vesalius.api.explanations import PAGE_FILE
 from vesalius.api.loading import load
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.kinds import kind_in
-from vesalius.documents.views import Viewable
+from vesalius.documents.view import Viewable
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown

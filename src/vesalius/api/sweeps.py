@@ -23,7 +23,7 @@ from vesalius.components import Component, split_names
 from vesalius.discovery.parts import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
-from vesalius.documents.views import subject_of
+from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.ablations import Ablation, ablation_named
@@ -103,9 +103,7 @@ def _sweep(
     effects = _measured(specimen, sets, given, ablation, store, progress, spread)
     document = _document(effects, request, draw.seed)
     if directory is not None:
-        picture = (
-            None if pairs or has_units(sets) else str(_draw(specimen, effects, request, directory / "heatmap.png"))
-        )
+        picture = None if pairs or has_units(sets) else str(_draw(specimen, document, directory / "heatmap.png"))
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
         document.write(directory / SWEEP_FILE)
     return effects, document
@@ -255,8 +253,8 @@ def _document(effects: Effects, request: Request, seed: int) -> Sweep:
     )
 
 
-def _draw(specimen: Specimen, effects: Effects, request: Request, path: Path) -> Path:
-    config, options = specimen.model.config, request.options
-    title = f"{subject_of(specimen.name, request.behaviour)}: {options['kind']} ablation, {options['n']} prompts"
-    means = {members[0]: float(mean) for members, mean in zip(effects.sets, effects.mean, strict=True)}
-    return draw_heatmap(means, path, title=title, unit=effects.unit, n_layers=config.n_layers, n_heads=config.n_heads)
+def _draw(specimen: Specimen, document: Sweep, path: Path) -> Path:
+    config, options = specimen.model.config, document.request.options
+    title = f"{subject_of(specimen.name, document.behaviour)}: {options['kind']} ablation, {options['n']} prompts"
+    heads = replace(document.head_map(), layers=config.n_layers, heads=config.n_heads)
+    return draw_heatmap(heads, path, title=title)

@@ -17,7 +17,7 @@ from typing import Any
 from vesalius.behaviours.material import Material, split_index
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.prompts import Prompt, Prompts
-from vesalius.documents.views import has_options
+from vesalius.documents.view import has_options
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 

@@ -11,7 +11,7 @@ from vesalius.behaviours.performance import measure, undecided
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.documents.performance import Performance
-from vesalius.documents.views import title_of
+from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note
 from vesalius.model.arithmetic import BEHAVIOUR as ARITHMETIC_BEHAVIOUR
 from vesalius.model.arithmetic import NAME as ARITHMETIC

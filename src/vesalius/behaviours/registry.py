@@ -11,7 +11,7 @@ from vesalius.behaviours.files import ENDINGS, read_behaviour
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.own import from_prompt, from_rows
 from vesalius.behaviours.rows import inline_rows
-from vesalius.documents.views import has_options
+from vesalius.documents.view import has_options
 from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import Specimen
 from vesalius.plugins import BEHAVIOURS, all_names, find_plugin, plugin_names

@@ -4,13 +4,16 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
 from vesalius.errors import Note
+
+if TYPE_CHECKING:
+    from vesalius.documents.view import Section, View
 
 Result = TypeVar("Result")
 stdout = Console()
@@ -25,11 +28,35 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
 
 
-def output(document: Any, printer: Callable[[Any], None], *, as_json: bool) -> None:
-    """A result on stdout: its JSON, or what `printer` makes of it for people."""
-    if not as_json:
-        return printer(document)
-    return print_json(document.as_data() if hasattr(document, "as_data") else document)
+def output(
+    document: Any,
+    printer: Callable[[Any], None] | None = None,
+    *,
+    as_json: bool,
+    top: int | None = None,
+    flags: Collection[str] = (),
+) -> None:
+    """A result on stdout: its JSON, or for people its view (`top` rows of each table), or what `printer` prints.
+    `flags` are options that its texts name by their parameters.
+    """
+    if as_json:
+        return print_json(document.as_data() if hasattr(document, "as_data") else document)
+    return print_view(document.view(), top=top, flags=flags) if printer is None else printer(document)
+
+
+def print_view(view: "View", *, top: int | None = None, flags: Collection[str] = ()) -> None:
+    """A view on stdout, as wide as the terminal."""
+    from vesalius.cli.terminal import lines_of, terminal_width
+
+    lines = lines_of(view, top=top, width=terminal_width())
+    sys.stdout.write("".join(f"{with_flags(line, flags)}\n" for line in lines))
+
+
+def print_sections(sections: "Sequence[Section]") -> None:
+    """Sections on stdout, as wide as the terminal."""
+    from vesalius.cli.terminal import section_lines, terminal_width
+
+    sys.stdout.write("".join(f"{line}\n" for line in section_lines(sections, None, terminal_width())))
 
 
 def print_line(text: str) -> None:

@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Annotated, Any, get_args
 
@@ -18,7 +18,7 @@ import typer
 from typer.models import OptionInfo
 
 from vesalius.errors import BadInput
-from vesalius.options import Flat, Load, Option, Record, flag, options_of
+from vesalius.options import Flat, Load, Option, Record, flag
 
 #: Options that the help of a command lists before "More".
 LISTED = 10
@@ -67,8 +67,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         rich_help_panel=MORE if told.rare else None,
         **{key: value for key, value in given.items() if value is not None},
     )
-    if option.repeated:
-        default = list(option.default) or None
+    default = list(default) or None if option.repeated else default
     kind = Annotated[option.text_type, made]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
@@ -268,8 +267,8 @@ RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the r
 
 
 @dataclass(frozen=True)
-class Studied(Load):
-    """How a specimen is read, and what it is studied for: a behaviour, or one prompt instead."""
+class OnePrompt(Record):
+    """One prompt instead of a behaviour."""
 
     prompt: Annotated[str | None, flag("One prompt instead of --behaviour; needs --answer.", rare=True)] = None
     answer: Annotated[
@@ -281,56 +280,10 @@ class Studied(Load):
         str | None, flag("Another prompt of as many tokens, whose activations are patched in.", rare=True)
     ] = None
 
-    def load(self) -> Load:
+    def studied(self, load: Load) -> Load:
         """How the specimen is read, with the row of one prompt as its behaviour where one is given."""
-        read = {option.name: getattr(self, option.name) for option in options_of(Load)}
-        behaviour = studied_for(self.behaviour, self.prompt, self.answer, self.wrong, self.counterfactual)
-        return Load(**{**read, "behaviour": behaviour})
-
-
-@dataclass(frozen=True)
-class Results(Record):
-    """Where results go, and how they are shown."""
-
-    out: Annotated[str | None, flag("Directory for the files. Default: one below vesalius-runs.")] = None
-    plan: Annotated[
-        bool,
-        flag("Print passes, memory and an estimate of the time, from one timed chunk; then stop.", "--plan"),
-    ] = False
-    json: Annotated[bool, flag("Print one JSON document on stdout and nothing else.", "--json")] = False
-
-
-@dataclass(frozen=True)
-class Table(Results):
-    """The same, for results that are printed as one table."""
-
-    top: Annotated[int, flag("Rows of the printed table.", least=1, rare=True)] = 12
-
-
-@dataclass(frozen=True)
-class MethodFlags(Record):
-    """The method of a discovery by name, and the options of methods."""
-
-    method: Annotated[
-        str, flag("sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in.", "--method", "-m")
-    ] = "sweep"
-    budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).", rare=True)] = None
-    paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper", rare=True)] = False
-    seeds: Annotated[
-        int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1, rare=True)
-    ] = None
-    steps: Annotated[
-        int | None,
-        flag(
-            "eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).",
-            least=0,
-            rare=True,
-        ),
-    ] = None
-
-    def keywords(self) -> dict[str, Any]:
-        """The keywords of `ves.discover`."""
-        return {**self.values(), "paper": self.paper or None}
+        behaviour = studied_for(load.behaviour, self.prompt, self.answer, self.wrong, self.counterfactual)
+        return replace(load, behaviour=behaviour)
 
 
 def studied_for(

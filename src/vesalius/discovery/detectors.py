@@ -16,11 +16,11 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.discovery.attention import general_roles, masses
+from vesalius.documents.checks import ROLES
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 
-ROLES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}
 FLAGGED_MASS = 0.5
 ROWS, LENGTH = 8, 16
 

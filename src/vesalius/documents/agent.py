@@ -11,7 +11,7 @@ from vesalius.documents.base import Record
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.trace import Decider
 from vesalius.documents.usage import RunUsage
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.view import Answer, Facts, Sheet, View, Viewable, join_first
 
 #: `stopped`: there is work left and no process does it.
 RunState = Literal["running", "finished", "stopped"]
@@ -115,16 +115,18 @@ class AgentRun(Viewable, Record):
     seconds: float | None = None
     problems: tuple[str, ...] = ()
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What was asked, and how the hypotheses stand."""
+        rows = [(call.number, call.label, call.input_tokens + call.output_tokens) for call in self.calls]
+        sheet = Sheet(("call", "label", "tokens"), rows, title="Calls")
         if self.forwards is not None:
-            return f"{self.run}: {self.specimen}, {self.n_calls} calls, {self.forwards:,.0f} forward passes"
+            answer = f"{self.run}: {self.specimen}, {self.n_calls} calls, {self.forwards:,.0f} forward passes"
+            return View(self.run, Answer(answer), [sheet])
         used = self.usage.total
         cost = "cost not known" if used.cost is None else f"{used.cost:.2f} dollars"
         stood = [f"{one.component} {one.verdict or 'under test'}" for one in self.hypotheses]
-        return f"{self.run}: {self.state}, {self.n_calls} calls, {cost}\nhypotheses: {join_first(stood, 6) or 'none'}"
-
-    def _rows(self) -> list[Row]:
-        return [
-            {"call": call.number, "label": call.label, "tokens": call.input_tokens + call.output_tokens}
-            for call in self.calls
-        ]
+        return View(
+            self.run,
+            Answer(f"{self.run}: {self.state}, {self.n_calls} calls, {cost}"),
+            [Facts([("hypotheses", join_first(stood, 6) or "none")]), sheet],
+        )

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from vesalius.documents.views import LONGEST_REPR, Viewable, html_table, shortened, subject_of
+from vesalius.documents.view import LONGEST_REPR, Viewable, html_table, shortened, subject_of
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
 
@@ -103,8 +103,6 @@ class Document(Record):
     #: The command whose request makes it, and the function of `vesalius.api` that repeats such a request.
     COMMAND: ClassVar[str | None] = None
     VERB: ClassVar[str | None] = None
-    #: The module that registers a page or a picture of its own with `vesalius.report.views`, if it has one.
-    DRAWN_BY: ClassVar[str | None] = None
 
     @classmethod
     def kind_name(cls) -> str:

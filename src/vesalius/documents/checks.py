@@ -4,12 +4,18 @@
 be made is None, and `missing` says why.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field
 
 from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.guarantee import Guarantee
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.view import Answer, Bars, Chart, Section, Sheet, Text, View, Viewable, figure, title_of
+
+#: What heads that their attention identifies are called.
+ROLES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}
 
 
 class Curve(Record):
@@ -149,35 +155,125 @@ class Checks(Viewable, Record):
         }
         return {name: value for name, value in figures.items() if value is not None}
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Every figure with its control."""
         figures = [
-            f"{row['check']} {row['value']:.3g}"
-            + ("" if row["control"] is None else f" (control {row['control']:.3g})")
-            for row in self._rows()
-            if row["value"] is not None
+            f"{name} {value:.3g}" + ("" if control is None else f" (control {control:.3g})")
+            for name, value, _, _, control, _ in self._rows()
+            if value is not None
         ]
         missing = f"; not measured: {', '.join(self.missing)}" if self.missing else ""
-        return f"checks on {self.n} held-out prompts: {', '.join(figures) or 'none'}{missing}"
+        answer = f"checks on {self.n} held-out prompts: {', '.join(figures) or 'none'}{missing}"
+        return View("Checks of a circuit", Answer(answer), self.sections(""))
 
-    def _rows(self) -> list[Row]:
-        """One row per figure: value, interval, and what a control gives."""
-        rows: list[Row] = []
+    def sections(self, behaviour: str) -> list[Section]:
+        """What says how far to trust a circuit: its curve, what is guaranteed, every figure, what is missing."""
+        parts: list[Section] = [Text([self._intro()])]
+        if (chart := self.chart()) is not None:
+            parts.append(chart)
+        if self.guarantee is not None and (sentence := self.guarantee.sentence()):
+            parts.append(
+                Text(
+                    [
+                        f"Guarantee on {self.guarantee.n} further prompts, none of which had a part in choosing the "
+                        f"circuit: {sentence}."
+                    ],
+                    title="Guarantee",
+                    caption="The bound on prompts is the exact binomial one, that on the score holds for bounded "
+                    "shares of any distribution. A mean of shares is not the faithfulness of the curve, which is a "
+                    "ratio of means.",
+                )
+            )
+        columns = ("check", "value", "low", "high", "control", "meaning")
+        parts.append(Sheet(columns, self._rows(), title="Figures", terminal=20))
+        if self.specificity is not None:
+            parts.append(_drops(self.specificity, behaviour))
+        if self.missing:
+            missing = [f"{check}: not measured ({why})" for check, why in self.missing.items()]
+            parts.append(Text(missing, title="Not measured", bullets=True))
+        return parts
+
+    def _intro(self) -> str:
+        fewer = "" if self.n == self.asked else f" (all there are; {self.asked} were asked for)"
+        return (
+            f"Checked on {self.n} prompts that the discovery has not seen{fewer}. "
+            "Where a check needs a circuit of one size, "
+            + ("it takes the strongest component." if self.size == 1 else f"it takes the {self.size} strongest.")
+        )
+
+    def chart(self) -> Chart | None:
+        """Faithfulness by size beside a random order; None where it was not measured."""
+        curve, control = self.faithfulness, self.faithfulness_random
+        if curve is None or control is None:
+            return None
+        kept = "Every head but the strongest is" if self.heads_only else "Everything but the strongest components is"
+        caption = (
+            f"{kept} replaced by its value on the counterfactual prompt{'; MLPs stay' if self.heads_only else ''}. "
+            f"1 is the whole model ({figure(curve.full)} {curve.unit}), 0 is nothing kept "
+            f"({figure(curve.ablated)}). CMD is the area between the curve and 1, CPR the area under it, both "
+            "on a linear scale of shares."
+        )
+        return faithfulness_chart({"circuit": curve, "random order": control}, title="Faithfulness", caption=caption)
+
+    def _rows(self) -> list[tuple[str, float | None, float | None, float | None, float | None, str]]:
+        """One row per figure: value, interval, what a control gives, and what it means."""
+        rows: list[tuple[str, float | None, float | None, float | None, float | None, str]] = []
+        order = f"random order{' of heads, MLPs kept' if self.heads_only else ''}"
+        meanings = {"cmd": f"0 is perfect; control: {order}", "cpr": f"high is good, no upper bound; control: {order}"}
         for prefix, curve, control in (
             ("", self.faithfulness, self.faithfulness_random),
             ("edge_", self.edge_faithfulness, None),
         ):
-            if curve is not None:
-                rows.append(_row(f"{prefix}cmd", curve.cmd, curve.cmd_low, curve.cmd_high, control and control.cmd))
-                rows.append(_row(f"{prefix}cpr", curve.cpr, curve.cpr_low, curve.cpr_high, control and control.cpr))
+            for name in ("cmd", "cpr") if curve is not None else ():
+                value, low, high = (getattr(curve, f"{name}{end}") for end in ("", "_low", "_high"))
+                chance = None if control is None else getattr(control, name)
+                rows.append((f"{prefix}{name}", value, low, high, chance, "by edges" if prefix else meanings[name]))
         if (stable := self.stability) is not None:
-            rows.append(_row("jaccard", stable.value, stable.low, stable.high, stable.chance))
-        if self.specificity is not None:
-            rows.append(_row("specificity", self.specificity.ratio, None, None, 1.0))
-        for name, overlap in (("detectors", self.detectors), ("known_heads", self.known_heads)):
+            words = f"Jaccard index of circuits of {stable.top} on {stable.resamples} resamples of the prompts"
+            words = f"{words}; control: random circuits"
+            rows.append(("jaccard", stable.value, stable.low, stable.high, stable.chance, words))
+        if (special := self.specificity) is not None:
+            drops = (special.own.drop, special.others_mean)
+            shown = " / ".join("not performed" if drop is None else f"{drop:.2f}" for drop in drops)
+            words = f"drop own / others {shown}; 1: it serves the others as much"
+            rows.append(("specificity", special.ratio, None, None, 1.0, words))
+        for name, overlap, source in (
+            ("detectors", self.detectors, "identified by their attention"),
+            ("known_heads", self.known_heads, f"published ({self.known_heads.source})" if self.known_heads else ""),
+        ):
             if overlap is not None:
-                rows.append(_row(name, overlap.share, None, None, overlap.expected))
+                words = f"{len(overlap.both)} of {overlap.chosen} heads are among the {overlap.known} {source}; "
+                words = f"{words}{overlap.expected:.2f} by chance, p {overlap.p:.2g}"
+                rows.append((name, overlap.share, None, None, overlap.expected, words))
         return rows
 
 
-def _row(check: str, value: float | None, low: float | None, high: float | None, control: float | None) -> Row:
-    return {"check": check, "value": value, "low": low, "high": high, "control": control}
+def faithfulness_chart(curves: Mapping[str, Curve], **options: Any) -> Chart:
+    """How much of a behaviour circuits of each size keep."""
+    points = {
+        name: [
+            (share, value, f"{size} kept ({100 * share:.1f} %): {value:.3f}")
+            for size, share, value in zip(curve.sizes, curve.shares, curve.faithfulness, strict=True)
+        ]
+        for name, curve in curves.items()
+    }
+    return Chart(points, x="share of components kept", y="faithfulness: share of the behaviour kept", **options)
+
+
+def _drops(specificity: Specificity, behaviour: str) -> Bars:
+    """What cutting the circuit's heads and random heads costs each behaviour and text."""
+    measured = {f"{title_of(behaviour)} (its own)": specificity.own, **specificity.others}
+    if specificity.text:
+        measured["ordinary text: rise of the loss"] = specificity.text
+    rows = []
+    for name, drop in measured.items():
+        beside = "" if drop.random is None else f"; random heads {round(drop.random, 2) + 0.0:.2f}"
+        rows.append((f"{name}{beside}", drop.drop, drop.low, drop.high))
+    not_performed = [name for name, drop in measured.items() if drop.drop is None]
+    caption = (
+        f"The {len(specificity.heads)} strongest heads ({', '.join(specificity.heads)}) are replaced by their mean "
+        "output; bars are shares of the clean logit difference (of the clean loss, for text) that are lost."
+    )
+    if not_performed:
+        caption += f" Not performed by this model, so left out: {', '.join(not_performed)}."
+    return Bars(rows, title="What cutting the heads costs", caption=caption)

@@ -10,7 +10,7 @@ or an edge (neurons, for instance) is kept and written back.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema
 from vesalius.components import Component, Edge, Shape
 from vesalius.documents.base import VERSION_FIELDS, Document, Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.views import Row, Viewable, as_table, join_first, made
+from vesalius.documents.view import Answer, Facts, HeadMap, Row, Sheet, View, Viewable, as_table, join_first, made
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 
@@ -276,7 +276,7 @@ class Circuit(Viewable, Document, kind="circuit"):
 
     def table(self, *, edges: bool = False) -> Any:
         """Components with their scores, largest magnitude first; or edges."""
-        return as_table(self._edge_rows() if edges else self._rows())
+        return as_table(self._edge_rows() if edges else self.view().sheet().records())
 
     def save(self, directory: Path | str) -> Path:
         """Write `circuit.json` into a directory and return its path."""
@@ -284,19 +284,49 @@ class Circuit(Viewable, Document, kind="circuit"):
         self.write(path)
         return path
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Its scores as a map and as a table, and its strongest edges."""
         ranked, chosen = self.ranked(), self.chosen()
         strongest = join_first([f"{part} {score:+.3g}" for part, score in ranked if score], 5)
-        return (
-            f"Circuit in a model of {self.n_layers} layers, {self.n_heads} heads, d_model {self.d_model}: "
-            f"{len(ranked)} components and {len(self.edge_scores)} edges with scores\n"
-            f"strongest: {strongest or 'none other than 0'}\n"
-            f"worth explaining (a tenth of the largest score): {join_first(map(str, chosen), 8) or 'none'}"
+        inside = set(chosen)
+        edges = self.ranked_edges()
+        return View(
+            "Circuit",
+            Answer(
+                f"Circuit in a model of {self.n_layers} layers, {self.n_heads} heads, d_model {self.d_model}: "
+                f"{len(ranked)} components and {len(self.edge_scores)} edges with scores"
+            ),
+            [
+                Facts(
+                    [
+                        ("strongest", strongest or "none other than 0"),
+                        (
+                            "worth explaining (a tenth of the largest score)",
+                            join_first(map(str, chosen), 8) or "none",
+                        ),
+                    ]
+                ),
+                *([] if any(part.is_unit for part, _ in ranked) else [self.head_map("score", title="Scores")]),
+                Sheet(
+                    ("component", "score", "chosen"),
+                    [(str(part), score, part in inside) for part, score in ranked],
+                    title="Components",
+                ),
+                *([self.edge_sheet(edges, title="Edges")] if edges else []),
+            ],
         )
 
-    def _rows(self) -> list[Row]:
-        chosen = set(self.chosen())
-        return [{"component": str(part), "score": score, "chosen": part in chosen} for part, score in self.ranked()]
+    def head_map(self, unit: str, **options: Any) -> HeadMap:
+        """The scores by layer and head."""
+        values = {str(part): score for part, score in self.components.items()}
+        intervals = {str(part): ends for part, ends in self.intervals.items()}
+        return HeadMap(values, self.n_layers, self.n_heads, unit=unit, intervals=intervals, **options)
+
+    @staticmethod
+    def edge_sheet(edges: Sequence[tuple[Edge, float]], **options: Any) -> Sheet:
+        """Edges with their scores, by the names that components have."""
+        rows = [(edge.format("canonical"), score) for edge, score in edges]
+        return Sheet(("edge", "score"), rows, signed=("score",), **options)
 
     def _edge_rows(self) -> list[Row]:
         return [{"edge": str(edge), "score": score} for edge, score in self.ranked_edges()]

@@ -7,6 +7,7 @@ made the claim.
 import html
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -21,7 +22,7 @@ from pydantic import (
 
 from vesalius.documents.base import Record, first_error
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.views import LONGEST_REPR, Row, Viewable, html_table, shortened
+from vesalius.documents.view import LONGEST_REPR, Answer, Facts, Section, Sheet, View, Viewable, html_table, shortened
 from vesalius.errors import visible
 
 #: The ends of a circuit, as edges name them.
@@ -90,14 +91,27 @@ class ClaimRecord(Viewable, Record):
         absent = {"prediction": self.prediction is None, "counterexamples": not self.counterexamples}
         return {name: value for name, value in handler(self).items() if not absent.get(name)}
 
-    def _summary(self) -> str:
-        shown = "\n".join(map(repr, self.evidence[:2]))
-        more = f"\n... {len(self.evidence) - 2} more experiments" if len(self.evidence) > 2 else ""
-        return f"{self.verdict}: {shortened(self.text, 200)} ({self.kind})\n{shown}{more}"
-
-    def _rows(self) -> list[Row]:
+    def view(self) -> View:
+        """The claim, and its evidence."""
         names = ("experiment", "measure", "value", "low", "high", "n", "mark", "rule")
-        return [{name: getattr(one, name) for name in names} for one in self.evidence]
+        facts = [("", repr(one)) for one in self.evidence[:2]]
+        more = len(self.evidence) - 2
+        return View(
+            self.kind,
+            Answer(f"{self.verdict}: {shortened(self.text, 200)} ({self.kind})"),
+            [
+                Facts([*facts, *([("", f"... {more} more experiments")] if more > 0 else [])]),
+                Sheet(names, [[getattr(one, name) for name in names] for one in self.evidence], title="Evidence"),
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class Claims(Section):
+    """A section of a view: claims about `subject`, each with its evidence."""
+
+    subject: str
+    claims: Sequence[ClaimRecord]
 
 
 class Executable(Record):
@@ -197,8 +211,10 @@ class ComponentExplanation(Record):
         counts: Counter[str] = Counter(claim.verdict for claim in self.claims)
         for lost in self.refuted:
             given = lost.get("claims")
-            for verdict in get_args(Verdict) if isinstance(given, dict) else ():
-                counts[verdict] += number if isinstance(number := given.get(verdict), int) else 0
+            if isinstance(given, dict):
+                counts.update(
+                    {name: n for name, n in given.items() if name in get_args(Verdict) and isinstance(n, int)}
+                )
         return counts
 
     def __repr__(self) -> str:

@@ -15,9 +15,11 @@ from vesalius.documents.base import Document, Line, Record, ResultDocument
 from vesalius.documents.claims import Verdict
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.metric import Metric
-from vesalius.documents.views import Row, join_first
+from vesalius.documents.view import Answer, Facts, Group, Mark, Row, Section, Sheet, Text, View, join_first
 
 DIFFERENCE_FILE = "difference.json"
+#: Rows of each table that a terminal shows.
+SHOWN = 20
 #: Fields that say how a document was made, not what it found.
 NOT_FIGURES = ("schema_version", "seconds", "seed")
 
@@ -109,21 +111,82 @@ class Difference(ResultDocument, kind="difference"):
         figures = f"{len(self.claims_flipped)} claims flipped, {len(self.components_moved)} components moved"
         return Line(f"{self.a} and {self.b}", figures)
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What flipped first, then what moved, then the figures."""
         flips = [f"{one.component} {one.kind} {one.a} -> {one.b}" for one in self.claims_flipped]
         moved = [f"{one.component} ({one.what})" for one in self.components_moved]
-        return (
-            f"Difference of two {self.kind}s: {len(flips)} claims flipped, {self.claims_same} the same,"
-            f" {len(self.claims_only)} made by one alone; {len(moved)} components moved, {self.components_same} did"
-            f" not\nflipped: {join_first(flips, 3) or 'none'}\nmoved: {join_first(moved, 5) or 'none'}"
+        components = {(one.specimen, one.component) for one in self.components_moved}
+        sections: list[Section] = [
+            Facts([("flipped", join_first(flips, 3) or "none"), ("moved", join_first(moved, 5) or "none")]),
+            Facts([("A", self.a), ("B", self.b), *((name, f"{a} | {b}") for name, (a, b) in self.asked.items())]),
+            *([Text([f"note: {note}" for note in self.notes])] if self.notes else []),
+            Sheet.of(self._records(), terminal=0, title="Everything that differs", folded=True),
+        ]
+        if self.claims_flipped or self.claims_same or self.claims_only:
+            rows = [
+                (_case(one), one.text, Mark(one.a or "", one.a or "not made"), Mark(one.b or "", one.b or "not made"))
+                for one in self.claims_flipped
+            ]
+            title = (
+                f"{len(rows)} claims flipped, {self.claims_same} have the same verdict, {len(self.claims_only)} are "
+                "made by one alone"
+            )
+            sections.append(Group([Sheet(("component", "claim", "A", "B"), rows, terminal=SHOWN)], title=title))
+        rows = [(_case(one), one.what, _signed(one.a), _signed(one.b)) for one in self.components_moved]
+        title = f"{len(components)} components moved, {self.components_same} did not ({self.rule})"
+        sections.append(Group([Sheet(("component", "what", "A", "B"), rows, terminal=SHOWN)], title=title))
+        if self.metrics:
+            figures = [
+                (
+                    name,
+                    _figure(pair.a, pair.a_low, pair.a_high),
+                    _figure(pair.b, pair.b_low, pair.b_high),
+                    pair.difference,
+                    "intervals apart" if pair.apart else "",
+                )
+                for name, pair in self.metrics.items()
+            ]
+            columns = ("figure", "A", "B", "B - A", "")
+            sections.append(Sheet(columns, figures, title="Figures", terminal=200, signed=("B - A",)))
+        return View(
+            f"Two {plural(self.kind)} compared",
+            Answer(
+                f"Difference of two {plural(self.kind)}: {len(flips)} claims flipped, {self.claims_same} the same,"
+                f" {len(self.claims_only)} made by one alone; {len(moved)} components moved, {self.components_same} did"
+                " not"
+            ),
+            sections,
         )
 
-    def _rows(self) -> list[Row]:
+    def _records(self) -> list[Row]:
         claims = [{**one.as_data(), "what": f"claim: {one.kind}"} for one in (*self.claims_flipped, *self.claims_only)]
         figures = [{"what": name, "a": pair.a, "b": pair.b} for name, pair in self.metrics.items()]
         rows = [*claims, *(one.as_data() for one in self.components_moved), *figures]
         names = ("specimen", "component", "what", "a", "b", "text")
         return [{name: row.get(name) for name in names if name in row or name != "specimen"} for row in rows]
+
+
+def plural(word: str) -> str:
+    """Two of a kind: discoveries, sweeps."""
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
+def _case(one: ClaimDifference | ComponentDifference) -> str:
+    return one.component if one.specimen is None else f"{one.specimen}: {one.component}"
+
+
+def _verdict(verdict: Verdict | None) -> Mark:
+    return Mark(verdict or "untested", verdict or "not made")
+
+
+def _signed(value: str | float | None) -> str:
+    return "-" if value is None else f"{value:+.3f}" if isinstance(value, float) else str(value)
+
+
+def _figure(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if low is None or high is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def compared_figures(a: Document, b: Document) -> Compared:

@@ -4,6 +4,7 @@ On disk it is `discovery.json`, with `circuit.json` (the whole circuit, in MIB f
 request's main fields and lists the components and edges by strength, so that it can be read on its own.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,7 +18,7 @@ from pydantic import (
 )
 
 from vesalius.documents.base import Document, Line
-from vesalius.documents.checks import Checks
+from vesalius.documents.checks import ROLES, Checks
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
 from vesalius.documents.frozen import FrozenDict, FrozenMap
@@ -25,11 +26,34 @@ from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.rivals import Rivals
 from vesalius.documents.selection import Selection
-from vesalius.documents.views import Row, Several, Viewable, join_first, made, subject_of
+from vesalius.documents.view import (
+    Answer,
+    Facts,
+    Graph,
+    Group,
+    Node,
+    Section,
+    Several,
+    Sheet,
+    Text,
+    View,
+    Viewable,
+    duration,
+    figure,
+    join_first,
+    made,
+    prompts,
+    subject_of,
+    title_of,
+)
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 
-DISCOVERY_FILE = "discovery.json"
+DISCOVERY_FILE, DISCOVERY_PAGE = "discovery.json", "discovery.html"
+#: Connections that are drawn, out of so many of the strongest edges; edges that a view lists.
+CONNECTIONS, DRAWN_FROM, LISTED_IN_VIEW = 18, 360, 20
+#: Edges below this part of the strongest are not drawn.
+WORTH_DRAWING = 0.02
 #: A model with more edges than this has only its strongest edges listed; circuit.json has all.
 MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
 #: What a file lists of a search's options, and of EAP-IG's `steps` (0: the usual number), where they are left out.
@@ -227,24 +251,135 @@ class Discovery(Viewable, Document, kind="discovery"):
         figures = ", ".join(f"{name} {value:.3g}" for name, value in list(self.metrics.items())[:3])
         return Line(f"{subject_of(self.specimen, self.behaviour)}, {self.method}", figures, seconds=self.seconds)
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Which components, which edges, how far to trust them, and which other circuits would do."""
         subject = subject_of(self.specimen, self.behaviour)
         areas = ", ".join(
             f"{name} {self.metrics[name]:.3f}" for name in ("auroc", "edge_auroc") if name in self.metrics
         )
         strongest = [f"{row.id} {row.score:+.3g}" for row in self.components if row.score]
-        checked = "checks: left out" if self.checks is None else repr(self.checks)
-        return (
-            f"Discovery in {subject} by {self.method} on {self.n} prompts, {len(self.components)} components"
-            f"{f' and {self.n_edges} edges' if self.n_edges else ''} ({self.unit}){f'; {areas}' if areas else ''}\n"
-            f"strongest: {join_first(strongest, 5) or 'none other than 0'}\n{checked}"
+        checks = "checks: left out" if self.checks is None else str(self.checks.view().answer)
+        sections: list[Section] = [
+            Facts([("strongest", join_first(strongest, 5) or "none other than 0"), ("", checks)]),
+            Facts(self._facts()),
+            *([Text(self.notes, bullets=True)] if self.notes else []),
+            Group(self._components(), title="Which components"),
+            Group(self._edges(), title="Which edges"),
+        ]
+        if self.selection is not None:
+            sections.append(Group(self.selection.sections(), title="Which of them are the circuit"))
+        if self.checks is not None:
+            sections.append(Group(self.checks.sections(self.behaviour or ""), title="Can it be trusted?"))
+        if self.rivals is not None:
+            sections.append(Group(self.rivals.sections(), title="Rival circuits"))
+        sections.append(Text([self._what_files_hold()], title="All scores", pages_only=True))
+        return View(
+            f"{subject}: discovered circuit",
+            Answer(
+                f"Discovery in {subject} by {self.method} on {prompts(self.n)}, {len(self.components)} components"
+                f"{f' and {self.n_edges} edges' if self.n_edges else ''} ({self.unit}){f'; {areas}' if areas else ''}"
+            ),
+            sections,
+            command=self.request.command_line(),
+            place=self.directory and str(Path(self.directory) / DISCOVERY_PAGE),
+            files=[("circuit", str(Path(self.directory) / CIRCUIT_FILE))] if self.directory else [],
         )
 
-    def _rows(self) -> list[Row]:
-        flagged = self.checks.detectors.flagged if self.checks and self.checks.detectors else {}
-        roles = {head: role for role, heads in flagged.items() for head in heads}
-        rows = self.circuit._rows()
-        return [{**row, "attention": roles.get(row["component"])} for row in rows] if roles else rows
+    def _facts(self) -> list[tuple[str, str]]:
+        """How the circuit was found, how well the model performs, and the areas against a known circuit."""
+        searched = self._heads_only()
+        facts = [("method", f"{self.method}, seed {self.seed}, {prompts(self.n)}")]
+        if performance := self.performance:
+            facts.append((f"accuracy on {title_of(self.behaviour or '')}", performance.accuracy_figures))
+        facts.append(("discovery", f"{self.forwards:.1f} forward-equivalents, {duration(self.seconds)}"))
+        if checks := self.checks:
+            fewer = "" if checks.n == checks.asked else f" (all that are unseen; {checks.asked} were asked for)"
+            cost = f"{self.checks_forwards or 0.0:.1f} forward-equivalents, {duration(checks.seconds)}"
+            words = f"{checks.n} held-out prompts{fewer}, circuit of {checks.size}, {cost} (--quick leaves them out)"
+            facts.append(("checks", words))
+        names = {"auroc": "head AUROC" if searched else "node AUROC", "edge_auroc": "edge AUROC"}
+        facts += [(words, figure(self.metrics[name])) for name, words in names.items() if name in self.metrics]
+        facts += [(name, figure(value)) for name, value in self.metrics.items() if name.endswith("_all")]
+        if "seeds_jaccard" in self.metrics:
+            alike = f"similarity of the ten strongest heads of {self.search['seeds']} searches"
+            facts.append(("seeds_jaccard", f"{self.metrics['seeds_jaccard']:.3f}, {alike}"))
+        return facts
+
+    def _components(self) -> list[Section]:
+        """The map, and every component with what is known of it, strongest first."""
+        checks, ranked = self.checks, self.circuit.ranked()
+        flagged = checks.detectors.flagged if checks and checks.detectors else {}
+        published = checks.known_heads.roles if checks and checks.known_heads else {}
+        intervals, chosen = self.circuit.intervals, set(self.circuit.chosen())
+        names = ["component", "score", "chosen"]
+        names += ["low", "high"] if intervals else []
+        names += ["attention"] if flagged else []
+        names += ["published as"] if published else []
+        rows = []
+        for part, score in ranked:
+            row: list[Any] = [str(part), score, part in chosen]
+            row += intervals.get(part, (None, None)) if intervals else ()
+            row += [_named(flagged, str(part))] if flagged else []
+            row += [published.get(str(part))] if published else []
+            rows.append(row)
+        ask = {"specimen": self.specimen or "", "behaviour": self.behaviour or "", "kind": "resample"}
+        none = "nothing scores other than 0 on these prompts; use more of them (--n) or another method"
+        return [
+            self.circuit.head_map(self._unit(), ask=ask, title="Head map", caption=self._meaning()),
+            *([] if any(score for _, score in ranked) else [Text([none])]),
+            Sheet(names, rows, title=f"Components: {self._unit()}", signed=("score",)),
+        ]
+
+    def _unit(self) -> str:
+        return f"score ({self.unit})" if self.unit else "score"
+
+    def _meaning(self) -> str:
+        """What a score is."""
+        if not self.meaning and self.circuit.edges:
+            return "A component's score is the largest magnitude among its outgoing edges."
+        return self.meaning or f"A component's score is what the method {self.method} gave it."
+
+    def _heads_only(self) -> bool:
+        return all(part.is_head for part in self.circuit.components)
+
+    def _edges(self) -> list[Section]:
+        """The strongest connections as a drawing, and the strongest edges as a table."""
+        edges = self.circuit.ranked_edges()[:DRAWN_FROM]
+        if not edges:
+            scored = "heads" if self._heads_only() else "components"
+            return [Text([f"The method {self.method} scores {scored} only."], pages_only=True)]
+        merged: dict[tuple[str, str], float] = {}
+        for edge, score in edges:
+            ends = (str(edge.sender or "embedding"), str(edge.receiver or "logits"))
+            if abs(score) > WORTH_DRAWING * abs(edges[0][1]) and len(merged) < CONNECTIONS:
+                merged.setdefault(ends, score)
+        scores = {str(part): f"{score:.3g}" for part, score in self.circuit.ranked()}
+        shown = dict.fromkeys(end for ends in merged for end in ends)
+        caption = (
+            f"The {len(merged)} strongest connections of {self.n_edges:,} edges. Where two components are joined by "
+            "several inputs (q, k, v), the strongest stands for all. Dashed: negative."
+        )
+        return [
+            Graph(
+                [Node(name, scores[name]) for name in shown if name in scores],
+                [(*ends, score) for ends, score in merged.items()],
+                caption=caption,
+            ),
+            self.circuit.edge_sheet(edges[:LISTED_IN_VIEW], title=f"Edges: {self._unit()}"),
+        ]
+
+    def _what_files_hold(self) -> str:
+        listed = len(self.edges)
+        if listed < self.n_edges:
+            return (
+                f"discovery.json has the score of every component and of the {listed:,} strongest edges, circuit.json "
+                f"that of all {self.n_edges:,} in the format of the MIB benchmark."
+            )
+        edges = " and every edge" if self.n_edges else ""
+        return (
+            f"discovery.json has the score of every component{edges}, circuit.json the same in the format of the MIB "
+            "benchmark."
+        )
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -277,3 +412,8 @@ class Discovery(Viewable, Document, kind="discovery"):
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value or name not in self.ABSENT_IF_EMPTY}
+
+
+def _named(flagged: Mapping[str, tuple[str, ...]], head: str) -> str | None:
+    """What the attention of a head makes it."""
+    return ", ".join(ROLES[role] for role, heads in flagged.items() if head in heads) or None

@@ -5,7 +5,7 @@ from typing import Literal
 from vesalius.documents.base import Line, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, subject_of
+from vesalius.documents.view import Answer, Facts, Sheet, View, subject_of
 
 FAITHFULNESS_FILE = "faithfulness.json"
 
@@ -45,26 +45,30 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
         figures = f"faithfulness {self.faithfulness.figures}, random {self.random.figures}"
         return Line(title, figures, seconds=self.seconds)
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """The figure of the circuit beside that of random ones, and the scores behind them."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
-        return (
-            f"Faithfulness {self.faithfulness.figures} of {self.size} of {self.candidates} {self.by} in {subject}, "
-            f"n {self.faithfulness.n}\n"
-            f"{self.random_circuits} random circuits of that size: {self.random.figures}\n"
-            f"score {self.score:.4g} of the circuit, {self.full:.4g} of the model, {self.ablated:.4g} with everything "
-            f"ablated ({self.unit})"
-        )
-
-    def _rows(self) -> list[Row]:
         figures = {"circuit": self.faithfulness, "random circuits of its size": self.random}
-        return [
-            {
-                "circuit": name,
-                "size": self.size,
-                "faithfulness": one.value,
-                "low": one.low,
-                "high": one.high,
-                "n": one.n,
-            }
-            for name, one in figures.items()
-        ]
+        rows = [(name, self.size, one.value, one.low, one.high, one.n) for name, one in figures.items()]
+        return View(
+            f"{subject}: faithfulness of a circuit",
+            Answer(
+                f"Faithfulness {self.faithfulness.figures} of {self.size} of {self.candidates} {self.by} in {subject}, "
+                f"n {self.faithfulness.n}"
+            ),
+            [
+                Facts(
+                    [
+                        (f"{self.random_circuits} random circuits of that size", self.random.figures),
+                        (
+                            "",
+                            f"score {self.score:.4g} of the circuit, {self.full:.4g} of the model, {self.ablated:.4g} "
+                            f"with everything ablated ({self.unit})",
+                        ),
+                    ]
+                ),
+                Sheet(("circuit", "size", "faithfulness", "low", "high", "n"), rows, terminal=0),
+                Facts([("again", self.request.command_line())], terminal_only=True),
+            ],
+            command=self.request.command_line(),
+        )

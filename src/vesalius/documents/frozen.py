@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator
 
-from vesalius.documents.views import Several, repr_of_first, shortened
+from vesalius.documents.view import Several, repr_of_first, shortened
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,13 +1,16 @@
 """The results below a directory, one row each: what it is, how far it is, its main figures, what it cost."""
 
+from datetime import datetime
 from typing import Literal
 
 from pydantic import ConfigDict
 
 from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.views import Row, join_first
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, duration, join_first, shortened
 from vesalius.errors import BadInput, choices
 
+#: Results that a terminal lists.
+SHOWN = 40
 #: `running`: a process works on it now; `unfinished`: there is work left and no process does it.
 State = Literal["running", "finished", "unfinished", "unreadable"]
 
@@ -52,10 +55,39 @@ class ResultList(ResultDocument, kind="results"):
             raise BadInput(f"kind {kind!r}: no such result in {self.directory}; there are {choices(kinds) or 'none'}")
         return self.model_copy(update={"results": tuple(row for row in self.results if row.kind == kind)})
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """One line for each result, the latest first."""
         names = [f"{row.path} ({row.kind}, {row.state})" for row in self.results]
-        return f"{len(names)} results in {self.directory}\n{join_first(names, 5) or 'none'}"
+        columns = ("path", "kind", "title", "state", "figures", "cost", "seconds")
+        lines = [
+            (
+                row.path,
+                row.kind,
+                _state(row),
+                shortened(row.problem or row.figures or row.title, 70),
+                "" if row.seconds is None else duration(row.seconds),
+                datetime.fromtimestamp(row.modified).strftime("%Y-%m-%d %H:%M"),
+            )
+            for row in self.results
+        ]
+        if not self.results:
+            return View(f"Results in {self.directory}", Answer(f"no results in {self.directory}"))
+        rest = [f"{self.left_out} more directories were not looked at"] if self.left_out else []
+        return View(
+            f"Results in {self.directory}",
+            Answer(f"{len(names)} results in {self.directory}"),
+            [
+                Facts([("", join_first(names, 5))], pages_only=True),
+                Sheet.of([{name: getattr(row, name) for name in columns} for row in self.results], terminal=0),
+                Sheet(
+                    ("result", "kind", "state", "figures", "took", "changed"), lines, terminal=SHOWN, terminal_only=True
+                ),
+                *([Text(rest)] if rest else []),
+            ],
+        )
 
-    def _rows(self) -> list[Row]:
-        names = ("path", "kind", "title", "state", "figures", "cost", "seconds")
-        return [{name: getattr(row, name) for name in names} for row in self.results]
+
+def _state(row: ResultRow) -> str:
+    if row.state in ("running", "unfinished") and row.done is not None and row.total:
+        return f"{row.state}, {row.done} of {row.total}"
+    return row.state

@@ -4,7 +4,7 @@ from typing import Any
 
 from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.views import Row, join_first
+from vesalius.documents.view import Answer, Facts, Sheet, View, join_first
 from vesalius.documents.what_if import Likely
 
 
@@ -19,12 +19,15 @@ class Look(ResultDocument):
     outputs: tuple[Any, ...]
     likely: tuple[Likely, ...] = ()
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """The tokens, and what comes next."""
         after = ", ".join(f"{one.token!r} {one.probability:.3f}" for one in self.likely)
-        return f"{self.specimen} on {len(self.tokens)} tokens: {join_first(map(repr, self.tokens), 12)}\nnext: {after}"
-
-    def _rows(self) -> list[Row]:
-        return [{"position": i, "token": token} for i, token in enumerate(self.tokens)]
+        said = join_first(map(repr, self.tokens), 12)
+        return View(
+            f"{self.specimen} on a prompt",
+            Answer(f"{self.specimen} on {len(self.tokens)} tokens: {said}"),
+            [Facts([("next", after)]), Sheet(("position", "token"), list(enumerate(self.tokens)))],
+        )
 
 
 class HeadAttention(Record):
@@ -42,18 +45,20 @@ class AttentionLook(ResultDocument):
     tokens: tuple[str, ...]
     heads: tuple[HeadAttention, ...]
 
-    def _summary(self) -> str:
-        return (
-            f"Attention of {len(self.heads)} heads of layer {self.layer} of {self.specimen}, {len(self.tokens)} tokens"
-        )
-
-    def _rows(self) -> list[Row]:
-        return [
-            {"head": one.head, "query": self.tokens[q], "key": self.tokens[k], "attention": row[k]}
+    def view(self) -> View:
+        """Every head's attention, query by query."""
+        rows = [
+            (one.head, self.tokens[q], self.tokens[k], row[k])
             for one in self.heads
             for q, row in enumerate(one.pattern)
             for k in range(q + 1)
         ]
+        layer = f"layer {self.layer} of {self.specimen}"
+        return View(
+            f"Attention of {layer}",
+            Answer(f"Attention of {len(self.heads)} heads of {layer}, {len(self.tokens)} tokens"),
+            [Sheet(("head", "query", "key", "attention"), rows)],
+        )
 
 
 class LensLook(ResultDocument):
@@ -65,12 +70,16 @@ class LensLook(ResultDocument):
     tokens: tuple[str, ...]
     components: FrozenMap[str, tuple[tuple[tuple[str, float], ...], ...]]
 
-    def _summary(self) -> str:
-        return f"Logit lens of {join_first(self.components, 4)} of {self.specimen} on {len(self.tokens)} tokens"
-
-    def _rows(self) -> list[Row]:
-        return [
-            {"component": name, "token": self.tokens[at], "gains": ", ".join(f"{t!r} {g:+.2f}" for t, g in top)}
+    def view(self) -> View:
+        """What each component adds to which tokens, position by position."""
+        rows = [
+            (name, self.tokens[at], ", ".join(f"{token!r} {gain:+.2f}" for token, gain in top))
             for name, places in self.components.items()
             for at, top in enumerate(places)
         ]
+        named = join_first(self.components, 4)
+        return View(
+            f"Logit lens of {self.specimen}",
+            Answer(f"Logit lens of {named} of {self.specimen} on {len(self.tokens)} tokens"),
+            [Sheet(("component", "token", "gains"), rows)],
+        )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Record
-from vesalius.documents.views import Row
+from vesalius.documents.view import Facts, Sheet
 
 LEVEL = 0.95
 #: Metrics that a repr shows.
@@ -101,23 +101,13 @@ class Metric(Record):
         return f"{self.value:.3f}{ends}"
 
 
-def metric_rows(metrics: Mapping[str, Metric]) -> list[Row]:
-    """Metrics as rows of a table."""
-    return [
-        {
-            "metric": name,
-            "value": metric.value,
-            "low": metric.low,
-            "high": metric.high,
-            "n": metric.n,
-            "baseline": metric.baseline,
-            "statistic": metric.statistic,
-        }
-        for name, metric in metrics.items()
-    ]
+def metric_sheet(metrics: Mapping[str, Metric], **options: Any) -> Sheet:
+    """Metrics as a table."""
+    rows = [(name, one.value, one.low, one.high, one.n, one.baseline, one.statistic) for name, one in metrics.items()]
+    return Sheet(("metric", "value", "low", "high", "n", "baseline", "statistic"), rows, **options)
 
 
-def metric_lines(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), most: int = SHOWN_METRICS) -> str:
+def metric_facts(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), most: int = SHOWN_METRICS) -> Facts:
     """A few metrics, those named `first` before others, one line each: value, interval, count and baseline."""
     order = list(dict.fromkeys([*(name for name in first if name in metrics), *metrics]))
     lines = [
@@ -126,4 +116,4 @@ def metric_lines(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), mo
         for name, metric in ((name, metrics[name]) for name in order[:most])
     ]
     left = len(metrics) - most
-    return "\n".join([*lines, *([f"... {left} more metrics in .table()"] if left > 0 else [])])
+    return Facts([("", line) for line in lines] + ([("", f"... {left} more metrics in .table()")] if left > 0 else []))

@@ -1,19 +1,34 @@
 """A circuit of single neurons, as a file: `neurons.json`."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
+from vesalius.components import Component
 from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenList
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, join_first, made, subject_of
+from vesalius.documents.view import (
+    Answer,
+    Chart,
+    Facts,
+    Sheet,
+    Tokens,
+    View,
+    duration,
+    join_first,
+    made,
+    prompts,
+    subject_of,
+    title_of,
+)
 
-NEURONS_FILE = "neurons.json"
+NEURONS_FILE, NEURONS_PAGE = "neurons.json", "neurons.html"
 
 
 class NeuronPoint(Record):
@@ -61,6 +76,7 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
     RANK = 40
     COMMAND = VERB = "neurons"
     REMEDY = "run `vesalius neurons` again"
+    PAGE = NEURONS_PAGE
 
     request: Request
     components: FrozenList[Score]
@@ -90,16 +106,99 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
         figures = f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures}"
         return Line(title, figures, seconds=self.seconds)
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """How many neurons are needed, where they are, and what the strongest do."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
-        strongest = join_first([repr(one) for one in self.components], 5)
-        return (
-            f"{self.size} of {self.n_neurons} neurons keep {self.share.figures} of {subject} on {self.share.n} "
-            f"held-out prompts (chosen to keep {self.keep:g})\nstrongest: {strongest}"
+        return View(
+            f"{subject}: circuit of neurons",
+            Answer(
+                f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures} of {subject} on {self.share.n} "
+                f"held-out prompts (chosen to keep {self.keep:g}); as many at random keep "
+                f"{self.share.baseline or 0.0:.3f}"
+            ),
+            [
+                Facts([("strongest", join_first([repr(one) for one in self.components], 5))]),
+                Facts(self._facts()),
+                self._chart(),
+                Sheet(
+                    ("size", "share", "low", "high", "magnitude", "random"),
+                    [tuple(point.model_dump().values()) for point in self.curve],
+                    title="Share kept by number of neurons",
+                    caption="Share of the behaviour kept on held-out prompts while all other neurons take their values "
+                    "on the counterfactual prompt; heads stay. Intervals are 95 %, over these prompts. Magnitude: "
+                    "ranked by how much the replacement changes the activation, times the length of the output "
+                    "weights.",
+                ),
+                self._layers(),
+                *(self._strongest() if self.details else ()),
+            ],
+            command=self.request.command_line(),
+            place=self.directory and f"{self.directory}/{NEURONS_PAGE}",
+            note="neurons.json has these figures, circuit.json the neurons as nodes.",
         )
 
-    def _rows(self) -> list[Row]:
-        return [point.model_dump() for point in self.curve]
+    def _facts(self) -> list[tuple[str, str]]:
+        request, on = self.request, "" if self.n is None else f" on {prompts(self.n)}"
+        facts = [
+            ("scored by", f"{request.method}{on}, seed {request.seed}"),
+            ("on the prompts they were chosen by", f"{self.share_chosen:.3f}"),
+        ]
+        if self.performance:
+            facts.append((f"accuracy on {title_of(request.behaviour or '')}", self.performance.accuracy_figures))
+        return [*facts, ("cost", f"{self.forwards:.1f} forward-equivalents, {duration(self.seconds)}")]
+
+    def _chart(self) -> Chart:
+        rankings = {"by score": "share", "most changed": "magnitude", "random": "random"}
+        curves = {
+            name: [
+                (size / self.n_neurons, value, f"{size:,} kept ({size / self.n_neurons:.1%}): {value:.3f}")
+                for size, value in ((0, 0.0), *((point.size, getattr(point, field)) for point in self.curve))
+            ]
+            for name, field in rankings.items()
+        }
+        return Chart(
+            curves,
+            x="share of neurons kept",
+            y="faithfulness: share of the behaviour kept",
+            title="How many neurons are needed",
+        )
+
+    def _layers(self) -> Sheet:
+        """How many neurons of each layer are in the set, and their part of all magnitudes."""
+        parts = [(Component.parse(row.id).layer, abs(row.score)) for row in self.components]
+        count, total = Counter(layer for layer, _ in parts), sum(size for _, size in parts) or 1.0
+        rows = [
+            (layer, count[layer], sum(size for own, size in parts if own == layer) / total) for layer in sorted(count)
+        ]
+        return Sheet(
+            ("layer", "neurons kept", "share of all score magnitudes"), rows, title="Where they are", terminal=0
+        )
+
+    def _strongest(self) -> tuple[Sheet, Tokens]:
+        """The strongest neurons with the tokens that they write, and where they fire."""
+        rows = [
+            (one.id, one.score, one.low, one.high, *(" ".join(map(repr, some)) for some in (one.raises, one.lowers)))
+            for one in self.details
+        ]
+        return (
+            Sheet(
+                ("neuron", f"score ({self.unit})", "low", "high", "raises", "lowers"),
+                rows,
+                title="The strongest",
+                terminal=0,
+                caption="Scores are means over the prompts that the neurons were chosen by, and so are their "
+                "intervals; positive where the neuron helps. The tokens are those whose logits the neuron's output "
+                "direction raises and lowers most where its activation is positive (where it is negative, the other "
+                f"way round); what later layers make of it is not in them. Of {self.size:,} neurons the "
+                f"{len(rows)} strongest are described.",
+            ),
+            Tokens(
+                [(one.id, list(zip(one.tokens, one.activations, strict=True))) for one in self.details],
+                title="Where they fire",
+                caption="The prompt with the neuron's largest activation. The shade grows with the activation, blue "
+                "where it is positive and red where it is negative; the number stands behind each token.",
+            ),
+        )
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What work will cost, before it is done: of one command, and of the cells of a survey."""
 
 from vesalius.documents.base import Keyed, Record
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.view import Answer, Facts, Sheet, View, Viewable, duration, prompts
 
 
 class Plan(Viewable, Keyed, kind="plan"):
@@ -36,17 +36,32 @@ class Plan(Viewable, Keyed, kind="plan"):
         passes += f", at most {self.select_forwards:.1f} for the selection" if self.select_forwards else ""
         return passes + (f", at most {self.rivals_forwards:,.0f} for the rivals" if self.rivals_forwards else "")
 
-    def _summary(self) -> str:
-        fits = ""
-        if self.fits is False and self.free_bytes is not None:
-            fits = f" (does not fit: {self.free_bytes / 2**20:,.0f} MB are free)"
-        return (
-            f"Plan of {self.command}: {self.forwards:.1f} passes of {self.n} prompts{self.further_passes()}, about "
-            f"{self.peak_bytes / 2**20:,.0f} MB on {self.device}{fits}, about {self.seconds:.1f} s"
+    def view(self) -> View:
+        """Passes, memory and time."""
+        fits = self.fits is not False or self.free_bytes is None
+        memory = f"about {self.peak_bytes / 2**20:,.0f} MB on {self.device}"
+        free = "" if fits else f"; does not fit: {(self.free_bytes or 0) / 2**20:,.0f} MB are free"
+        assumed = ", which is assumed: a tokenizer and --behaviour would tell" if self.tokens_assumed else ""
+        passes = f"{self.forwards:.1f} passes of {prompts(self.n)}{self.further_passes()}"
+        time = (
+            f"about {duration(self.seconds)}, from {self.timed} that was timed; nothing else was run"
+            if fits
+            else "not estimated, since it does not fit; nothing was run"
         )
-
-    def _rows(self) -> list[Row]:
-        return [{"figure": name, "value": value} for name, value in self.as_data().items()]
+        return View(
+            f"Plan of {self.command}",
+            Answer(f"Plan of {self.command}: {passes}, {memory}{free}, about {self.seconds:.1f} s"),
+            [
+                Sheet(("figure", "value"), list(self.as_data().items()), pages_only=True),
+                Facts(
+                    [
+                        ("passes", f"{passes}, of {self.tokens} tokens{assumed}"),
+                        ("memory", f"{memory}{free}"),
+                        ("time", time),
+                    ]
+                ),
+            ],
+        )
 
 
 class CellPlan(Record):
@@ -68,13 +83,18 @@ class SurveyPlan(Viewable, Keyed):
     peak_bytes: int
     seconds: float
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Every cell, then all of them."""
         unknown = sum(cell.error is not None for cell in self.cells)
         rest = f"; {unknown} of them cannot be planned" if unknown else ""
-        return (
-            f"Plan of a survey of {len(self.cells)} cells: at most about {self.seconds:.1f} s one after the other and "
-            f"{self.peak_bytes / 2**20:,.0f} MB{rest}"
+        rows = [tuple(cell.as_data().values()) for cell in self.cells]
+        columns = tuple(CellPlan.model_fields)
+        many = "s" * (len(self.cells) != 1)
+        return View(
+            "Plan of a survey",
+            Answer(
+                f"Plan of a survey of {len(self.cells)} cell{many}: at most about {self.seconds:.1f} s one after the "
+                f"other and {self.peak_bytes / 2**20:,.0f} MB{rest}; nothing was run but one timed chunk of each"
+            ),
+            [Sheet(columns, rows)],
         )
-
-    def _rows(self) -> list[Row]:
-        return [cell.as_data() for cell in self.cells]

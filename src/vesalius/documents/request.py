@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 
 from vesalius.documents.base import Document
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.views import LONGEST_REPR, shortened
+from vesalius.documents.view import LONGEST_REPR, shortened
 from vesalius.errors import quoted, visible
 from vesalius.version import __version__
 

@@ -3,9 +3,9 @@
 from pydantic import computed_field
 
 from vesalius.documents.base import Line, ResultDocument
-from vesalius.documents.claims import ClaimRecord
+from vesalius.documents.claims import ClaimRecord, Claims
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, shortened, subject_of
+from vesalius.documents.view import Answer, Facts, Sheet, View, shortened, subject_of
 
 RETEST_FILE = "retest.json"
 
@@ -42,19 +42,23 @@ class Retest(ResultDocument, kind="retest"):
         figures = f"seed {self.before_seed}: {self.before.verdict}, seed {self.request.seed}: {self.after.verdict}"
         return Line(title, figures, seconds=self.seconds)
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Both verdicts, and the evidence of each."""
         seed = self.request.seed
-        return (
-            f"{shortened(self.before.text, 200)} ({self.before.kind})\n"
-            f"seed {self.before_seed}: {self.before.verdict}; seed {seed}: {self.after.verdict}"
-            f"{'' if self.same else ', another verdict'}"
-        )
-
-    def _rows(self) -> list[Row]:
         names = ("experiment", "measure", "value", "low", "high", "n", "mark")
-        sides = {self.before_seed: self.before, self.request.seed: self.after}
-        return [
-            {"seed": seed, **{name: getattr(one, name) for name in names}}
-            for seed, record in sides.items()
-            for one in record.evidence
-        ]
+        sides = {self.before_seed: self.before, seed: self.after}
+        rows = [(own, *(getattr(one, name) for name in names)) for own, side in sides.items() for one in side.evidence]
+        verdicts = f"seed {self.before_seed}: {self.before.verdict}; seed {seed}: {self.after.verdict}"
+        again = [Facts([("again", self.request.command_line())], terminal_only=True)] if self.request.specimen else []
+        return View(
+            f"{subject_of(self.specimen, self.behaviour)}: a claim about {self.component} tested again",
+            Answer(f"{shortened(self.before.text, 200)} ({self.before.kind})"),
+            [
+                Facts([("", f"{verdicts}{'' if self.same else ', another verdict'}")]),
+                Sheet(("seed", *names), rows, title="Evidence"),
+                Claims(self.component, (self.before,), title=f"Seed {self.before_seed}"),
+                Claims(self.component, (self.after,), title=f"Seed {seed}"),
+                *again,
+            ],
+            command=self.request.command_line() if self.request.specimen else None,
+        )

@@ -5,6 +5,7 @@ names, and a file holds those that its benchmark set. Cases that the machinery f
 listed in `errors`, and are in no figure.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,9 +13,9 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.metric import Metric, metric_lines, metric_rows
+from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, as_table, made
+from vesalius.documents.view import Answer, Facts, Row, Section, Sheet, Text, View, Viewable, as_table, interval, made
 
 SCORECARD_FILE = "scorecard.json"
 #: The figures of a discovery method: each has its median over circuits under this name, its mean under NAME_mean.
@@ -31,6 +32,11 @@ HEADLINES = (
     "unit_test",
     *(f"{method}.node_auroc" for method in ("sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc")),
 )
+
+#: What `bench discovery --hard` adds.
+HARD_FIGURES = ("node_precision", "edge_precision", "guarantee_coverage", "best_false", "false_rivals")
+#: Families of functions that a summary names.
+SHOWN_FAMILIES = 8
 
 
 class CaseError(Record):
@@ -274,7 +280,7 @@ class Scorecard(Viewable, Document, kind="scorecard"):
 
     def table(self, *, cases: bool = False) -> Any:
         """Metrics with their intervals, counts and baselines; or the cases, where the scorecard lists them."""
-        return as_table(self._case_rows() if cases else self._rows())
+        return as_table(self._case_rows() if cases else metric_sheet(self.metrics).records())
 
     def save(self, directory: Path | str) -> Path:
         """Write `scorecard.json` into a directory and return its path."""
@@ -282,16 +288,90 @@ class Scorecard(Viewable, Document, kind="scorecard"):
         self.write(path)
         return path
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Every metric beside its baseline, then what the benchmark adds, then the cases."""
         cost = "unknown" if self.cost is None else f"${self.cost:.2f}"
         category = f", {self.category}" if self.category else ""
-        return (
-            f"Scorecard of {self.benchmark}{category}: {self.subject}, {self.n} cases, {self.n_error} errors, "
-            f"cost {cost}, {self.seconds:.0f} s\n{metric_lines(self.metrics, first=HEADLINES)}"
+        what = {"circuits": "circuits", "discovery": "circuits", "functions": "functions"}[self.benchmark]
+        cases = self._case_rows()
+        return View(
+            f"bench {self.benchmark}{category}: {self.subject}",
+            Answer(
+                f"Scorecard of {self.benchmark}{category}: {self.subject}, {self.n} {what}, {self.n_error} errors, "
+                f"cost {cost}, {self.seconds:.0f} s"
+            ),
+            [
+                metric_facts(self.metrics, first=HEADLINES),
+                self._metrics(),
+                *self._of_circuits(),
+                *self._of_methods(),
+                *self._of_functions(),
+                *(
+                    [Text([f"{one.id}: {one.error}" for one in self.errors], bullets=True, title="Errors", terminal=0)]
+                    if self.errors
+                    else []
+                ),
+                *([Sheet.of(cases, title="Case by case", terminal=0)] if cases else []),
+            ],
+            command=self.request.command_line() if self.request else None,
+            files=[("numbers", f"{self.directory}/{SCORECARD_FILE}")] if self.directory else [],
+            place=f"{self.directory}/report.html" if self.directory and self.benchmark != "discovery" else None,
         )
 
-    def _rows(self) -> list[Row]:
-        return metric_rows(self.metrics)
+    def _metrics(self) -> Sheet:
+        """The metrics, and below them what explanations without content earn."""
+        rows = dict(self.metrics)
+        for null, figures in (self.nulls or {}).items():
+            rows[f"null {null}: iia above chance"] = figures.component_iia_above_chance
+            rows[f"null {null}: iia changed above chance"] = figures.component_iia_changed_above_chance
+        return metric_sheet(rows, title="Metrics", terminal=0 if self.methods else 100)
+
+    def _of_circuits(self) -> Iterator[Section]:
+        inert = self.inert
+        if self.benchmark == "circuits":
+            shown = f": {', '.join(inert.components)}" if inert and inert.components else ""
+            facts = [("components that no interchange shows", f"{0 if inert is None else inert.n}{shown}")]
+            for one in (self.baselines or {}).get("tag_accuracy", ()):
+                facts.append((f"tag accuracy, {one.name}", f"{one.value:.3f} ({one.source})"))
+            calls = sum(part.calls for part in (self.usage or {}).values())
+            facts.append(("effort", f"{calls} calls of language models, {self.seconds:.0f} s of work"))
+            yield Facts(facts)
+
+    def _of_methods(self) -> Iterator[Section]:
+        """Medians and means of every method of discovery, and what they cost."""
+        rows = []
+        for method, figures in (self.methods or {}).items():
+            for name in AREAS:
+                if (area := figures.area(name)) is not None:
+                    median, mean = area
+                    rows.append(
+                        (method, name, median.value, _ends(median), mean.value, _ends(mean), median.n, median.baseline)
+                    )
+        if not rows:
+            return
+        columns = ("method", "figure", "median", "95 % interval", "mean", "of the mean", "n", "chance")
+        yield Sheet(columns, rows, title="Methods", terminal=200)
+        hard = {name: metric for name, metric in self.metrics.items() if name.endswith(HARD_FIGURES)}
+        if hard:
+            yield metric_sheet(hard, title="On hard circuits", terminal=100)
+        yield Facts(
+            [
+                (
+                    method,
+                    f"{one.forwards:.1f} forward-equivalents per circuit, {one.seconds:.1f} s in all, "
+                    f"{one.n_error} errors",
+                )
+                for method, one in (self.methods or {}).items()
+            ]
+        )
+
+    def _of_functions(self) -> Iterator[Section]:
+        """The families that went wrong most often, and what to know about the figures."""
+        worst = [(name, row) for name, row in (self.families or {}).items() if row.failed][:SHOWN_FAMILIES]
+        if worst:
+            yield Facts([("less than right", ", ".join(f"{name} {row.failed} of {row.n}" for name, row in worst))])
+        if self.caveats:
+            yield Text(self.caveats)
 
     def _case_rows(self) -> list[Row]:
         if self.specimens is not None:
@@ -319,6 +399,10 @@ class Scorecard(Viewable, Document, kind="scorecard"):
         aliases = {"schema_version": "schema"}
         kept = {aliases.get(name, name) for name in self.model_fields_set} | {*self.COMMON, "schema_version"}
         return {name: value for name, value in handler(self).items() if name in kept}
+
+
+def _ends(metric: Metric) -> str:
+    return interval(metric.low, metric.high)
 
 
 def _split_all(figures: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from typing import Literal
 
 from vesalius.documents.base import Record
-from vesalius.documents.checks import Curve
+from vesalius.documents.checks import Curve, faithfulness_chart
+from vesalius.documents.view import Section, Sheet, Text
 
 #: Rules by which a circuit is cut out of scores.
 RULES = ("top", "greedy", "exact", "bootstrap", "positive-ratio")
@@ -44,3 +45,21 @@ class Selection(Record):
     def rule(self) -> RuleFigures:
         """The one that made the circuit."""
         return self.rules[0]
+
+    def sections(self) -> list[Section]:
+        """What each rule keeps at the budget, and its faithfulness over budgets."""
+        why = f", the smallest budget that keeps {self.least_kept:g} of the behaviour" if self.least_kept else ""
+        intro = (
+            f"The circuit holds at most {self.budget} of {self.candidates:,} {self.by}{why}, chosen by the "
+            f"rule {self.rule.rule}. An edge counts only on a path from the embedding to the logits."
+            + (f" Faithfulness was not measured: {self.missing}." if self.missing else "")
+        )
+        rows = [
+            (row.rule, row.size, row.value, row.faithfulness, row.curve and row.curve.cmd, row.curve and row.curve.cpr)
+            for row in self.rules
+        ]
+        columns = ("selected by", f"{self.by} kept", "sum of scores", "faithfulness", "cmd", "cpr")
+        curves = {row.rule: row.curve for row in self.rules if row.curve is not None}
+        caption = "Faithfulness on held-out prompts of the circuit that each rule keeps at every budget."
+        charts = [faithfulness_chart(curves, caption=caption)] if curves else []
+        return [Text([intro]), Sheet(columns, rows), *charts]

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from vesalius.components import Component
 from vesalius.documents.claims import LOGITS, NOT_DEFINED, TOKENS, ComponentExplanation, Composition, Evidence
-from vesalius.documents.views import join_first, shortened
+from vesalius.documents.view import join_first, shortened
 from vesalius.errors import BadInput, visible
 
 ARROW, GAP = " -> ", " ... ? ... "

@@ -1,12 +1,13 @@
 """The effects of a sweep as a file: `sweep.json`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
+from vesalius.components import Component
 from vesalius.documents.base import Document, Line, Record
 from vesalius.documents.difference import (
     Compared,
@@ -18,7 +19,8 @@ from vesalius.documents.difference import (
 )
 from vesalius.documents.frozen import FrozenList
 from vesalius.documents.request import Request, whole_option
-from vesalius.documents.views import Row, Viewable, made, subject_of
+from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, View, Viewable, made, prompts, subject_of
+from vesalius.errors import BadInput
 
 SWEEP_FILE = "sweep.json"
 #: Effects that a repr shows.
@@ -174,19 +176,67 @@ class Sweep(Viewable, Document, kind="sweep"):
         figures = ", ".join(f"{row.id} {row.effect:+.3g}" for row in strongest)
         return Line(f"{subject_of(self.specimen, self.behaviour)}, {self.kind}", figures, seconds=self.seconds)
 
-    def _summary(self) -> str:
-        subject = subject_of(self.specimen, self.behaviour)
-        return effects_summary(
-            f"Sweep of {subject}: {self.kind} ablation",
-            self._rows(),
-            baseline=f"{self.baseline:.3f} {self.unit}",
+    def view(self) -> View:
+        """The effects as a map and as a table."""
+        subject, what = subject_of(self.specimen, self.behaviour), "pair" if self.pairs else "component"
+        rows = [(row.id, row.effect, row.ci_low, row.ci_high, self.n) for row in self.components]
+        intervals = self._intervals()
+        unclear = sum(low <= 0 <= high for low, high in intervals.values())
+        cost = f"{self.forwards:.1f} forward-equivalents, {self.seconds:.1f} s"
+        counted = f"{len(rows)} {what}s, {prompts(self.n)}, {cost}"
+        single = not self.pairs and all(has_cell(row.id) for row in self.components)
+        answer, strongest = effects_answer(
+            f"Sweep of {subject}: {self.kind} ablation", rows, baseline=f"{self.baseline:.3f} {self.unit}"
+        )
+        return View(
+            f"{subject}: {self.kind} ablation",
+            Answer(answer),
+            [
+                Facts([("largest effects (clean minus edited)", strongest)]),
+                *([self.head_map()] if single else []),
+                Sheet(
+                    ("component", "effect", "low", "high", "n"),
+                    rows,
+                    title=f"Effects ({self.unit}): clean minus edited",
+                    caption="Positive: the score falls without the component. Intervals are 95 %, over prompts.",
+                    signed=("effect",),
+                    ranked_by="effect",
+                ),
+                Facts(
+                    [
+                        ("swept", counted),
+                        *([("intervals that hold 0", f"{unclear} of {len(rows)}")] if intervals else []),
+                    ]
+                ),
+            ],
+            command=self.request.command_line(),
+            files=[
+                *([("heatmap", self.heatmap)] if self.heatmap else []),
+                *([("numbers", f"{self.directory}/{SWEEP_FILE}")] if self.directory else []),
+            ],
         )
 
-    def _rows(self) -> list[Row]:
-        return [
-            {"component": row.id, "effect": row.effect, "low": row.ci_low, "high": row.ci_high, "n": self.n}
+    def _intervals(self) -> dict[str, tuple[float, float]]:
+        return {
+            row.id: (row.ci_low, row.ci_high)
             for row in self.components
-        ]
+            if row.ci_low is not None and row.ci_high is not None
+        }
+
+    def head_map(self) -> HeadMap:
+        """The effects of single components by layer and head."""
+        values = {row.id: row.effect for row in self.components}
+        layers, heads = shape_of(values)
+        ask = {"specimen": self.specimen or "", "behaviour": self.behaviour or "", "kind": self.kind}
+        return HeadMap(
+            values,
+            layers,
+            heads,
+            unit=f"effect, {self.unit}",
+            intervals=self._intervals(),
+            ask=ask,
+            title="Where the effects are",
+        )
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -204,20 +254,33 @@ class Sweep(Viewable, Document, kind="sweep"):
         return {**data, "request": request}
 
 
-def effects_summary(subject: str, rows: Sequence[Row], *, baseline: str, total: int | None = None) -> str:
-    """Effects in a few words: how many (`total`, where `rows` are the largest only), and the largest of them."""
-    strongest, count = sorted(rows, key=lambda row: -abs(row["effect"])), len(rows) if total is None else total
-    parts = [
-        f"{row['component']} {row['effect']:+.3g}{_interval(row['low'], row['high'])}"
-        for row in strongest[:SUMMARY_ROWS]
-        if row["effect"]
-    ]
-    n = rows[0]["n"] if rows else 0
-    prompts = "1 prompt (no intervals)" if n == 1 else f"{n} prompts"
-    return (
-        f"{subject} of {count} components on {prompts}, clean score {baseline}\n"
-        f"largest effects (clean minus edited): {', '.join(parts) or 'none other than 0'}"
-    )
+def effects_answer(
+    subject: str, rows: Sequence[Sequence[Any]], *, baseline: str, total: int | None = None
+) -> tuple[str, str]:
+    """What was replaced, in one sentence, and the largest effects of rows (component, effect, low, high, n); `total`
+    counts all effects where `rows` are the largest only.
+    """
+    count, n = len(rows) if total is None else total, rows[0][4] if rows else 0
+    strongest = sorted(rows, key=lambda row: -abs(row[1]))[:SUMMARY_ROWS]
+    parts = [f"{name} {effect:+.3g}{_interval(low, high)}" for name, effect, low, high, _ in strongest if effect]
+    many = "1 prompt (no intervals)" if n == 1 else f"{n} prompts"
+    sentence = f"{subject} of {count} components on {many}, clean score {baseline}"
+    return sentence, ", ".join(parts) or "none other than 0"
+
+
+def has_cell(name: str) -> bool:
+    """Whether a component has a cell in a map: heads and MLPs do."""
+    try:
+        return not Component.parse(name).is_unit
+    except BadInput:
+        return False
+
+
+def shape_of(names: Iterable[str]) -> tuple[int, int]:
+    """Layers and heads that a map of these components needs at least."""
+    parts = [Component.parse(name) for name in names]
+    layers = max((part.layer + 1 for part in parts), default=0)
+    return layers, max((part.head + 1 for part in parts if part.head is not None), default=0)
 
 
 def _interval(low: float | None, high: float | None) -> str:

@@ -12,7 +12,7 @@ from vesalius.documents.base import Document, Record
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.view import Answer, Facts, Sheet, View, Viewable, join_first
 
 TRACE_FILE = "trace.json"
 Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
@@ -110,24 +110,32 @@ class Trace(Viewable, Document, kind="trace"):
     usage: Usage = Usage()
     problems: tuple[str, ...] = ()
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What the scientist tried on each component."""
         calls, cost = self.usage.calls, self.usage.cost
         price = "" if cost is None else f", {cost:.2f} dollars"
         solved = [f"{part.component} at {part.resolved_at}" for part in self.components if part.resolved_at is not None]
-        problems = f"\nproblems: {len(self.problems)}" if self.problems else ""
-        return (
-            f"Trace of {self.specimen} by {self.backbone}, protocol {self.protocol}: {len(self.components)} components"
-            f", {calls} calls{price}\nsupported at iteration: {join_first(solved, 6) or 'none'}{problems}"
-        )
-
-    def _rows(self) -> list[Row]:
-        return [
-            {
-                "component": part.component,
-                "resolved_at": part.resolved_at,
-                "attempts": len(part.attempts),
-                "executions": len(part.executions) + sum(len(one.executions) for one in part.attempts),
-                "last_hypothesis": part.attempts[-1].hypothesis if part.attempts else None,
-            }
+        rows = [
+            (
+                part.component,
+                part.resolved_at,
+                len(part.attempts),
+                len(part.executions) + sum(len(one.executions) for one in part.attempts),
+                part.attempts[-1].hypothesis if part.attempts else None,
+            )
             for part in self.components
         ]
+        problems = [("problems", str(len(self.problems)))] if self.problems else []
+        return View(
+            f"Trace of {self.specimen} by {self.backbone}",
+            Answer(
+                f"Trace of {self.specimen} by {self.backbone}, protocol {self.protocol}: {len(self.components)} "
+                f"components, {calls} calls{price}"
+            ),
+            [
+                Facts([("supported at iteration", join_first(solved, 6) or "none"), *problems]),
+                Sheet(
+                    ("component", "resolved_at", "attempts", "executions", "last_hypothesis"), rows, title="Components"
+                ),
+            ],
+        )

@@ -6,7 +6,7 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Keyed, Record
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, join_first
 
 #: The figures that a trained model is accepted by.
 GATE = (
@@ -51,19 +51,31 @@ class TrainedSpecimen(Viewable, Keyed):
         """The figures that the model is accepted by."""
         return {name: getattr(self, name) for name in GATE}
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What was trained, and how it passed."""
         tries = "1 try" if self.attempts == 1 else f"{self.attempts} tries"
-        return (
-            f"Trained specimen {self.name} in {self.directory}: accepted after {tries}, {self.params} weights, "
-            f"{self.seconds:.1f} s\naccuracy {self.accuracy:.4f}, worst interchange accuracy {self.iia_worst:.4f}, "
-            f"worst with a component outside patched {self.strict_worst:.4f}"
+        rows = [(name, value, self.iia_changed.get(name), name in self.inert) for name, value in self.iia.items()]
+        return View(
+            f"Trained specimen {self.name}",
+            Answer(
+                f"Trained specimen {self.name} in {self.directory}: accepted after {tries}, {self.params} weights, "
+                f"{self.seconds:.1f} s"
+            ),
+            [
+                Facts(
+                    [
+                        (
+                            "",
+                            f"accuracy {self.accuracy:.4f}, worst interchange accuracy {self.iia_worst:.4f}, "
+                            f"worst with a component outside patched {self.strict_worst:.4f}",
+                        )
+                    ]
+                ),
+                Facts([(name.replace("_", " "), f"{value:.4f}") for name, value in self.gate.items()]),
+                Sheet(("component", "iia", "iia_changed", "inert"), rows, title="Components"),
+            ],
+            files=[("specimen", self.directory)],
         )
-
-    def _rows(self) -> list[Row]:
-        return [
-            {"component": name, "iia": value, "iia_changed": self.iia_changed.get(name), "inert": name in self.inert}
-            for name, value in self.iia.items()
-        ]
 
 
 class TrainingRow(Record):
@@ -94,13 +106,20 @@ class TrainedSpecimens(Viewable, Keyed):
     accepted: int
     specimens: tuple[TrainingRow, ...]
 
-    def _summary(self) -> str:
-        refused = [row.name for row in self.specimens if not row.accepted]
-        rest = f"; not accepted: {join_first(refused, 5)}" if refused else ""
-        return f"{self.accepted} of {self.n} programs trained and accepted{rest}"
-
-    def _rows(self) -> list[Row]:
-        return [row.as_data() for row in self.specimens]
+    def view(self) -> View:
+        """Which programs were accepted, and why others were not."""
+        refused = [row for row in self.specimens if not row.accepted]
+        names = join_first([row.name for row in refused], 5)
+        rest = f"; not accepted: {names}" if refused else ""
+        why = [f"{row.name}: not accepted: {'; '.join(row.shortfalls or ())}" for row in refused]
+        return View(
+            "Trained specimens",
+            Answer(f"{self.accepted} of {self.n} programs accepted{rest}"),
+            [
+                Sheet.of([row.as_data() for row in self.specimens], terminal=0),
+                *([Text(why, bullets=True)] if why else []),
+            ],
+        )
 
 
 class GeneratedTask(Record):
@@ -120,12 +139,16 @@ class GeneratedTasks(Viewable, Keyed):
     depth: int
     tasks: tuple[GeneratedTask, ...]
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """The tasks, and how to train the first."""
         names = join_first([task.name for task in self.tasks], 5)
-        return f"{len(self.tasks)} generated tasks of seed {self.seed}, depth {self.depth}: {names}"
-
-    def _rows(self) -> list[Row]:
-        return [
-            {"name": task.name, "path": task.path, "components": " ".join(task.components), "max_len": task.max_len}
-            for task in self.tasks
-        ]
+        rows = [(task.name, task.path, " ".join(task.components), task.max_len) for task in self.tasks]
+        first = self.tasks[0]
+        return View(
+            "Generated tasks",
+            Answer(f"{len(self.tasks)} generated tasks of seed {self.seed}, depth {self.depth}: {names}"),
+            [
+                Sheet(("name", "path", "components", "max_len"), rows),
+                Facts([("train one with", f"vesalius train {first.path} --out specimens/{first.name}")]),
+            ],
+        )

@@ -2,7 +2,7 @@
 
 from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenList
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.view import Answer, Sheet, View, Viewable
 
 
 class CallUsage(Record):
@@ -45,13 +45,15 @@ class RunUsage(Viewable, Record):
     n_components: int = 0
     per_component: dict[str, float | None] | None = None
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What each stage asked."""
         used, by = self.total, "" if self.backbone is None else f" with {self.backbone}"
         cost = "cost not known" if used.cost is None else f"{used.cost:.2f} dollars"
-        return (
-            f"Calls of {self.run}, {self.scientist}{by}: {used.calls} calls, {used.input_tokens} tokens in "
-            f"({used.cached_tokens} from the cache), {used.output_tokens} out, {cost}"
+        return View(
+            f"Calls of {self.run}",
+            Answer(
+                f"Calls of {self.run}, {self.scientist}{by}: {used.calls} calls, {used.input_tokens} tokens in "
+                f"({used.cached_tokens} from the cache), {used.output_tokens} out, {cost}"
+            ),
+            [Sheet.of([stage.as_data() for stage in self.stages], title="Stages")],
         )
-
-    def _rows(self) -> list[Row]:
-        return [stage.as_data() for stage in self.stages]

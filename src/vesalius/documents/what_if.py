@@ -7,9 +7,11 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, join_first, shortened, subject_of
+from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
 
 WHAT_IF_FILE = "what_if.json"
+#: Prompts that a terminal shows.
+SHOWN = 8
 
 
 class Likely(Record):
@@ -65,18 +67,49 @@ class WhatIf(ResultDocument, kind="what_if"):
         title = f"{subject}, {'+'.join(self.request.components or ())}"
         return Line(title, f"effect {self.effect.figures}", seconds=self.seconds)
 
-    def _summary(self) -> str:
-        request = self.request
+    def view(self) -> View:
+        """The score before and after, then every prompt, those whose output changed first."""
+        request, subject = self.request, subject_of(self.request.specimen, self.request.behaviour)
         parts = join_first(request.components or (), 6)
         kind, at = request.options.get("kind"), request.options.get("at")
-        flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in self.rows if row.changed]
-        return (
-            f"What if {parts} of {subject_of(request.specimen, request.behaviour)} is replaced ({kind}"
-            f"{f' at {at}' if at is not None else ''}): {self.clean.figures} -> {self.edited.figures} {self.unit},"
-            f" effect {self.effect.figures}, n {self.effect.n}\n"
-            f"outputs changed: {len(flips)} of {len(self.rows)}; {join_first(flips, 2) or 'none'}"
+        where = f" at {at}" if at is not None else ""
+        changed = [row for row in self.rows if row.changed]
+        flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in changed]
+        return View(
+            f"{subject}: what if {parts} is replaced ({kind}{where})",
+            Answer(
+                f"What if {parts} of {subject} is replaced ({kind}{where}): {self.clean.figures} -> "
+                f"{self.edited.figures} {self.unit}, effect {self.effect.figures}, n {self.effect.n}"
+            ),
+            [
+                Facts([("outputs changed", f"{len(flips)} of {len(self.rows)}; {join_first(flips, 2) or 'none'}")]),
+                Facts(
+                    [
+                        ("clean", f"{self.clean.figures} {self.unit}, {prompts(self.effect.n)}"),
+                        ("edited", f"{self.edited.figures} {self.unit}"),
+                        ("effect (clean minus edited)", self.effect.figures),
+                        *(self._likely() if len(self.rows) == 1 else ()),
+                    ],
+                ),
+                Sheet(
+                    ("prompt", "clean", "edited", "clean_score", "edited_score", "changed"),
+                    [
+                        (row.prompt, row.clean, row.edited, row.clean_score, row.edited_score, row.changed)
+                        for row in sorted(self.rows, key=lambda row: not row.changed)
+                    ],
+                    title="Prompts, those whose output changed first",
+                    terminal=SHOWN,
+                ),
+            ],
+            command=request.command_line(),
         )
 
-    def _rows(self) -> list[Row]:
-        names = ("prompt", "clean", "edited", "clean_score", "edited_score", "changed")
-        return [{name: getattr(row, name) for name in names} for row in self.rows]
+    def _likely(self) -> list[tuple[str, str]]:
+        """The likeliest next tokens before and after, where one prompt was asked about."""
+        row = self.rows[0]
+        sides = {"clean next": row.clean_likely, "edited next": row.edited_likely}
+        return [
+            (name, ", ".join(f"{one.token!r} {one.probability:.3f}" for one in tokens))
+            for name, tokens in sides.items()
+            if tokens
+        ]

@@ -151,7 +151,7 @@ class Decided:
     @property
     def verdict(self) -> Verdict:
         """The verdict of the whole: of a circuit, refuted where one component is, supported where all are."""
-        verdicts = {record.verdict for record in self.records}
+        verdicts: set[Verdict] = {record.verdict for record in self.records}
         if "refuted" in verdicts:
             return "refuted"
         return verdicts.pop() if len(verdicts) == 1 else "untested"

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from vesalius.documents.base import Document
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.metric import Metric, metric_lines, metric_rows
+from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.scorecard import HEADLINES, Baseline
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.view import Answer, View, Viewable
 from vesalius.errors import BadInput
 from vesalius.grading.keys import graded_specimen, true_tags
 from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
@@ -96,13 +96,14 @@ class Grade(Viewable, Document):
         named = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in named.items() if isinstance(value, Metric)}
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Every metric."""
         right = sum(row["tag"] == row["true"] for row in self.components.values())
-        heading = f"Grade of {len(self.components)} components, {right} tags right"
-        return f"{heading}\n{metric_lines(self.metrics, first=HEADLINES)}"
-
-    def _rows(self) -> list[Row]:
-        return metric_rows(self.metrics)
+        return View(
+            f"Grade of {len(self.components)} components",
+            Answer(f"Grade of {len(self.components)} components, {right} tags right"),
+            [metric_facts(self.metrics, first=HEADLINES), metric_sheet(self.metrics, title="Metrics")],
+        )
 
 
 def grade(

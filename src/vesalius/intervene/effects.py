@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.components import Component, parse_components
-from vesalius.documents.sweep import SUMMARY_ROWS, effects_summary
-from vesalius.documents.views import SHOWN_ROWS, Row, Viewable, made
+from vesalius.documents.sweep import SUMMARY_ROWS, effects_answer
+from vesalius.documents.view import Answer, Facts, LateRows, Sheet, View, Viewable, made, prompts
 from vesalius.errors import BadInput
 from vesalius.files import write_json
 from vesalius.intervene.ablations import Ablation, Replacement, ablation_named
@@ -76,40 +76,43 @@ class Effects(Viewable):
         named = ("kind", "unit", "forwards", "seconds")
         sets = [_name(members) for members in self.sets]
         data = {name: getattr(self, name) for name in named}
-        write_json(path, {"schema": 1, **data, "sets": sets, "components": self._rows()})
+        write_json(path, {"schema": 1, **data, "sets": sets, "components": self.view().sheet().records()})
         return path
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """The effects as a table, which is made when it is looked at."""
         strongest = self.mean.abs().argsort(descending=True, stable=True)[:SUMMARY_ROWS].tolist()
-        return effects_summary(
+        answer, largest = effects_answer(
             f"Effects of {self.kind} ablation",
             self._rows_of(strongest),
             baseline=f"{float(self.baseline.mean()):.3f} {self.unit}",
             total=len(self.sets),
         )
+        order = self.mean.argsort(descending=True, stable=True).tolist()
+        rows = LateRows(len(order), lambda most: self._rows_of(order[:most]))
+        return View(
+            f"{self.kind} ablation, {prompts(len(self.baseline))}",
+            Answer(answer),
+            [
+                Facts([("largest effects (clean minus edited)", largest)]),
+                Sheet(
+                    ("component", "effect", "low", "high", "n"),
+                    rows,
+                    title=f"Effects ({self.unit}): clean minus edited",
+                    signed=("effect",),
+                ),
+            ],
+        )
 
-    def _rows(self) -> list[Row]:
-        return self._rows_of(self.mean.argsort(descending=True, stable=True).tolist())
-
-    def _shown_rows(self) -> tuple[list[Row], int]:
-        first = self.mean.argsort(descending=True, stable=True)[:SHOWN_ROWS].tolist()
-        return self._rows_of(first), len(self.sets)
-
-    def _rows_of(self, columns: Sequence[int]) -> list[Row]:
+    def _rows_of(self, columns: Sequence[int]) -> list[tuple[str, float, float | None, float | None, int]]:
         """Rows of some sets, with intervals."""
-        rows: list[Row] = []
+        rows: list[tuple[str, float, float | None, float | None, int]] = []
         for start in range(0, len(columns), SETS_RESAMPLED):
             part = columns[start : start + SETS_RESAMPLED]
             values = self.matrix[:, part]
             low, high = means_interval(values)
             rows += [
-                {
-                    "component": _name(self.sets[i]),
-                    "effect": effect,
-                    "low": number(least),
-                    "high": number(most),
-                    "n": len(values),
-                }
+                (_name(self.sets[i]), effect, number(least), number(most), len(values))
                 for i, effect, least, most in zip(
                     part, values.mean(0).tolist(), low.tolist(), high.tolist(), strict=True
                 )

@@ -18,7 +18,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.views import Row, Several, Viewable, join_first, title_of
+from vesalius.documents.view import (
+    Answer,
+    Facts,
+    HeadMap,
+    Several,
+    Sheet,
+    View,
+    Viewable,
+    join_first,
+    subject_of,
+    title_of,
+)
 from vesalius.errors import BadInput, choices, note, quoted
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -296,28 +307,29 @@ class Specimen(Viewable):
             "d_model": config.d_model,
         }
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Its shape, and which components are its circuit."""
         config, parts = self.model.config, self.components
         behaviour = f", behaviour {title_of(self.behaviour)}" if self.behaviour else ""
         name = self.name if self.name == self.id else f"{self.name} (id {self.id})"
-        whole = len(parts) == len(self.model.components)
+        whole, inside = len(parts) == len(self.model.components), set(parts)
         circuit = f"all {len(parts)} components" if whole else f"circuit: {join_first(map(str, parts), 8)}"
-        return (
-            f"Specimen {name}, {self.kind}{behaviour}: {config.n_layers} layers, {config.n_heads} heads, "
-            f"d_model {config.d_model}\n{circuit}; {_vocabulary_words(self.vocabulary)}"
-        )
-
-    def _rows(self) -> list[Row]:
-        inside = set(self.components)
-        return [
-            {
-                "component": str(part),
-                "layer": part.layer,
-                "kind": "head" if part.is_head else "MLP",
-                "circuit": part in inside,
-            }
-            for part in self.model.components
+        rows = [
+            (str(part), part.layer, "head" if part.is_head else "MLP", part in inside) for part in self.model.components
         ]
+        subject = subject_of(self.name, self.behaviour)
+        return View(
+            f"{subject}: circuit of {len(parts)} of {len(rows)} components",
+            Answer(
+                f"Specimen {name}, {self.kind}{behaviour}: {config.n_layers} layers, {config.n_heads} heads, "
+                f"d_model {config.d_model}"
+            ),
+            [
+                Facts([("", f"{circuit}; {_vocabulary_words(self.vocabulary)}")]),
+                HeadMap({}, config.n_layers, config.n_heads, marked=list(map(str, parts)), title="The circuit"),
+                Sheet(("component", "layer", "kind", "circuit"), rows, title="Components"),
+            ],
+        )
 
 
 def _vocabulary_words(vocabulary: Vocabulary) -> str:

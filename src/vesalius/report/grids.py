@@ -5,8 +5,9 @@ Small grids also print their figures, so that no shade has to be judged by eye.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+from vesalius.documents.view import Grid
 
 SHADES = 9
 #: Cells of up to this many columns are large; grids of more columns than the last print no figures.
@@ -26,7 +27,7 @@ class PrintedValue:
 
 
 @dataclass(frozen=True)
-class Grid:
+class DrawnGrid:
     """A drawn matrix in its own coordinates; `summary` is the sentence for those who cannot see it."""
 
     title: str
@@ -43,17 +44,9 @@ class Grid:
     figures: tuple[PrintedValue, ...]
 
 
-def draw_grid(
-    values: Sequence[Sequence[float | None]],
-    *,
-    rows: Sequence[object],
-    columns: Sequence[object],
-    title: str,
-    summary: str,
-    low: float = 0.0,
-    high: float = 1.0,
-) -> Grid:
-    """Draw a matrix between `low` (no shade) and `high` (full shade); None and NaN stay blank."""
+def draw_grid(one: Grid) -> DrawnGrid:
+    """Draw a matrix between its `low` (no shade) and `high` (full shade); None and NaN stay blank."""
+    values, rows, columns, low, high = one.values, one.rows, one.columns, one.low, one.high
     row_labels, column_labels = [label(row) for row in rows], [label(column) for column in columns]
     longest = max(map(len, column_labels), default=1)
     cell = next((size for most, size in CELLS.items() if len(columns) <= most), SMALL_CELL)
@@ -73,9 +66,9 @@ def draw_grid(
                 paths.setdefault(shade, []).append(f"M{x:g} {y:g}h{cell - 1:g}v{cell - 1:g}h-{cell - 1:g}z")
             if printed and (shade or low < 0):
                 figures.append(PrintedValue(x + (cell - 1) / 2, y + cell / 2 + 3.5, short(value), shade > SHADES // 2))
-    return Grid(
-        title=title,
-        summary=summary,
+    return DrawnGrid(
+        title=one.title,
+        summary=one.summary,
         width=left + cell * len(columns) + 4,
         height=top + cell * len(row_labels) + 4,
         left=left,

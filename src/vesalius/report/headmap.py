@@ -1,14 +1,16 @@
-"""The head map of a circuit: layers across, heads down, a row for the MLPs; the strongest carry their rank.
+"""The head map: layers across, heads down, a row for the MLPs; the strongest carry their rank, and a bar the scale.
 
-The shade grows with the square root of the score's magnitude, so that one huge early component does not wash the
-others out. Negative scores have a colour of their own.
+Every map, on a page, in a PNG and in the workbench, has one scale: the colour grows with the square root of a value's
+size, up to the largest, so that one huge early component does not wash the others out. Negative values have a colour
+of their own. A component whose interval holds 0 is grey, however large its mean: nothing says that it matters.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vesalius.components import Component
+from vesalius.documents.view import HeadMap, figure
 from vesalius.report.html import SHARED
 
 SHADES: int = SHARED["headmap"]["shades"]
@@ -17,11 +19,25 @@ LEFT, TOP, GAP = 40.0, 22.0, 8.0
 #: Cell sizes by the number of layers they still suit.
 CELLS = {4: 40.0, 16: 32.0, 24: 26.0, 40: 23.0}
 SMALLEST_CELL = 14.0
+#: The colour bar: below the map, and its steps.
+BAR_TOP, BAR_STEP, BAR_HEIGHT, BAR_ROOM = 22.0, 15.0, 12.0, 58.0
 
 
 @dataclass(frozen=True)
-class HeadMap:
-    """Everything the template draws: ticks, one path per shade and sign, and ranks (x, y, rank, on a dark cell)."""
+class ColourBar:
+    """The scale: where it stands, its steps (x, shade, negative), its ticks (x, text), and what it measures."""
+
+    top: float
+    steps: tuple[tuple[float, int, bool], ...]
+    ticks: tuple[tuple[float, str], ...]
+    unit: str
+
+
+@dataclass(frozen=True)
+class DrawnMap:
+    """Everything the template draws: ticks, one path per shade and sign, the grey cells, frames, ranks (x, y, rank, on
+    a strong colour), and the colour bar.
+    """
 
     width: float
     height: float
@@ -29,52 +45,99 @@ class HeadMap:
     columns: tuple[tuple[float, str], ...]
     rows: tuple[tuple[float, str], ...]
     shades: tuple[tuple[int, bool, str], ...]
+    unclear: str
+    marked: str
     grounds: tuple[tuple[float, float, float, float], ...]
     ranks: tuple[tuple[float, float, int, bool], ...]
+    bar: ColourBar | None
     summary: str
 
 
-def shade(score: float, reach: float) -> int:
-    """How dark a cell is, from 0 to `SHADES`, where `reach` is the largest magnitude."""
-    return min(SHADES, round(math.sqrt(abs(score) / reach) * SHADES))
+def share(value: float, reach: float) -> float:
+    """Where a value stands on the scale, from -1 to 1, where `reach` is the largest size."""
+    return math.copysign(math.sqrt(min(1.0, abs(value) / reach)), value) if reach > 0 else 0.0
 
 
-def draw_headmap(ranked: Sequence[tuple[Component, float]], *, n_layers: int, n_heads: int) -> HeadMap:
-    """Draw scores given strongest first; components without a score stay blank; neurons and experts have no cell."""
-    ranked = [(part, score) for part, score in ranked if not part.is_unit]
-    cell = next((size for most, size in CELLS.items() if n_layers <= most), SMALLEST_CELL)
-    reach = max((abs(score) for _, score in ranked), default=0.0) or 1.0
+def shade(value: float, reach: float) -> int:
+    """How strong the colour of a cell is, from 0 to `SHADES`."""
+    return round(abs(share(value, reach)) * SHADES)
 
-    def place(part: Component) -> tuple[float, float]:
-        return LEFT + part.layer * cell, TOP + (n_heads * cell + GAP if part.head is None else part.head * cell)
 
+def largest(values: Mapping[str, float]) -> float:
+    """The size at the ends of the scale."""
+    return max(map(abs, values.values()), default=0.0) or 1.0
+
+
+def key_of(one: HeadMap) -> str:
+    """What a reader of the map must know."""
+    values = [value for name, value in one.values.items() if not one.unclear(name)]
+    words = ["Layers across, heads down; figures are ranks."] if one.values else ["Layers across, heads down."]
+    if any(value < 0 for value in values):
+        words.append("Red: without it the behaviour gets stronger.")
+    if one.intervals:
+        words.append("Grey: its 95 % interval holds 0.")
+    if one.values:
+        words.append("The colour grows with the square root of the size. Blank: zero, or no value.")
+    if one.marked:
+        words.append("Framed: the circuit.")
+    return " ".join(words)
+
+
+def draw_headmap(one: HeadMap) -> DrawnMap:
+    """Lay the map out; neurons and experts have no cell."""
+    values = {name: value for name, value in one.values.items() if not Component.parse(name).is_unit}
+    ranked = sorted(values, key=lambda name: -abs(values[name]))
+    cell = next((size for most, size in CELLS.items() if one.layers <= most), SMALLEST_CELL)
+    reach = largest(values)
+
+    def place(name: str) -> tuple[float, float]:
+        part = Component.parse(name)
+        row = one.heads * cell + GAP if part.head is None else part.head * cell
+        return LEFT + part.layer * cell, TOP + row
+
+    def square(name: str) -> str:
+        x, y = place(name)
+        return f"M{x:g} {y:g}h{cell - 1:g}v{cell - 1:g}h-{cell - 1:g}z"
+
+    shades = {name: shade(value, reach) for name, value in values.items()}
+    clear = [name for name in ranked if shades[name] and not one.unclear(name)]
     paths: dict[tuple[int, bool], list[str]] = {}
-    shade_of: Mapping[Component, int] = {part: shade(score, reach) for part, score in ranked}
-    for part, score in ranked:
-        if shade_of[part]:
-            px, py = place(part)
-            square = f"M{px:g} {py:g}h{cell - 1:g}v{cell - 1:g}h-{cell - 1:g}z"
-            paths.setdefault((shade_of[part], score < 0), []).append(square)
-    half = (cell - 1) / 2
-    strongest = [part for part, _ in ranked[:RANKED] if shade_of[part]]
-    step = 1 if cell > SMALLEST_CELL else 5
-    return HeadMap(
-        width=LEFT + n_layers * cell + 6,
-        height=TOP + (n_heads + 1) * cell + GAP + 4,
+    for name in clear:
+        paths.setdefault((shades[name], values[name] < 0), []).append(square(name))
+    half, step = (cell - 1) / 2, 1 if cell > SMALLEST_CELL else 5
+    bottom = TOP + (one.heads + 1) * cell + GAP
+    bar = _colour_bar(bottom + BAR_TOP, reach, one.unit) if values else None
+    return DrawnMap(
+        width=max(LEFT + one.layers * cell + 6, LEFT + (2 * SHADES + 1) * BAR_STEP + 30 if bar else 0.0),
+        height=bottom + (BAR_ROOM if bar else 4),
         cell=cell,
-        columns=tuple((LEFT + layer * cell + half, f"L{layer}") for layer in range(0, n_layers, step)),
+        columns=tuple((LEFT + layer * cell + half, f"L{layer}") for layer in range(0, one.layers, step)),
         rows=(
-            *((TOP + head * cell + half, f"H{head}") for head in range(n_heads)),
-            (TOP + n_heads * cell + GAP + half, "MLP"),
+            *((TOP + head * cell + half, f"H{head}") for head in range(one.heads)),
+            (TOP + one.heads * cell + GAP + half, "MLP"),
         ),
         shades=tuple((shade, negative, "".join(squares)) for (shade, negative), squares in sorted(paths.items())),
+        unclear="".join(square(name) for name in ranked if one.unclear(name)),
+        marked="".join(map(square, one.marked)),
         grounds=(
-            (LEFT, TOP, n_layers * cell - 1, n_heads * cell - 1),
-            (LEFT, TOP + n_heads * cell + GAP, n_layers * cell - 1, cell - 1),
+            (LEFT, TOP, one.layers * cell - 1, one.heads * cell - 1),
+            (LEFT, TOP + one.heads * cell + GAP, one.layers * cell - 1, cell - 1),
         ),
         ranks=tuple(
-            (place(part)[0] + half, place(part)[1] + half, rank, shade_of[part] > SHADES // 2)
-            for rank, part in enumerate(strongest, 1)
+            (place(name)[0] + half, place(name)[1] + half, rank, shades[name] > SHADES // 2)
+            for rank, name in enumerate(clear[:RANKED], 1)
         ),
-        summary="Strongest: " + ", ".join(f"{part} {score:.3g}" for part, score in ranked[:RANKED]),
+        bar=bar,
+        summary="Strongest: " + ", ".join(f"{name} {values[name]:.3g}" for name in clear[:RANKED]),
     )
+
+
+def _colour_bar(top: float, reach: float, unit: str) -> ColourBar:
+    """Every shade, from the largest negative value to the largest positive one; ticks say their values."""
+    middle = LEFT + (SHADES + 0.5) * BAR_STEP
+    steps = tuple((LEFT + (place + SHADES) * BAR_STEP, abs(place), place < 0) for place in range(-SHADES, SHADES + 1))
+    ticks = tuple(
+        (middle + part * SHADES * BAR_STEP, figure(math.copysign(part * part, part) * reach if part else 0.0))
+        for part in (-1.0, -0.5, 0.0, 0.5, 1.0)
+    )
+    return ColourBar(top, steps, ticks, unit)

@@ -7,7 +7,6 @@ hash, so the only code a page can run is ours, whatever a note or a name contain
 import base64
 import hashlib
 import json
-import math
 import re
 from collections.abc import Collection, Sequence
 from functools import cache
@@ -18,10 +17,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from vesalius.documents.claims import Tag
+from vesalius.documents.free_records import spell
+from vesalius.documents.view import duration, figure
 from vesalius.errors import visible
 from vesalius.files import write_text
-from vesalius.report.profiles import short_role
-from vesalius.report.tables import spell
 from vesalius.version import __version__
 
 LIMIT_BYTES = 2_000_000
@@ -31,6 +31,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 #: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0016).
 SHARED: dict[str, Any] = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
 VERDICTS: dict[str, str] = SHARED["verdicts"]
+TAG_MEANINGS: dict[Tag, str] = {
+    "INDICATOR": "marks whether a condition holds",
+    "AGGREGATOR": "collapses many positions into one value",
+    "ROUTER": "moves a value from one position to another",
+    "MAPPER": "maps one value to another",
+    "COMBINER": "combines several values",
+}
 
 
 def render(template: str, scripts: Sequence[str], **values: Any) -> str:
@@ -65,25 +72,6 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def figure(value: float | None) -> str:
-    """A measured number: three decimals near one, fewer far from it, a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    size = abs(value)
-    if size >= 1000:
-        return f"{value:,.0f}"
-    if size >= 10:
-        return f"{value:.1f}"
-    return f"{value:.1e}" if 0 < size < 0.0005 else f"{value:.3f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def anchor(name: str) -> str:
     """A name as a fragment identifier."""
     return "component-" + re.sub(r"[^A-Za-z0-9_-]", "-", name)
@@ -91,6 +79,7 @@ def anchor(name: str) -> str:
 
 def linked(text: str, names: Collection[str]) -> Markup:
     """A text in which each of these names leads to its place on the page."""
+    text = shown(text)
     if not names:
         return escape(text)
     pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", text)
@@ -104,6 +93,12 @@ def shown(value: Any) -> Any:
         return value
     cut = value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} ... ({len(value):,} characters)"
     return visible(cut)
+
+
+def add_filters(filters: dict[str, Any], tests: dict[str, Any]) -> None:
+    """Let templates use these."""
+    _environment().filters |= filters
+    _environment().tests |= tests
 
 
 @cache
@@ -125,8 +120,13 @@ def _environment() -> Environment:
         "spaced": spaced,
         "short_role": short_role,
     }
-    environment.globals |= {"verdict_mark": VERDICTS, "strip": SHARED["strip"]}
+    environment.globals |= {"verdict_mark": VERDICTS, "strip": SHARED["strip"], "tags": TAG_MEANINGS}
     return environment
+
+
+def short_role(role: str) -> str:
+    """The first half of a role, short enough for a box of the circuit."""
+    return role.split(",")[0].split(" but ")[0]
 
 
 def spaced(name: str) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
 
 from vesalius.documents.explanation import Explanation
-from vesalius.report.html import render, write
+from vesalius.documents.view import Answer, Facts, Link, Ratio, Sheet, View, duration, figure
+from vesalius.report.layout import write_view
 
 
 @dataclass(frozen=True)
@@ -50,31 +51,47 @@ class IndexRow:
             agreement=None if agreement is None else agreement.value,
         )
 
-    @property
-    def link(self) -> str | None:
-        """The page's place as a relative address; quoting keeps a colon from naming a scheme."""
-        return None if self.page is None else quote(self.page, safe="/")
+
+def index_view(rows: Sequence[IndexRow], *, title: str = "Explained circuits") -> View:
+    """The index over many explanations: what was right, and a row for each with a link to its page."""
+    graded = [row for row in rows if row.tags_right is not None]
+    run = [row for row in rows if row.exact is not None]
+    supported, components = sum(row.supported for row in rows), sum(row.components for row in rows)
+    right, total = sum(row.tags_right or 0 for row in graded), sum(row.components for row in graded)
+    agree = sum((row.agreement or 0.0) >= 0.99 for row in rows)
+    facts = [("specimens", str(len(rows)))]
+    if graded:
+        facts.append(("tags right", f"{right} of {total}" + (f" {figure(right / total)}" if total else "")))
+    facts.append(("programs that agree on at least 99 %", f"{agree} of {len(rows)}"))
+    if run:
+        facts.append(("programs exact when graded", f"{sum(bool(row.exact) for row in run)} of {len(run)}"))
+    facts.append(("time", duration(sum(row.seconds for row in rows))))
+    columns: dict[str, list[Any]] = {
+        "Specimen": [Link(row.name, row.page) if row.page is not None else row.name for row in rows],
+        "Id": [int(row.id) if row.id.isdecimal() else row.id for row in rows],
+        "Components": [row.components for row in rows],
+        **({"Tags right": [_ratio(row.tags_right, row.components) for row in rows]} if graded else {}),
+        "Supported": [_ratio(row.supported, row.components) for row in rows],
+        "Program agrees": [row.agreement for row in rows],
+        **(
+            {
+                "IIA": [row.iia for row in rows],
+                "IIA, changed outputs": [row.iia_changed for row in rows],
+                "Exact": [row.exact for row in rows],
+            }
+            if run
+            else {}
+        ),
+        "Seconds": [row.seconds for row in rows],
+    }
+    sheet = Sheet(list(columns), list(zip(*columns.values(), strict=True)), sorted_by="Id", title="Circuits")
+    return View(title, Answer(f"{supported} of {components} components supported."), [Facts(facts), sheet])
+
+
+def _ratio(part: int | None, whole: int) -> Ratio | None:
+    return None if part is None else Ratio(part, whole)
 
 
 def render_index(rows: Sequence[IndexRow], path: Path | str, *, title: str = "Explained circuits") -> Path:
     """Write the index page over many explanations as one self-contained HTML file and return its path."""
-    graded = [row for row in rows if row.tags_right is not None]
-    run = [row for row in rows if row.exact is not None]
-    with_program = [row for row in rows if row.agreement is not None]
-    html = render(
-        "index.html",
-        ["theme.js", "sort.js"],
-        rows=rows,
-        title=title,
-        graded=bool(graded),
-        programs_graded=bool(run),
-        graded_exact=sum(bool(row.exact) for row in run),
-        graded_total=len(run),
-        tags_right=sum(row.tags_right or 0 for row in graded),
-        tags_total=sum(row.components for row in graded),
-        supported=sum(row.supported for row in rows),
-        components=sum(row.components for row in rows),
-        exact=sum((row.agreement or 0.0) >= 0.99 for row in with_program),
-        seconds=sum(row.seconds for row in rows),
-    )
-    return write(Path(path), html)
+    return write_view(index_view(rows, title=title), Path(path))

@@ -8,16 +8,16 @@ position where the vocabulary is listed, by input and position where it is text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.documents.view import Grid
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.report.grids import Grid, draw_grid
 
 INPUTS = {"finite": 256, "text": 12}
 #: An average over fewer inputs than this says little about positions.
@@ -26,8 +26,7 @@ EXAMPLES = 2
 POSITIONS, TOKENS, TEXT_ROWS = 24, 16, 6
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """The grids of one component, the most telling first, and the sentence above them."""
 
     caption: str
@@ -123,7 +122,7 @@ def _attention(pattern: Float[Tensor, "query key"], names: Sequence[str], title:
         f"{title}. Strongest: {names[query]} looks at {names[key]} with weight {float(pattern[query, key]):.2f}. "
         f"Weight on the first position: {float(pattern[:, 0].mean()):.2f} on average."
     )
-    return draw_grid(pattern.tolist(), rows=names, columns=names, title=title, summary=summary)
+    return Grid(pattern.tolist(), list(names), list(names), summary, title=title)
 
 
 def _mlp(run: _Run, part: Component, specimen: Specimen) -> Picture:
@@ -198,4 +197,4 @@ def _grid(
     known = [(value, i) for i, row in enumerate(cells) for value in row if value is not None]
     top, bottom = max(known), min(known)
     summary = f"{title}. Highest for {rows[top[1]]} ({top[0]:.2f}), lowest for {rows[bottom[1]]} ({bottom[0]:.2f})."
-    return draw_grid(cells, rows=rows, columns=columns, title=title, summary=summary, low=bottom[0], high=top[0])
+    return Grid(cells, list(map(str, rows)), list(map(str, columns)), summary, bottom[0], top[0], title=title)

@@ -1,25 +1,26 @@
-"""The pictures that results show of themselves, as matplotlib figures.
+"""The picture of a view, as a matplotlib figure.
 
-A circuit and a specimen are maps of layers and heads; a discovery has its faithfulness curve beside the map; effects
-are bars and metrics points with their intervals; an explanation is its diagram.
+What a view can draw is drawn: a map of layers and heads (with the first curve beside it), the graph of a circuit, a
+curve, a matrix, or else the figures of its table that have intervals. A view with nothing to draw has its words.
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path as OutlinePath
 
-from vesalius.components import Component
-from vesalius.documents.checks import Checks, Curve
-from vesalius.documents.metric import Metric
-from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, OPEN_END, Arrow, Box, Diagram
+from vesalius.documents.view import Chart, Graph, Grid, HeadMap, Section, Sheet, View
+from vesalius.errors import BadInput
+from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, OPEN_END, Arrow, Box, draw_circuit
 from vesalius.report.figures import Picture, new_figure
 from vesalius.report.heatmap import add_heatmap, heatmap_size
+from vesalius.report.html import short_role
 
+Kind = TypeVar("Kind", bound=Section)
 #: Bars and metrics that still fit a picture.
 MOST_BARS, MOST_METRICS = 20, 24
 #: The least width of a map and the width of a curve, the least height of both, in inches.
@@ -32,85 +33,99 @@ WORDS_WIDTH = 60
 PER_INCH = 92.0
 
 
-def draw_map(
-    scores: Mapping[Component, float], *, title: str, label: str | None, n_layers: int, n_heads: int
-) -> Picture:
-    """Scores by layer and head; without a `label`, a map that only marks components."""
-    width, height = heatmap_size(n_layers, n_heads)
-    figure = new_figure(max(width, PANEL_WIDTH), height)
-    add_heatmap(figure, figure.add_subplot(), scores, title=title, n_layers=n_layers, n_heads=n_heads, label=label)
-    return figure
+def draw_view(view: View, *, kind: str) -> Picture:
+    """The picture of a view; `kind` names the result where there is none."""
+    sections = list(view.all_sections())
+    heads, graph, chart, grid = (_first(sections, one) for one in (HeadMap, Graph, Chart, Grid))
+    if heads is not None:
+        return _map(heads, chart, view.title)
+    if graph is not None:
+        return _diagram(graph, view.title) if graph.nodes else draw_words(view.answer.text, title=view.title)
+    if chart is not None:
+        figure = new_figure(PANEL_WIDTH, LEAST_HEIGHT)
+        _add_curves(figure.add_subplot(), chart)
+        return figure
+    if grid is not None:
+        return _matrix(grid, view.title)
+    sheet = next((one for one in sections if isinstance(one, Sheet) and {"low", "high"} <= set(one.columns)), None)
+    if sheet is None or not len(sheet.rows):
+        raise BadInput(f"a {kind} has no picture; use .table()")
+    if "baseline" in sheet.columns:
+        return draw_metrics(sheet, title=view.title)
+    return draw_effects(sheet, title=view.title)
 
 
-def draw_map_and_curve(
-    scores: Mapping[Component, float], checks: Checks, *, title: str, label: str, n_layers: int, n_heads: int
-) -> Picture:
-    """Scores by layer and head, and how much of the behaviour circuits of each size keep."""
-    width, height = heatmap_size(n_layers, n_heads)
+def _first(sections: Sequence[Section], kind: type[Kind]) -> Kind | None:
+    return next((one for one in sections if isinstance(one, kind)), None)
+
+
+def _map(heads: HeadMap, chart: Chart | None, title: str) -> Picture:
+    """Values by layer and head, and the curve that goes with them."""
+    width, height = heatmap_size(heads.layers, heads.heads)
     width = max(width, PANEL_WIDTH)
+    if chart is None:
+        figure = new_figure(width, height)
+        add_heatmap(figure, figure.add_subplot(), heads, title=title)
+        return figure
     figure = new_figure(width + PANEL_WIDTH, max(height, LEAST_HEIGHT))
     left, right = figure.subplots(1, 2, width_ratios=[width, PANEL_WIDTH])
-    add_heatmap(figure, left, scores, title=title, n_layers=n_layers, n_heads=n_heads, label=label)
-    _add_curves(right, checks)
+    add_heatmap(figure, left, heads, title=title)
+    _add_curves(right, chart)
     return figure
 
 
-def draw_checks(checks: Checks) -> Picture:
-    """How much of the behaviour circuits of each size keep."""
-    figure = new_figure(PANEL_WIDTH, LEAST_HEIGHT)
-    _add_curves(figure.add_subplot(), checks)
-    return figure
-
-
-def _add_curves(axes: Axes, checks: Checks) -> None:
-    """Faithfulness by share of the model kept, beside a random order; the axis is the square root of the share."""
-    curves: list[tuple[str, Curve | None, dict[str, Any]]] = [
-        ("circuit", checks.faithfulness, {"color": BLUE, "marker": "o"}),
-        ("random order", checks.faithfulness_random, {"color": GREY, "marker": "s", "linestyle": "--"}),
-    ]
-    for name, curve, style in curves:
-        if curve is not None:
-            axes.plot(np.sqrt(curve.shares), curve.faithfulness, label=name, markersize=3.5, linewidth=1.4, **style)
-    ticks = (0.0, 0.01, 0.05, 0.2, 0.5, 1.0)
-    axes.set_xticks(np.sqrt(ticks), [f"{100 * share:g}" for share in ticks])
-    axes.axhline(1.0, color="black", linewidth=0.6)
-    axes.set(xlabel="kept, % of the candidates", ylabel="faithfulness", title=f"{checks.n} held-out prompts")
+def _add_curves(axes: Axes, chart: Chart) -> None:
+    """The curves of a chart; shares are on the axis of their square roots."""
+    for number, (name, points) in enumerate(chart.curves.items()):
+        xs, ys = np.array([x for x, _, _ in points]), [y for _, y, _ in points]
+        style: dict[str, Any] = (
+            {"color": GREY, "marker": "s", "linestyle": "--"} if number else {"color": BLUE, "marker": "o"}
+        )
+        axes.plot(np.sqrt(xs) if chart.root else xs, ys, label=name, markersize=3.5, linewidth=1.4, **style)
+    if chart.root:
+        ticks = (0.0, 0.01, 0.05, 0.2, 0.5, 1.0)
+        axes.set_xticks(np.sqrt(ticks), [f"{100 * share:g} %" for share in ticks])
+        axes.axhline(1.0, color="black", linewidth=0.6)
+    axes.set(xlabel=chart.x, ylabel=chart.y.split(":")[0], title=chart.title)
     axes.spines[["top", "right"]].set_visible(False)
-    if checks.faithfulness is not None:
-        axes.legend(frameon=False, loc="center right")
-    else:
-        axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes)
+    axes.legend(frameon=False, loc="center right")
 
 
-def draw_effects(rows: Sequence[Mapping[str, Any]], *, title: str, unit: str) -> Picture:
-    """The largest effects with their intervals, most helpful on top; effects of one prompt have none."""
-    largest = sorted(rows, key=lambda row: -abs(row["effect"]))[:MOST_BARS]
-    shown = sorted(largest, key=lambda row: -row["effect"])[::-1]
+def draw_effects(sheet: Sheet, *, title: str) -> Picture:
+    """The largest figures of a table with their intervals, most helpful on top; those of one prompt have none."""
+    value = next(name for name in sheet.columns if name not in ("low", "high") and _is_number(sheet, name))
+    rows = [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
+    largest = sorted((row for row in rows if row[value] is not None), key=lambda row: -abs(row[value]))[:MOST_BARS]
+    shown = sorted(largest, key=lambda row: -row[value])[::-1]
     figure = new_figure(6.0, 1.3 + 0.24 * len(shown))
     axes = figure.add_subplot()
-    effects = np.array([row["effect"] for row in shown])
-    intervals = [(row["low"], row["high"]) for row in shown]
+    effects = np.array([row[value] for row in shown])
     ends = np.array(
-        [(effect, effect) if None in pair else pair for effect, pair in zip(effects, intervals, strict=True)]
+        [(row[value],) * 2 if row["low"] is None or row["high"] is None else (row["low"], row["high"]) for row in shown]
     )
     colours = [BLUE if effect >= 0 else RED for effect in effects]
-    axes.barh([row["component"] for row in shown], effects, color=colours, height=0.7)
+    axes.barh([str(row[sheet.columns[0]]) for row in shown], effects, color=colours, height=0.7)
     style: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 0.9, "capsize": 2}
     axes.errorbar(effects, range(len(shown)), xerr=np.abs(ends.reshape(-1, 2).T - effects), **style)
     axes.axvline(0, color="black", linewidth=0.6)
     left = len(rows) - len(shown)
     more = f"; {left} smaller ones left out" if left else ""
-    axes.set(xlabel=f"effect ({unit}): clean minus edited{more}", title=title)
+    axes.set(xlabel=f"{sheet.title or value}{more}", title=title)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def draw_metrics(metrics: Mapping[str, Metric], *, title: str) -> Picture:
+def _is_number(sheet: Sheet, name: str) -> bool:
+    place = list(sheet.columns).index(name)
+    return any(isinstance(row[place], float) for row in sheet.rows[:20])
+
+
+def draw_metrics(sheet: Sheet, *, title: str) -> Picture:
     """Metrics from -1 to 1 with their 95 % intervals, and a mark for the baseline; counts and costs, which have other
     scales, are left out.
     """
-    figures = {name: (one.low, one.value, one.high) for name, one in metrics.items() if one.n}
-    drawn = {name: [float(end or 0.0) for end in ends] for name, ends in figures.items()}
+    rows = {row["metric"]: row for row in sheet.records() if row["n"]}
+    drawn = {name: [float(row[end] or 0.0) for end in ("low", "value", "high")] for name, row in rows.items()}
     drawn = {name: ends for name, ends in drawn.items() if ends[0] >= -1.0 and ends[2] <= 1.0}
     names = list(drawn)[:MOST_METRICS][::-1]
     figure = new_figure(7.0, 1.4 + 0.27 * len(names))
@@ -119,12 +134,12 @@ def draw_metrics(metrics: Mapping[str, Metric], *, title: str) -> Picture:
         low, value, high = drawn[name]
         axes.plot([low, high], [place, place], color=BLUE, linewidth=2.0, solid_capstyle="butt")
         axes.plot(value, place, "o", color=BLUE, markersize=5)
-        if (baseline := metrics[name].baseline) is not None:
+        if (baseline := rows[name]["baseline"]) is not None:
             axes.plot(baseline, place, "|", color=RED, markersize=11, markeredgewidth=1.8)
-    axes.set_yticks(range(len(names)), [f"{name} (n {metrics[name].n})" for name in names], fontsize=8)
+    axes.set_yticks(range(len(names)), [f"{name} (n {rows[name]['n']})" for name in names], fontsize=8)
     axes.set_ylim(-0.7, max(0, len(names) - 1) + 0.7)
     axes.set_xlim(min([0.0, *(ends[0] for ends in drawn.values())]) - 0.02, 1.02)
-    left = len(metrics) - len(names)
+    left = len(sheet.rows) - len(names)
     more = f"; {left} other metrics left out" if left else ""
     axes.set(xlabel=f"value and 95 % interval; red: baseline{more}", title=title)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
@@ -134,8 +149,28 @@ def draw_metrics(metrics: Mapping[str, Metric], *, title: str) -> Picture:
     return figure
 
 
-def draw_diagram(diagram: Diagram, words: Mapping[str, tuple[str, str]], *, title: str) -> Picture:
-    """Boxes by layer and measured edges; `words` gives the second line and the verdict of a component."""
+def _matrix(grid: Grid, title: str) -> Picture:
+    """A small matrix with its figures."""
+    figure = new_figure(2.4 + 1.25 * len(grid.columns), 1.3 + 0.55 * len(grid.rows))
+    axes = figure.add_subplot()
+    table = np.array([[np.nan if value is None else value for value in row] for row in grid.values])
+    image = axes.imshow(table, cmap="Blues", vmin=grid.low, vmax=grid.high, aspect="auto")
+    for (row, column), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            colour = "white" if value > (grid.low + 0.6 * (grid.high - grid.low)) else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    axes.set_xticks(range(len(grid.columns)), grid.columns, fontsize=8, rotation=20)
+    axes.set_yticks(range(len(grid.rows)), grid.rows, fontsize=8)
+    axes.set_title(title, fontsize=9)
+    axes.tick_params(length=0)
+    figure.colorbar(image, ax=axes, label=grid.title, shrink=0.8)
+    return figure
+
+
+def _diagram(graph: Graph, title: str) -> Picture:
+    """Boxes by layer and measured edges."""
+    diagram = draw_circuit([node.name for node in graph.nodes], graph.edges, ports=graph.ports, show_gaps=graph.gaps)
+    words = {node.name: (short_role(node.line), node.verdict) for node in graph.nodes}
     figure = new_figure(max(4.0, diagram.width / PER_INCH), max(1.6, diagram.height / PER_INCH + 0.4))
     axes = figure.add_subplot()
     axes.set(xlim=(0, diagram.width), ylim=(diagram.height, 0), title=title, aspect="equal")

@@ -16,7 +16,7 @@ from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.look import AttentionLook
 from vesalius.documents.sweep import Sweep
-from vesalius.documents.views import subject_of
+from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, note
 from vesalius.intervene.effects import Effects
 from vesalius.model.specimen import Specimen

@@ -21,7 +21,7 @@ from vesalius.documents import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.explanations.budget import Budget
 from vesalius_agents.cases import CircuitCase, chosen_circuits
-from vesalius_agents.inspection.agents import MESSAGES, agent_with
+from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, share, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
 from vesalius_agents.inspection.tools import instruments, submit_explanation
@@ -39,6 +39,7 @@ FIGURES = (
 
 
 @task
+@ours
 def circuits(
     scientist: str = BUILTIN,
     backbone: str | None = None,
@@ -87,6 +88,7 @@ def circuit_sample(case: CircuitCase, text: str) -> Sample:
 
 
 @solver
+@ours
 def explain_circuit(
     scientist: str = BUILTIN, *, backbone: str | None = None, protocol: str | None = None, seed: int = 0
 ) -> Solver:
@@ -109,6 +111,7 @@ def _summed(figure: str) -> InspectMetric:
 
 
 @scorer(metrics=with_ours(FIGURES, _summed))
+@ours
 def graded_circuit() -> Scorer:
     """Our grading: share of right tags, interchange accuracy of the program, and whether it is exact."""
 

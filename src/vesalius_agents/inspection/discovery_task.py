@@ -21,7 +21,7 @@ from vesalius_agents.cases import (
     scored_circuit,
 )
 from vesalius_agents.cases import find_circuit as found_by
-from vesalius_agents.inspection.agents import MESSAGES, agent_with
+from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.circuit_task import circuit_sample, selected
 from vesalius_agents.inspection.metrics import median, number, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
@@ -39,6 +39,7 @@ def _median(figure: str) -> Metric:
 
 
 @task
+@ours
 def discovery(
     method: str = METHOD,
     agent: bool = False,
@@ -71,6 +72,7 @@ def discovery(
 
 
 @solver
+@ours
 def find_circuit(method: str = METHOD, *, n: int = PROMPTS, seed: int = 0) -> Solver:
     """One of our methods as a solver; the circuit is in the sample's store."""
 
@@ -86,6 +88,7 @@ def find_circuit(method: str = METHOD, *, n: int = PROMPTS, seed: int = 0) -> So
 
 
 @scorer(metrics=with_ours(FIGURES, _median))
+@ours
 def graded_discovery(method: str | None = None, *, n: int = PROMPTS, seed: int = 0) -> Scorer:
     """Areas under the ROC curve against the true circuit, and faithfulness on prompts that the method did not see.
 

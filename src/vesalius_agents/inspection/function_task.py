@@ -16,7 +16,7 @@ from inspect_ai.util import store
 
 from vesalius.api.explanations import BUILTIN, inspect_backbone
 from vesalius.errors import BadInput
-from vesalius_agents.inspection.agents import MESSAGES, agent_with
+from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.metrics import number, over_functions, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, SESSION, close, in_thread, session
 from vesalius_agents.inspection.tools import query_function, submit_function
@@ -34,6 +34,7 @@ FIGURES = {
 
 
 @task
+@ours
 def functions(
     category: str = "numeric",
     interpreter: str = BUILTIN,
@@ -78,6 +79,7 @@ def opened_function(cases: FunctionCases, *, queries: int, brief: bool) -> Solve
     """Make the function of a sample known to `query_function`."""
 
     @solver(name="opened_function")
+    @ours
     def opened() -> Solver:
         async def solve(state: TaskState, generate: Generate) -> TaskState:
             store().set(SESSION, state.uuid)
@@ -98,6 +100,7 @@ def interpret_function(
     """One of our interpreters as a solver; the answer is in the sample's store."""
 
     @solver(name="interpret_function")
+    @ours
     def interpreted(interpreter: str, backbone: str | None, queries: int, rounds: int) -> Solver:
         async def solve(state: TaskState, generate: Generate) -> TaskState:
             model = inspect_backbone(get_model()) if interpreter in WITH_MODEL and backbone is None else backbone
@@ -118,6 +121,7 @@ def graded_function(cases: FunctionCases) -> Scorer:
     figures = FIGURES[cases.suite.category]
 
     @scorer(name="graded_function", metrics=with_ours(figures, over_functions))
+    @ours
     def graded() -> Scorer:
         async def score(state: TaskState, target: Target) -> Score:
             given = state.store.get(ANSWER)

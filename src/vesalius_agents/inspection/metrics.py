@@ -11,6 +11,7 @@ from inspect_ai.scorer import Metric, SampleScore, mean, metric, stderr
 
 from vesalius.documents.metric import Metric as Figure
 from vesalius_agents.cases import median_over_cases, pooled_over_components
+from vesalius_agents.inspection.agents import ours
 from vesalius_functions.bench.function_cases import function_metrics
 
 #: Of a score's metadata: how many components each of its figures is of.
@@ -18,6 +19,7 @@ COUNTS = "counts"
 
 
 @metric
+@ours
 def over_components(figure: str) -> Metric:
     """The mean over all components of all samples; resamples circuits."""
 
@@ -29,6 +31,7 @@ def over_components(figure: str) -> Metric:
 
 
 @metric
+@ours
 def share() -> Metric:
     """The share of samples, with the Wilson interval."""
 
@@ -40,6 +43,7 @@ def share() -> Metric:
 
 
 @metric
+@ours
 def median() -> Metric:
     """The median over samples; resamples circuits."""
 
@@ -50,6 +54,7 @@ def median() -> Metric:
 
 
 @metric
+@ours
 def over_functions(figure: str) -> Metric:
     """The mean over functions; the Wilson interval where all figures are yes or no, else resampled."""
 

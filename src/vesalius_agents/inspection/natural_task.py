@@ -20,7 +20,7 @@ from vesalius.documents import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.budget import Budget
 from vesalius_agents.cases import grade_natural
-from vesalius_agents.inspection.agents import MESSAGES, agent_with
+from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.circuit_task import explanation_text, submitted_explanation
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
@@ -33,6 +33,7 @@ FIGURES = ("claims_supported", "claims_confirmed", "components_supported", "fals
 
 
 @task
+@ours
 def natural(
     specimen: str = MODEL,
     behaviour: str | None = None,
@@ -75,6 +76,7 @@ def natural(
 
 
 @solver
+@ours
 def explain_behaviour(
     scientist: str = BUILTIN,
     *,
@@ -113,6 +115,7 @@ def explain_behaviour(
 
 
 @scorer(metrics=with_ours(FIGURES, over_components))
+@ours
 def graded_natural(seed: int = 1) -> Scorer:
     """What experiments decide of an explanation, on prompts of another `seed`."""
 

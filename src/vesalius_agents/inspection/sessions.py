@@ -16,6 +16,7 @@ from inspect_ai.util import store
 
 from vesalius.errors import BadInput
 from vesalius.explanations.budget import Budget
+from vesalius_agents.inspection.agents import ours
 from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS, AgentSession, investigate
 from vesalius_functions.bench.function_cases import Box
 
@@ -27,6 +28,7 @@ _REGISTRY = threading.Lock()
 
 
 @solver
+@ours
 def opened(
     specimen: str | None = None,
     *,

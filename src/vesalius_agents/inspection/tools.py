@@ -20,6 +20,7 @@ from vesalius.explanations.hyve.tools import outcome_text
 from vesalius.explanations.verdicts import record_text
 from vesalius.sandbox import Outcome
 from vesalius_agents.cases import scored_circuit
+from vesalius_agents.inspection.agents import ours
 from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation
 from vesalius_agents.session import AgentSession, account
 from vesalius_functions.bench.function_cases import Answer, ask_box
@@ -45,6 +46,7 @@ async def _asked(question: Callable[[AgentSession], Any]) -> str:
 
 
 @tool
+@ours
 def predict() -> Tool:
     """What the model says."""
 
@@ -61,6 +63,7 @@ def predict() -> Tool:
 
 
 @tool
+@ours
 def attention() -> Tool:
     """Attention patterns."""
 
@@ -82,6 +85,7 @@ def attention() -> Tool:
 
 
 @tool
+@ours
 def sweep() -> Tool:
     """Replace every component in turn."""
 
@@ -104,6 +108,7 @@ def sweep() -> Tool:
 
 
 @tool
+@ours
 def intervene() -> Tool:
     """Replace components together."""
 
@@ -138,6 +143,7 @@ def intervene() -> Tool:
 
 
 @tool
+@ours
 def lens() -> Tool:
     """The logit lens."""
 
@@ -159,6 +165,7 @@ def lens() -> Tool:
 
 
 @tool
+@ours
 def which_variable() -> Tool:
     """Score candidate variables."""
 
@@ -179,6 +186,7 @@ def which_variable() -> Tool:
 
 
 @tool
+@ours
 def check_claim() -> Tool:
     """Put a claim to the engine."""
 
@@ -202,6 +210,7 @@ def check_claim() -> Tool:
 
 
 @tool
+@ours
 def run_code() -> Tool:
     """Run code in the sandbox."""
 
@@ -218,6 +227,7 @@ def run_code() -> Tool:
 
 
 @tool
+@ours
 def submit_explanation() -> Tool:
     """Submit an explanation."""
 
@@ -251,6 +261,7 @@ def submit_explanation() -> Tool:
 
 
 @tool
+@ours
 def submit_circuit() -> Tool:
     """Submit the circuit."""
 
@@ -273,6 +284,7 @@ def submit_circuit() -> Tool:
 
 
 @tool
+@ours
 def query_function() -> Tool:
     """Ask the black-box function."""
 
@@ -289,6 +301,7 @@ def query_function() -> Tool:
 
 
 @tool
+@ours
 def submit_function() -> Tool:
     """Submit what the function does."""
 

@@ -50,7 +50,7 @@ def mcp(
     from vesalius.cli.console import print_json, print_line
 
     if list_tools:
-        from vesalius_agents.mcp.listing import CHARACTERS_PER_TOKEN, listed_tools
+        from vesalius_agents.mcp.start import CHARACTERS_PER_TOKEN, listed_tools
 
         tools = listed_tools()
         total = sum(tool.tokens for tool in tools)

@@ -79,11 +79,16 @@ def recorded_calls(directory: Path) -> list[Record]:
     return [record for record in records if record["event"] == CALL]
 
 
+class _Decided(BaseModel):
+    claim: dict[str, Any]
+    record: dict[str, Any]
+
+
 class _Noted(BaseModel):
     explanation: dict[str, dict[str, Any]] = {}
     answer: dict[str, dict[str, Any]] = {}
     asked: dict[str, list[Any]] = {}
-    tried: list[str | tuple[str, str, str | None]] = []
+    decided: dict[str, list[_Decided]] = {}
 
 
 class _Call(BaseModel):

@@ -23,8 +23,7 @@ from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed, quoted, shortened
 from vesalius.version import __version__
 from vesalius_agents.mcp.desk import Call, Desk, Stopped, key_of
-from vesalius_agents.mcp.prompting import add_prompts, instructions
-from vesalius_agents.mcp.resources import add_resources
+from vesalius_agents.mcp.resources import add_prompts, add_resources, instructions
 from vesalius_agents.mcp.results import Result
 from vesalius_agents.mcp.tools import TOOLS, ToolEntry
 

@@ -35,11 +35,15 @@ def register(
     Example: vesalius claims register hypothesis.json --out claim.json
     """
     from vesalius import api
-    from vesalius.cli.console import output
-    from vesalius_bench.claims.tables import print_registration
+    from vesalius.cli.console import output, print_line
 
     registration = api.register_claim(file, key=key, out=out, device=device)
-    return output(registration, lambda document: print_registration(document, out), as_json=json)
+    output(registration, as_json=json)
+    if not json:
+        print_line(
+            f"written to {out}; publish the digest, or sign with --key, to show later that it came before the test"
+        )
+        print_line(f"test it: vesalius claims verify {out}")
 
 
 @claims.command()
@@ -64,7 +68,6 @@ def verify(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius_bench.claims.tables import print_verdict
 
     if verdict is not None:
         result = api.check_verdict(claim, verdict, published=digest, signer=signer)
@@ -73,7 +76,7 @@ def verify(
         result = api.verify_claim(
             claim, specimen=specimen, published=digest, signer=signer, key=key, out=place, device=device
         )
-    output(result, print_verdict, as_json=json)
+    output(result, as_json=json)
     raise typer.Exit(int(result.result != "PASS"))
 
 
@@ -90,10 +93,9 @@ def show(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius_bench.claims.tables import print_document
 
     document = api.show_claim(file, published=digest, signer=signer)
-    output(document, print_document, as_json=json)
+    output(document, as_json=json)
     raise typer.Exit(int(getattr(document, "result", None) == "TAMPERED"))
 
 

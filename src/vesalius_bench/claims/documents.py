@@ -9,9 +9,9 @@ from typing import Any, Literal
 from pydantic import FiniteFloat, model_validator
 
 from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.claims import ClaimRecord
+from vesalius.documents.claims import ClaimRecord, Claims
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.views import Row, shortened
+from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, shortened
 
 CLAIM_FILE = "claim.json"
 VERDICT_FILE = "verdict.json"
@@ -122,23 +122,35 @@ class Registration(ResultDocument, kind="registration"):
     code: FrozenMap[str, str]
     seal: Seal
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What was predicted, and what the digest stands for."""
         signed = f"signed by {self.seal.signer}" if self.seal.signer else "not signed"
-        return (
-            f"registered {self.registered}: {shortened(self.hypothesis.sentence, 200)}\n"
-            f"predicted {self.prediction.verdict}, {self.data.specimen}"
-            f"{f' on {self.data.behaviour}' if self.data.behaviour else ''}, n {self.test.n}, seed {self.test.seed}\n"
-            f"digest {self.seal.digest}, {signed}"
-        )
-
-    def _rows(self) -> list[Row]:
+        on = f" on {self.data.behaviour}" if self.data.behaviour else ""
         parts = {"prediction": self.prediction, "test": self.test, "data": self.data}
-        return [
-            {"part": part, "field": name, "value": value}
+        rows = [
+            (part, name, value)
             for part, record in parts.items()
             for name, value in record.as_data().items()
             if name != "rows"
         ]
+        return View(
+            "Registered claim",
+            Answer(f"registered {self.registered}: {shortened(self.hypothesis.sentence, 200)}"),
+            [
+                Facts(
+                    [
+                        (
+                            "",
+                            f"predicted {self.prediction.verdict}, {self.data.specimen}{on}, n {self.test.n}, seed "
+                            f"{self.test.seed}",
+                        ),
+                        ("", f"digest {self.seal.digest}, {signed}"),
+                    ]
+                ),
+                *([Text([f"note: {text}" for text in self.notes])] if getattr(self, "notes", ()) else []),
+                Sheet(("part", "field", "value"), rows, title="What was registered", terminal=0),
+            ],
+        )
 
 
 class IntegrityCheck(Record):
@@ -176,8 +188,16 @@ class ClaimVerdict(ResultDocument, kind="verdict"):
         """What is said of the checks without a part in the result."""
         return [check.detail for check in self.checks if check.passed is None]
 
-    def _summary(self) -> str:
-        return f"{self.result}: {self.reason}"
-
-    def _rows(self) -> list[Row]:
-        return [one.as_data() for one in self.checks]
+    def view(self) -> View:
+        """The result, its checks, and the evidence."""
+        sections: list[Section] = [
+            *([Text([f"note: {text}" for text in self.notes])] if getattr(self, "notes", ()) else []),
+            Sheet.of([one.as_data() for one in self.checks], title="Checks", terminal=0),
+        ]
+        if self.record is not None:
+            sections.append(Text([repr(one) for one in self.record.evidence], terminal_only=True))
+            sections.append(Claims("the claim", (self.record,), title="Evidence"))
+        if self.seal is not None:
+            signed = f"signed by {self.seal.signer}" if self.seal.signer else "not signed"
+            sections.append(Facts([("", f"verdict digest {self.seal.digest}, {signed}")]))
+        return View("Verdict on a claim", Answer(f"{self.result}: {self.reason}"), sections)

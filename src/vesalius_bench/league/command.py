@@ -40,8 +40,7 @@ def make(
     Example: vesalius league make --circuits 30 --passphrase-file secret.txt --out league
     """
     from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius_bench.league.tables import print_league
+    from vesalius.cli.console import output, print_line, resumable
 
     passphrase = None if passphrase_file is None else api.read_passphrase(passphrase_file)
     with resumable():
@@ -56,7 +55,9 @@ def make(
             specimens=specimens,
             circuits_given=not hide_circuits,
         )
-    return output(result, lambda document: print_league(document, out), as_json=json)
+    output(result, as_json=json)
+    if not json:
+        print_line(f"give {out} away; explain it: vesalius league submit {out} --scientist builtin")
 
 
 @league.command()
@@ -88,7 +89,6 @@ def submit(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius_bench.league.tables import print_summary
 
     with resumable():
         result = api.submit_league(
@@ -103,7 +103,7 @@ def submit(
             n=n,
             unsafe_sandbox=unsafe_sandbox,
         )
-    return output(result, print_summary, as_json=json)
+    return output(result, as_json=json)
 
 
 @league.command()
@@ -123,12 +123,13 @@ def score(
     Example: vesalius league score league builtin --passphrase-file secret.txt
     """
     from vesalius import api
-    from vesalius.cli.console import output
-    from vesalius_bench.league.tables import print_row
+    from vesalius.cli.console import output, print_line
 
     passphrase = None if passphrase_file is None else api.read_passphrase(passphrase_file)
     result = api.score_league(directory, submission, passphrase=passphrase, key=key, interpreter=interpreter)
-    return output(result, lambda row: print_row(row, directory), as_json=json)
+    output(result, as_json=json)
+    if not json:
+        print_line(f"row and page in {directory}/rows")
 
 
 @league.command()
@@ -144,6 +145,5 @@ def table(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius_bench.league.tables import print_table
 
-    return output(api.league_table(*(places or ())), print_table, as_json=json)
+    return output(api.league_table(*(places or ())), as_json=json)

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.metric import Metric, metric_lines, metric_rows
+from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.request import installed_versions
-from vesalius.documents.views import Row
+from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, duration
 
 LEAGUE_FILE, SUBMISSION_FILE, ROW_FILE = "league.json", "submission.json", "row.json"
 #: The figures that a table shows first.
@@ -16,6 +16,10 @@ LEAGUE_HEADLINES = (
     *("tag_accuracy", "component_iia", "power", "false_support", "coverage", "interval_width", "bias", "task_exact"),
     *("node_auroc", "circuit_recall", "circuit_precision"),
 )
+
+#: Columns of the two tables; a row prints every metric.
+EXPLANATION_COLUMNS = ("tag_accuracy", "component_iia", "power", "false_support", "coverage", "bias", "task_exact")
+DISCOVERY_COLUMNS = ("power", "false_support", "node_auroc", "circuit_recall", "circuit_precision")
 
 
 class LeagueCircuit(Record):
@@ -47,12 +51,13 @@ class League(ResultDocument, kind="league"):
     key_sha256: str
     versions: FrozenMap[str, str] = Field(default_factory=installed_versions)
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Its circuits."""
         functions = ", ".join(f"{count} {name}" for name, count in self.functions.items()) or "no"
-        return f"League of {len(self.circuits)} circuits and {functions} functions; key {self.key}, made {self.made}"
-
-    def _rows(self) -> list[Row]:
-        return [one.as_data() for one in self.circuits]
+        answer = f"League of {len(self.circuits)} circuits and {functions} functions; key {self.key}, made {self.made}"
+        return View(
+            "League", Answer(answer), [Sheet.of([one.as_data() for one in self.circuits], title="Circuits", terminal=0)]
+        )
 
 
 class LeagueError(Record):
@@ -94,12 +99,13 @@ class LeagueSubmission(LeagueEntry, kind="submission"):
     cases: tuple[str, ...] = ()
     complete: bool = False
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What was submitted."""
         state = "complete" if self.complete else "not complete"
-        return f"Submission {self.name}: {len(self.cases)} {self.kind}, {len(self.errors)} errors, {state}"
-
-    def _rows(self) -> list[Row]:
-        return [{"case": case} for case in self.cases]
+        answer = f"Submission {self.name}: {len(self.cases)} {self.kind}, {len(self.errors)} errors, {state}"
+        return View(
+            f"Submission {self.name}", Answer(answer), [Sheet(("case",), [(case,) for case in self.cases], terminal=0)]
+        )
 
 
 class CircuitScore(Record):
@@ -129,12 +135,50 @@ class LeagueRow(LeagueEntry, kind="row"):
     circuits: tuple[CircuitScore, ...] = ()
     scored: str
 
-    def _summary(self) -> str:
-        heading = f"{self.name}: {self.n} circuits scored, {self.n_error} errors"
-        return f"{heading}\n{metric_lines(self.metrics, first=LEAGUE_HEADLINES, most=7)}"
-
-    def _rows(self) -> list[Row]:
-        return metric_rows(self.metrics)
+    def view(self) -> View:
+        """Every metric, and the circuits behind it."""
+        order = dict.fromkeys([*(name for name in LEAGUE_HEADLINES if name in self.metrics), *self.metrics])
+        last = "interchange accuracy" if self.kind == "explanations" else "node AUROC"
+        circuits = [
+            (one.id, one.components, one.tags_right, one.supported, one.supported_wrong, one.iia or one.node_auroc)
+            for one in self.circuits
+        ]
+        facts = [
+            ("by", self.scientist or self.method or self.name),
+            *([("language model", self.backbone)] if self.backbone else []),
+            *([("functions by", self.interpreter)] if self.interpreter else []),
+            ("seed", str(self.seed)),
+            ("key of the league", self.league[:16]),
+            ("work", duration(self.seconds)),
+        ]
+        return View(
+            f"League: {self.name}",
+            Answer(f"{self.name}: {self.n} circuits scored, {self.n_error} errors"),
+            [
+                metric_facts(self.metrics, first=LEAGUE_HEADLINES, most=7),
+                metric_sheet(
+                    {name: self.metrics[name] for name in order},
+                    title="Figures",
+                    terminal=100,
+                    caption="Power: components of the key that are supported and right. False support: supported "
+                    "components that are wrong. Bias: stated values less the same measured on fresh inputs. Coverage: "
+                    "stated intervals that hold the value measured again; an honest 95 % interval does in 83 % of "
+                    "cases. Intervals resample circuits.",
+                ),
+                Facts(facts, pages_only=True),
+                Sheet(
+                    ("circuit", "components", "tags right", "supported", "of these wrong", last),
+                    circuits,
+                    title="Circuit by circuit",
+                    terminal=0,
+                ),
+                *(
+                    [Text([f"{error.case}: {error.reason}" for error in self.errors], title="Errors", pages_only=True)]
+                    if self.errors
+                    else []
+                ),
+            ],
+        )
 
 
 class LeagueTable(ResultDocument):
@@ -145,12 +189,27 @@ class LeagueTable(ResultDocument):
     note: str = ""
     rows: tuple[LeagueRow, ...]
 
-    def _summary(self) -> str:
-        return f"{len(self.rows)} rows: {', '.join(row.name for row in self.rows)}"
-
-    def _rows(self) -> list[Row]:
+    def view(self) -> View:
+        """Rows by headline metrics: explanations in one table, discoveries in another."""
         shown = [name for name in LEAGUE_HEADLINES if any(name in row.metrics for row in self.rows)]
-        return [
-            {"name": row.name, "n": row.n, **{m: row.metrics[m].value if m in row.metrics else None for m in shown}}
-            for row in self.rows
-        ]
+        whole = [(row.name, row.n, *(_value(row, name) for name in shown)) for row in self.rows]
+        sections: list[Section] = [Sheet(("name", "n", *shown), whole, title="All headlines", terminal=0)]
+        for title, columns, is_discovery in (
+            ("Explanations", EXPLANATION_COLUMNS, False),
+            ("Discoveries", DISCOVERY_COLUMNS, True),
+        ):
+            rows = [row for row in self.rows if ("node_auroc" in row.metrics) == is_discovery]
+            kept = [name for name in columns if any(name in row.metrics for row in rows)]
+            if rows:
+                cells = [(row.name, row.n, *(_value(row, name) for name in kept)) for row in rows]
+                sections.append(Sheet(("name", "n", *kept), cells, title=title, terminal=200))
+        names = ", ".join(row.name for row in self.rows)
+        return View(
+            "League table",
+            Answer(f"{len(self.rows)} rows: {names}"),
+            [*sections, *([Text([self.note])] if self.note else [])],
+        )
+
+
+def _value(row: LeagueRow, name: str) -> float | None:
+    return row.metrics[name].value if name in row.metrics else None

@@ -27,6 +27,7 @@ from vesalius.files import write_json
 from vesalius.grading.tags import null_explanation
 from vesalius.model.states import load_model, weights_sha256
 from vesalius.progress import Progress, shown
+from vesalius.report.layout import write_view
 from vesalius.runs.scorecard import rounded
 from vesalius_bench.league.documents import (
     IDENTITY,
@@ -39,7 +40,6 @@ from vesalius_bench.league.documents import (
 )
 from vesalius_bench.league.files import ROWS, SPECIMENS, SUBMISSIONS, file_name, now, open_key, read_league
 from vesalius_bench.league.grading import circuit_score_metrics, explanation_metrics, score_circuit, score_explanation
-from vesalius_bench.league.page import render_row
 from vesalius_functions.bench.run import bench_functions
 from vesalius_functions.interpreters import ORACLE, TABLE
 
@@ -95,7 +95,7 @@ def score_league(
         seconds=round(submitted.seconds + time.perf_counter() - start, 3),
     )
     row.write(target)
-    render_row(row, document, target.with_suffix(".html"))
+    write_view(row.view(), target.with_suffix(".html"))
     return row
 
 

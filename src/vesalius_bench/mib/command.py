@@ -33,9 +33,8 @@ def write(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius_bench.mib.tables import print_submission
 
-    output(api.write_mib(runs, out, level=level), print_submission, as_json=json)  # type: ignore[arg-type]
+    output(api.write_mib(runs, out, level=level), as_json=json)  # type: ignore[arg-type]
 
 
 @mib.command()
@@ -49,9 +48,8 @@ def check(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius_bench.mib.tables import print_submission
 
-    output(api.check_mib(directory), print_submission, as_json=json)
+    output(api.check_mib(directory), as_json=json)
 
 
 @mib.command()
@@ -75,7 +73,6 @@ def score(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius_bench.mib.tables import print_score
 
     result = api.score_mib(
         folder,
@@ -90,4 +87,4 @@ def score(
         dtype=dtype,
         device=device,
     )
-    output(result, print_score, as_json=json)
+    output(result, as_json=json)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.metric import Metric
-from vesalius.documents.views import Row, Viewable, subject_of
+from vesalius.documents.view import Answer, Sheet, View, Viewable, subject_of
 
 Level = Literal["edge", "node"]
 Form = Literal["importances", "circuits"]
@@ -37,12 +37,14 @@ class MibSubmission(Viewable, Document, kind="mib_submission"):
     folders: tuple[MibFolder, ...]
     problems: tuple[str, ...]
 
-    def _summary(self) -> str:
-        verdict = "; ".join(self.problems) or "complete"
-        return f"MIB submission in {self.directory}, {len(self.folders)} folders: {verdict}"
-
-    def _rows(self) -> list[Row]:
-        return [row.model_dump(exclude={"files"}) for row in self.folders]
+    def view(self) -> View:
+        """Every folder, and whether MIB would take the submission."""
+        verdict = "; ".join(self.problems) or "complete: MIB takes at least two tasks and two models"
+        return View(
+            "MIB submission",
+            Answer(f"MIB submission in {self.directory}, {len(self.folders)} folders: {verdict}"),
+            [Sheet.of([row.model_dump(exclude={"files"}) for row in self.folders], title="Folders", terminal=200)],
+        )
 
 
 class MibScore(Viewable, Document, kind="mib_score"):
@@ -73,15 +75,14 @@ class MibScore(Viewable, Document, kind="mib_score"):
     ablated: float
     seconds: float
 
-    def _summary(self) -> str:
-        return (
-            f"{self.folder} in {subject_of(self.specimen, self.behaviour)}, {self.n} prompts: CPR {self.cpr.figures}, "
-            f"CMD {self.cmd.figures}"
+    def view(self) -> View:
+        """Both areas, and the curves behind them."""
+        rows = list(zip(self.shares, self.edges, self.by_score, self.by_magnitude, strict=True))
+        return View(
+            f"{subject_of(self.specimen, self.behaviour)}: MIB score",
+            Answer(
+                f"{self.folder} in {subject_of(self.specimen, self.behaviour)}, {self.n} prompts: CPR "
+                f"{self.cpr.figures}, CMD {self.cmd.figures}"
+            ),
+            [Sheet(("share", "edges", "by score", "by magnitude"), rows, title="Curves", terminal=200)],
         )
-
-    def _rows(self) -> list[Row]:
-        columns = zip(self.shares, self.edges, self.by_score, self.by_magnitude, strict=True)
-        return [
-            {"share": share, "edges": edges, "by score": signed, "by magnitude": magnitude}
-            for share, edges, signed, magnitude in columns
-        ]

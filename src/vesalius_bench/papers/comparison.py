@@ -12,8 +12,8 @@ from typing import Any
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.usage import RunUsage
-from vesalius.documents.views import Row as TableRow
-from vesalius.documents.views import Viewable
+from vesalius.documents.view import Answer, Facts, View, Viewable
+from vesalius.documents.view import Sheet as ShownSheet
 from vesalius.errors import BadInput
 from vesalius.runs.directory import is_run, read_run, read_scorecard
 from vesalius.runs.scorecard import model_name
@@ -67,12 +67,15 @@ class Comparison(Viewable):
         """The tables and the calls as JSON."""
         return {"tables": [sheet.as_data() for sheet in self.tables], "usage": [one.as_data() for one in self.usage]}
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What each run asked."""
         runs = "; ".join(f"{one.run}: {one.total.calls} calls" for one in self.usage)
-        return f"Comparison of {len(self.usage)} runs in {len(self.tables)} tables\n{runs}"
-
-    def _rows(self) -> list[TableRow]:
-        return [{"run": one.run, **stage.as_data()} for one in self.usage for stage in one.stages]
+        rows = [{"run": one.run, **stage.as_data()} for one in self.usage for stage in one.stages]
+        return View(
+            "Comparison of runs",
+            Answer(f"Comparison of {len(self.usage)} runs in {len(self.tables)} tables"),
+            [Facts([("", runs)]), ShownSheet.of(rows, title="Calls")],
+        )
 
 
 def compare(directories: Sequence[Path]) -> Comparison:

@@ -4,6 +4,7 @@ Published rows hold texts, as the paper prints them; measured rows hold numbers,
 table without measured rows says so, and names the command that would measure it.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ from pydantic import JsonValue
 
 from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.views import Row, made
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, made
 
 Paper = Literal["hyve", "mechrl", "find"]
 Cell = int | float | str | None
@@ -59,12 +60,36 @@ class PaperTable(ResultDocument, kind="paper_table"):
         self.write(path)
         return path
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Each published row, then the measured ones of its name."""
         measured = f"{len(self.measured)} measured rows" if self.measured else f"not measured here: {self.command}"
-        return f"{self.paper}, {self.id}: {self.title}\n{len(self.published)} published rows, {measured}"
+        rows = [{"name": row.name, "source": row.source, **row.values} for row in self._side_by_side()]
+        note = f" ({self.note})" if self.note else ""
+        remarks = [
+            *([] if self.published else ["published as a picture without numbers"]),
+            *dict.fromkeys(row.source for row in self.measured),
+            *([] if self.measured else [f"not measured here; to measure: {self.command}"]),
+            f"differs: {self.differs}",
+        ]
+        return View(
+            f"{self.paper}, {self.id}",
+            Answer(f"{self.paper}, {self.id}: {self.title}"),
+            [
+                Facts([("", f"{len(self.published)} published rows, {measured}")]),
+                Facts([("published", f"{self.published_in}{note}")]),
+                Sheet.of(rows, terminal=500),
+                Text(remarks),
+            ],
+            command=self.command,
+            files=[("picture", str(one)) for one in self.pictures],
+        )
 
-    def _rows(self) -> list[Row]:
-        return [{"name": row.name, "source": row.source, **row.values} for row in (*self.published, *self.measured)]
+    def _side_by_side(self) -> Iterator[PaperRow]:
+        names = {row.name for row in self.published}
+        for row in self.published:
+            yield row
+            yield from (own for own in self.measured if own.name == row.name)
+        yield from (own for own in self.measured if own.name not in names)
 
 
 class PaperEntry(Record):
@@ -88,12 +113,17 @@ class PaperContents(ResultDocument, kind="paper_contents"):
     results: tuple[str, ...]
     entries: tuple[PaperEntry, ...]
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Every table and figure, whether it is measured, and the command that measures it."""
         measured = sum(entry.measured > 0 for entry in self.entries)
-        return f"{self.paper}: {len(self.entries)} tables and figures, {measured} of them measured here"
-
-    def _rows(self) -> list[Row]:
-        return [entry.as_data() for entry in self.entries]
+        return View(
+            self.paper,
+            Answer(f"{self.paper}: {len(self.entries)} tables and figures, {measured} of them measured here"),
+            [
+                Facts([("published in", f"{self.published_in}; {len(self.results)} results read")]),
+                Sheet.of([entry.as_data() for entry in self.entries], terminal=200),
+            ],
+        )
 
 
 class PaperStep(Record):
@@ -130,9 +160,11 @@ class PaperPlan(ResultDocument, kind="paper_plan"):
     cost: float | None
     left_out: FrozenMap[str, str]
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """What would be run, and what is left out."""
         cost = "unknown" if self.cost is None else f"${self.cost:.2f}"
-        return f"Plan for {self.paper}: {len(self.steps)} runs, estimated cost {cost}"
-
-    def _rows(self) -> list[Row]:
-        return [step.as_data() for step in self.steps]
+        return View(
+            f"Plan for {self.paper}",
+            Answer(f"Plan for {self.paper}: {len(self.steps)} runs, estimated cost {cost}"),
+            [Sheet.of([step.as_data() for step in self.steps], terminal=200)],
+        )

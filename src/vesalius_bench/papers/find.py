@@ -9,7 +9,7 @@ from itertools import groupby
 from statistics import fmean
 
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.views import shortened
+from vesalius.documents.view import shortened
 from vesalius_bench.papers.comparison import FIGURE_5, function_sheets
 from vesalius_bench.papers.documents import Cell, PaperRow
 from vesalius_bench.papers.entries import Entry, PaperTables, Rows, from_code, measured_rows

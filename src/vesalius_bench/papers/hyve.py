@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from vesalius.components import Component
 from vesalius.discovery.af1 import LLAMA_3_8B
 from vesalius.documents.trace import TRACE_FILE, Attempt, Trace
-from vesalius.documents.views import shortened
+from vesalius.documents.view import shortened
 from vesalius.explanations.hyve.prompting import TAXONOMY
 from vesalius.grading.key_statistics import key_statistics
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none

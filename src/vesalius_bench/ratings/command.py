@@ -35,11 +35,16 @@ def ratings(
     Example: vesalius ratings alice.csv bob.csv --run vesalius-runs/bench-circuits-hyve-seed0
     """
     from vesalius import api
-    from vesalius.cli.console import print_json
-    from vesalius_bench.ratings.cli_tables_ratings import print_ratings
+    from vesalius.cli.console import print_json, print_line, print_view
+    from vesalius_bench.papers.run_tables import print_sheet
+    from vesalius_bench.papers.runs import SOURCE
 
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     report = api.ratings(files, runs=run or (), ids=chosen, csv=csv, out=out)
     if json:
         return print_json(report.as_data())
-    return print_ratings(report, api.rating_sheets(report))
+    print_view(report.view())
+    for sheet in api.rating_sheets(report):
+        if sheet.rows:
+            print_sheet(sheet)
+    return print_line(f"\n* {SOURCE}")

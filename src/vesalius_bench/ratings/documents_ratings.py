@@ -6,7 +6,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.views import Row, join_first
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first
 
 RATINGS_FILE = "ratings.json"
 RaterKind = Literal["person", "judge"]
@@ -93,18 +93,52 @@ class Ratings(ResultDocument, kind="ratings"):
         """What a list of results says of it: who rated how many texts."""
         return Line(", ".join(rater.rater for rater in self.raters), f"{len(self.items)} texts")
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Raters, how far they agree, and the score of each agent."""
         people = [one.rater for one in self.raters if one.kind == "person"]
         judges = [one.rater for one in self.raters if one.kind == "judge"]
         kappas = [
             f"{pair.a} | {pair.b} {pair.measure} {'-' if pair.kappa is None else f'{pair.kappa:.2f}'} (n {pair.n})"
             for pair in self.pairs
         ]
-        return (
-            f"Ratings of {len(self.items)} items by {join_first(people, 4)}"
-            f"{f' and the judges {join_first(judges, 4)}' if judges else ''}\n"
-            f"kappa: {join_first(kappas, 4) or 'no pair has a common item'}"
+        beside = f" and the judges {join_first(judges, 4)}" if judges else ""
+        raters = [
+            (
+                one.rater,
+                one.kind,
+                one.n,
+                ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in one.means.items()),
+            )
+            for one in self.raters
+        ]
+        return View(
+            "Ratings",
+            Answer(f"Ratings of {len(self.items)} items by {join_first(people, 4)}{beside}"),
+            [
+                Facts([("kappa", join_first(kappas, 4) or "no pair has a common item")]),
+                *([Text([f"note: {note}" for note in self.notes])] if self.notes else []),
+                Sheet.of([pair.as_data() for pair in self.pairs], title="Pairs of raters"),
+                Sheet(("rater", "kind", "scores", "means"), raters, title="Raters"),
+                *_agents("Majority of the people", self.majority),
+                *_agents("Lowest score of the people", self.lowest),
+            ],
         )
 
-    def _rows(self) -> list[Row]:
-        return [pair.as_data() for pair in self.pairs]
+
+def _agents(title: str, scores: tuple[AgentScore, ...]) -> list[Sheet]:
+    """The score of each agent; items without a majority are counted where there are any."""
+    split = any(one.n_split for one in scores)
+    rows = [
+        (
+            ", ".join(filter(None, (one.agent, one.run))) or "all",
+            one.measure.replace("_", " "),
+            one.value,
+            one.low,
+            one.high,
+            one.n,
+            *([one.n_split] if split else []),
+        )
+        for one in scores
+    ]
+    columns = ("agent", "measure", "score", "low", "high", "n", *(["no majority"] if split else []))
+    return [Sheet(columns, rows, title=title)] if rows else []

@@ -98,15 +98,13 @@ def study(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.sweep import print_plan
-    from vesalius_bench.study.tables import print_study
 
     options = {"circuit": circuit, "behaviour": behaviour, "n": n, "top": top, "seed": seed, "quick": quick}
     options |= {"dtype": dtype, "device": device}
     if plan:
         if backbone or judge:
             raise BadInput("--plan: how often a language model is asked is not known; leave out --backbone and --judge")
-        return output(api.study_plan(name, model, **options), print_plan, as_json=json)
+        return output(api.study_plan(name, model, **options), as_json=json)
     with resumable():
         result = api.study(
             name,
@@ -127,4 +125,4 @@ def study(
             unsafe_sandbox=unsafe_sandbox,
             out=out or True,
         )
-    return output(result, print_study, as_json=json)
+    return output(result, as_json=json, flags=("--ratings", "--judge", "--roles"))

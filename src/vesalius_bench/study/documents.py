@@ -15,13 +15,40 @@ from vesalius.documents.explanation import Verdict
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, join_first, made, subject_of
+from vesalius.documents.view import (
+    Answer,
+    Facts,
+    Group,
+    Link,
+    Mark,
+    Section,
+    Sheet,
+    Text,
+    View,
+    duration,
+    join_first,
+    made,
+    shortened,
+    subject_of,
+)
+from vesalius_bench.survey.documents import short_name
 
 STUDY_FILE = "study.json"
 RoleRating = Literal["correct", "partial", "wrong"]
 #: The ratings by their score, worst first.
 RATINGS: tuple[RoleRating, ...] = ("wrong", "partial", "correct")
 COLUMNS: tuple[RoleRating, ...] = ("correct", "partial", "wrong")
+#: How a rating looks.
+LOOKS = {"correct": "supported", "partial": "untested", "wrong": "refuted"}
+#: Characters of a role on a terminal.
+LONGEST_ROLE = 60
+EVIDENCE_CAPTION = (
+    "Zeroed: accuracy with the component's output zeroed. Attends to: where most of its attention from the last token "
+    "is, and how much. Cut: accuracy without the edge to the operand that costs most. Moved: how far the component's "
+    "output from a run with another operand moves the answer, as a share of what the whole run moves. Lens: how often "
+    "its output alone has the answer among its five likeliest tokens. Backups gone: accuracy with the other heads of "
+    "its group zeroed, then with it as well. No explainer sees these figures."
+)
 
 
 class Localisation(Record):
@@ -178,7 +205,6 @@ class Study(ResultDocument, kind="study"):
 
     FILE = STUDY_FILE
     RANK = 0
-    DRAWN_BY = "vesalius_bench.study.page"
     OWNS_DIRECTORY = True
     REMEDY = "run `vesalius study` again"
 
@@ -250,16 +276,115 @@ class Study(ResultDocument, kind="study"):
         figures = f"{len(self.localisation.components)} components, {len(self.explainers)} explainers"
         return Line(f"{self.study}, {self.model}", figures, seconds=self.seconds)
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """The published table with our rows, the circuit, what interventions say, and every role."""
         rows = [f"{row.agent} {counts_of(row)}" for row in self.table_4 if row.source == "measured"]
         found = self.localisation
-        return (
-            f"AF1 study of {subject_of(self.model, self.behaviour)}: {len(found.components)} components "
-            f"({found.source}): {join_first(found.components, 6)}\n{'; '.join(rows)}"
+        groups = "; ".join("+".join(group) for group in found.backup_groups)
+        columns, evidence = evidence_table(self.evidence)
+        pruning = ", ".join(f"{step.component} {step.accuracy:.2f}" for step in self.evidence.pruning)
+        links = [(one.name, Link("its page", f"{one.directory}/report.html")) for one in self.explainers]
+        return View(
+            f"AF1 study: {short_name(self.model)}",
+            Answer(
+                f"AF1 study of {subject_of(self.model, self.behaviour)}: {len(found.components)} components "
+                f"({found.source}): {join_first(found.components, 6)}"
+            ),
+            [
+                Facts([("", "; ".join(rows))]),
+                Facts(self._facts()),
+                Sheet.of([row.model_dump() for row in self.table_4], title="Table 4: role descriptions, rated"),
+                Text([*self.remarks(), f"Published rows: {self.published_in}. A dash: nothing was rated."]),
+                Group(
+                    [
+                        Text([f"{found.how[:1].upper()}{found.how[1:]}.", ", ".join(found.components)]),
+                        *([Text([f"Heads that back each other up, on held-out prompts: {groups}."])] if groups else []),
+                        Sheet(("explainer", "every claim with its evidence"), links, terminal=0),
+                    ],
+                    title="The circuit",
+                ),
+                Sheet(
+                    columns,
+                    evidence,
+                    title=f"Interventions at the last token, {self.evidence.n} prompts that it gets right",
+                    caption=EVIDENCE_CAPTION,
+                ),
+                *(
+                    [
+                        Text(
+                            [
+                                "Heads zeroed one after another, each time the one that costs least, with the accuracy "
+                                f"that is left: {pruning}."
+                            ]
+                        )
+                    ]
+                    if pruning
+                    else []
+                ),
+                self._short_roles(),
+                Group(
+                    [self._said(*row) for row in roles_by_component(self)],
+                    title="The roles",
+                    pages_only=True,
+                ),
+                *([self._agreement()] if self.agreement else []),
+            ],
+            command=self.request.command_line(),
+            place=self.directory and f"{self.directory}/report.html",
         )
 
-    def _rows(self) -> list[Row]:
-        return [row.model_dump() for row in self.table_4]
+    def _facts(self) -> list[tuple[str, str]]:
+        performance, options = self.performance, self.request.options
+        shape = [("model's shape", f"that of {self.recognised_as}")] if self.recognised_as else []
+        return [
+            ("sums", self.behaviour),
+            ("adds", f"{performance.describe()}; exactly right {performance.top1:.2f} of {performance.n}"),
+            *shape,
+            ("prompts", str(options.get("n", ""))),
+            ("seed", str(self.request.seed)),
+            ("reference roles", self.references_from or "none"),
+            ("work", duration(self.seconds)),
+        ]
+
+    def _short_roles(self) -> Sheet:
+        """What every explainer says about each component, in a few words."""
+        rows = [
+            (component, *map(_in_short, roles), _first_sentence(reference or "none"))
+            for component, reference, roles in roles_by_component(self)
+        ]
+        columns = ("component", *(one.name for one in self.explainers), "reference role")
+        return Sheet(columns, rows, title="Roles", terminal=100, terminal_only=True)
+
+    def _said(self, component: str, reference: str | None, roles: list[StudiedRole | None]) -> Group:
+        """A component: its reference role, what the explainers say, and how that was rated."""
+        sections: list[Section] = [Text([f"Reference: {reference or 'none'}"])]
+        rows = []
+        for one, role in zip(self.explainers, roles, strict=True):
+            if role is not None:
+                votes = ", ".join(f"{name} {score}" for name, score in role.votes.items())
+                rating = role.rating or f"not rated: {role.unrated}"
+                said = f"{role.role}: {role.note}" if role.role else role.note
+                rows.append((one.name, said, Mark(LOOKS.get(role.rating or "", "untested"), rating, votes)))
+        sections.append(Sheet(("explainer", "what it says", "rating"), rows))
+        return Group(sections, title=component, name=component)
+
+    def _agreement(self) -> Sheet:
+        rows = [
+            (" and ".join(one.raters), one.n, one.agreement, one.kappa, one.low, one.high) for one in self.agreement
+        ]
+        columns = ("raters", "roles", "equal scores", "weighted kappa", "low", "high")
+        return Sheet(columns, rows, title="How far the raters agree")
+
+
+def _in_short(role: StudiedRole | None) -> str:
+    if role is None:
+        return ""
+    words = role.role or _first_sentence(role.note)
+    return words if role.rating is None else f"{words} ({role.rating})"
+
+
+def _first_sentence(text: str) -> str:
+    return shortened(text.split(". ")[0].rstrip("."), LONGEST_ROLE)
 
 
 def counts_of(row: StudyRow) -> str:

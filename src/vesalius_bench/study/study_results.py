@@ -24,7 +24,6 @@ from vesalius_bench.study.documents import (
     Study,
     StudyRow,
 )
-from vesalius_bench.study.page import render_study
 from vesalius_bench.study.roles import MEASURE, RatedText
 from vesalius_bench.study.run import ExplainedBy, StudyRun, StudySettings
 from vesalius_bench.study.study_steps import SHEET_FILE, write_sheet
@@ -160,7 +159,7 @@ def write_study(work: StudyRun, result: Study) -> None:
     """The document, the page and, where there are reference roles, the sheet for raters."""
     directory = work.run.directory
     result.write(directory / STUDY_FILE)
-    render_study(result, directory)
+    result.page(directory)
     if result.references:
         assert work.performed is not None
         rateable = {

@@ -55,15 +55,14 @@ def survey(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius_bench.survey.tables import print_survey, print_survey_plan
 
     options = {"kind": kind, "n": n, "top": top, "discover": discover, "metric": metric, "seed": seed}
     options |= {"dtype": dtype, "device": device}
     if plan:
-        return output(api.survey_plan(models, behaviour or (), **options), print_survey_plan, as_json=json)
+        return output(api.survey_plan(models, behaviour or (), **options), as_json=json)
     with resumable():
         result = api.survey(models, behaviour or (), engine=engine, jobs=jobs, out=out or True, **options)
-    output(result, print_survey, as_json=json)
+    output(result, as_json=json)
     if result.n_failed:
         raise typer.Exit(1)
     return None

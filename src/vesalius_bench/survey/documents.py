@@ -13,17 +13,15 @@ from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import HalfAgreement, SweepRow
-from vesalius.documents.views import SHOWN_ROWS, Row, made, shortened
+from vesalius.documents.view import Row, View, made, shortened
 
 SURVEY_FILE = "survey.json"
 #: Whether a model performs a behaviour: "undecided" where the prompts are too few to tell, "failed" where nothing could
 #: be measured.
 Status = Literal["performed", "undecided", "not performed", "failed"]
-#: Components of a cell that a row and a repr name.
+#: Components of a cell that a row names.
 NAMED = 3
 LONGEST_NAME = 32
-#: Columns that a notebook shows of a cell.
-SHOWN_COLUMNS = ("model", "behaviour", "status", "accuracy", "metric", "heads", "jaccard")
 
 
 class CellSweep(Record):
@@ -116,7 +114,6 @@ class Survey(ResultDocument, kind="survey"):
 
     FILE = SURVEY_FILE
     RANK = 90
-    DRAWN_BY = "vesalius_bench.survey.page"
     REMEDY = "run `vesalius survey` again"
 
     request: Request
@@ -170,23 +167,11 @@ class Survey(ResultDocument, kind="survey"):
         """What a list of results says of it: the first line of its summary."""
         return Line("survey", repr(self).splitlines()[0][:120])
 
-    def _summary(self) -> str:
-        size = f"{len(self.models)} model{'s' * (len(self.models) != 1)} x {len(self.behaviours)} behaviour"
-        parts = [
-            f"{short_name(cell.model)}, {short_name(cell.behaviour)}: {names(cell.sweep.strongest(NAMED))}"
-            for cell in self.cells
-            if cell.sweep
-        ]
-        strongest = "; ".join(parts) or "no cell was swept"
-        return f"Survey of {size}{'s' * (len(self.behaviours) != 1)}: {self.counts()}\nstrongest: {strongest}"
+    def view(self) -> View:
+        """Who performs what, which components matter, how stable that is, and every cell."""
+        from vesalius_bench.survey.view import survey_view
 
-    def _rows(self) -> list[Row]:
-        return [cell.row() for cell in self.cells]
-
-    def _shown_rows(self) -> tuple[list[Row], int]:
-        """The first cells, in the columns that fit a notebook."""
-        rows = [cell.row() for cell in self.cells[:SHOWN_ROWS]]
-        return [{name: row[name] for name in SHOWN_COLUMNS} for row in rows], len(self.cells)
+        return survey_view(self)
 
 
 def short_name(name: str) -> str:

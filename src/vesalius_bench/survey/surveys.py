@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
+from vesalius.api.options import SurveyOptions
 from vesalius.api.places import Out, directory_for, require_place
 from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
@@ -26,25 +27,10 @@ from vesalius.progress import Progress, shown
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
-from vesalius_bench.survey.page import render_survey
 from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings
 from vesalius_bench.survey.survey_cells import loaded_model, measure_cell
 
-
 #: The options that are not those of `SurveySettings` when they are left out.
-class SurveyOptions(TypedDict, total=False):
-    """What decides the cells of a survey."""
-
-    kind: str
-    n: int
-    top: int
-    seed: int
-    discover: str | None
-    metric: str | None
-    dtype: str
-    device: str
-
-
 DEFAULTS: SurveyOptions = {"kind": "resample", "n": 32, "top": 10}
 Named = str | Path
 
@@ -83,7 +69,7 @@ def survey(
                     report(event.label(names, priced=False), event.done, event.total)
             result = work.survey()
             result.write(directory / SURVEY_FILE)
-            render_survey(result, directory)
+            result.page(directory)
     finally:
         loaded_model.cache_clear()
     return result

@@ -10,7 +10,7 @@ from vesalius.documents.agent import AgentCall, RunState, Text
 from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.metric import Metric
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.view import Answer, Sheet, View, Viewable
 
 
 class FunctionRow(Record):
@@ -42,15 +42,19 @@ class FunctionsRun(Viewable, Record):
     metrics: FrozenMap[str, Metric]
     functions: tuple[FunctionRow, ...]
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Every function of the run."""
         right = sum(row.right is True for row in self.functions)
         found = f", {right} right" if self.graded else ""
-        return f"{self.run}: {self.category} functions by {self.interpreter}, {self.state}, {self.done} answered{found}"
-
-    def _rows(self) -> list[Row]:
-        return [
-            {"id": row.id, "score": row.score, "right": row.right, "queries": row.queries} for row in self.functions
-        ]
+        rows = [(row.id, row.score, row.right, row.queries) for row in self.functions]
+        return View(
+            self.run,
+            Answer(
+                f"{self.run}: {self.category} functions by {self.interpreter}, {self.state}, {self.done} answered"
+                f"{found}"
+            ),
+            [Sheet(("id", "score", "right", "queries"), rows, title="Functions")],
+        )
 
 
 class DrawingLabel(Record):

@@ -10,9 +10,12 @@ from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import CallTotals
-from vesalius.documents.views import Row
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View
 
 RELIABILITY_FILE = "reliability.json"
+
+#: The least reliable functions that are named.
+WORST = 10
 
 
 class ReliableFunction(Record):
@@ -78,25 +81,60 @@ class Reliability(ResultDocument, kind="reliability"):
     usage: CallTotals | None = None
     seconds: float
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """The means of each category, and the functions that follow their rule least."""
         lines = [
             f"{name} answered by {category.backbone}: "
             + ", ".join(f"{which} {metric.figures} (n {metric.n})" for which, metric in category.metrics.items())
             for name, category in self.categories.items()
         ]
-        return "\n".join(lines)
-
-    def _rows(self) -> list[Row]:
-        return [
-            {
-                "id": row.id,
-                "category": row.category,
-                "name": row.name,
-                "rate": row.rate.value,
-                "own": row.own,
-                "random": row.random,
-                "undefined": None if row.undefined is None else row.undefined.value,
-                "errors": row.n_error,
-            }
+        rows = [
+            (
+                row.id,
+                row.category,
+                row.name,
+                row.rate.value,
+                row.own,
+                row.random,
+                None if row.undefined is None else row.undefined.value,
+                row.n_error,
+            )
             for row in self.functions
         ]
+        means = [
+            (name, category.backbone, which, metric.value, metric.low, metric.high, metric.n)
+            for name, category in self.categories.items()
+            for which, metric in category.metrics.items()
+        ]
+        worst = sorted(self.functions, key=lambda row: (row.rate.value or 0.0, row.id))
+        told = [
+            f"{row.id} {row.name[:80]}: {row.rate.value or 0.0:.2f} of {row.rate.n} right"
+            + ("" if row.own is None or row.random is None else f", own {row.own:.3f}, random {row.random:.3f}")
+            for row in worst
+            if (row.rate.value or 0.0) < 1
+        ][:WORST]
+        facts = []
+        if self.selectivity is not None:
+            largest = self.selectivity.diagonal_largest
+            facts.append(("own words score highest in", f"{largest.figures} of {largest.n} entities"))
+        if self.usage is not None:
+            cost = "cost not known" if self.usage.cost is None else f"cost ${self.usage.cost:.2f}"
+            facts.append(("effort", f"{self.usage.calls} calls, {cost}, {self.seconds:.0f} s"))
+        first, *others = lines or ["nothing was measured"]
+        return View(
+            "Reliability of functions",
+            Answer(first),
+            [
+                Facts([("", line) for line in others]),
+                Sheet(
+                    ("id", "category", "name", "rate", "own", "random", "undefined", "errors"),
+                    rows,
+                    title="Functions",
+                    terminal=0,
+                ),
+                Sheet(("category", "answered by", "figure", "value", "low", "high", "n"), means, title="By category"),
+                *([Text(told, bullets=True, title="Those that follow their rule least")] if told else []),
+                *([Text(self.caveats)] if self.caveats else []),
+                *([Facts(facts)] if facts else []),
+            ],
+        )

@@ -5,7 +5,7 @@ from typing import Literal
 from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.metric import Metric
-from vesalius.documents.views import Row
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View
 
 UNIT_TESTS_FILE = "unit_tests.json"
 #: What was read: the interpreter's description, or the truth in words. In `matching` three truths are offered for one
@@ -70,26 +70,38 @@ class UnitTests(ResultDocument, kind="unit_tests"):
     correlations: tuple[ScoreCorrelation, ...]
     functions: FrozenList[TestedFunction]
 
-    def _summary(self) -> str:
+    def view(self) -> View:
+        """Who got how much right, and how far people and evaluators order the functions alike."""
         people = len({taker.name for taker in self.takers if taker.kind == "person"})
         rhos = [
             f"{one.evaluator}, {one.task}: {'-' if one.rho is None else f'{one.rho:.3f}'} (n {one.n})"
             for one in self.correlations
         ]
-        compared = "; ".join(rhos) or "nothing to compare"
-        return f"Unit tests of {self.run} by {people} people\nSpearman: {compared}"
-
-    def _rows(self) -> list[Row]:
-        return [
-            {
-                "taker": taker.name,
-                "kind": taker.kind,
-                "task": taker.task,
-                "accuracy": taker.accuracy.value,
-                "low": taker.accuracy.low,
-                "high": taker.accuracy.high,
-                "functions": taker.accuracy.n,
-                "tests": taker.n_tests,
-            }
+        rows = [
+            (
+                taker.name,
+                taker.kind,
+                taker.task,
+                taker.accuracy.value,
+                taker.accuracy.low,
+                taker.accuracy.high,
+                taker.accuracy.n,
+                taker.n_tests,
+            )
             for taker in self.takers
         ]
+        said = [
+            f"Spearman of people and {one.evaluator}, {one.task}: "
+            + ("not defined" if one.rho is None else f"{one.rho:.3f} [{one.low:.3f}, {one.high:.3f}], p {one.p:.2g}")
+            + f", n {one.n}"
+            for one in self.correlations
+        ]
+        return View(
+            f"Unit tests of {self.run}",
+            Answer(f"Unit tests of {self.run} by {people} people"),
+            [
+                Facts([("Spearman", "; ".join(rhos) or "nothing to compare")]),
+                Sheet(("taker", "kind", "task", "accuracy", "low", "high", "functions", "tests"), rows, title="Takers"),
+                *([Text(said)] if said else []),
+            ],
+        )

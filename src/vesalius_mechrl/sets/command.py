@@ -58,7 +58,6 @@ def sets(
     """
     from vesalius.cli.console import output, resumable
     from vesalius_mechrl.api_sets import discover_sets
-    from vesalius_mechrl.cli_tables import print_sets
 
     with resumable():
         head_sets = discover_sets(
@@ -79,4 +78,4 @@ def sets(
             device=device,
             out=out or True,
         )
-    return output(head_sets, lambda found: print_sets(found, top), as_json=json)
+    return output(head_sets, as_json=json, top=top)

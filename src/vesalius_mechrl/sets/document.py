@@ -10,7 +10,7 @@ from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request, whole_option
-from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, join_first, made, prompts, subject_of
 
 SETS_FILE = "sets.json"
 
@@ -73,7 +73,6 @@ class HeadSets(Viewable, Keyed, Document, kind="sets"):
 
     FILE = SETS_FILE
     RANK = 80
-    DRAWN_BY = "vesalius_mechrl.page_synergy"
     SCHEMA = 1
     COMMAND, VERB = "sets", "discover_sets"
     REMEDY = "run `vesalius sets` again"
@@ -159,22 +158,65 @@ class HeadSets(Viewable, Keyed, Document, kind="sets"):
         self.model_copy(update={"directory": str(place)}).write(place / SETS_FILE)
         return place / SETS_FILE
 
-    def _summary(self) -> str:
-        best = self.sets[0] if self.sets else None
+    def view(self) -> View:
+        """The best sets, the groups of heads that back each other up, and what the search cost."""
+        best, metrics = self.sets[0] if self.sets else None, self.metrics
         groups = join_first(["+".join(group.heads) for group in self.backup_groups], 5)
-        strongest = f"\nbest set: {join_first(best.heads, 6)}, effect {best.effect:+.3g}" if best else ""
         subject = subject_of(self.specimen, self.behaviour)
-        return (
-            f"Sets of heads in {subject} by {self.search} search on {self.n} prompts, "
-            f"{self.metrics.get('queries', 0):g} sets measured{strongest}\n"
-            f"backup groups: {groups or 'none held on the held-out prompts'}"
+        strongest = [("best set", f"{join_first(best.heads, 6)}, effect {best.effect:+.3g}")] if best else []
+        spent = "" if self.complete else " (budget spent)"
+        return View(
+            f"{subject}: sets of heads, {self.kind} ablation",
+            Answer(
+                f"Sets of heads in {subject} by {self.search} search on {prompts(self.n)}, "
+                f"{metrics.get('queries', 0):g} sets measured"
+            ),
+            [
+                Facts([*strongest, ("backup groups", groups or "none held on the held-out prompts")]),
+                Sheet(
+                    ("heads", "effect", "low", "high", "value"),
+                    [("+".join(one.heads), one.effect, one.low, one.high, one.value) for one in self.sets],
+                    title=f"Sets: effect in {self.unit}",
+                    caption=f"clean {metrics['clean']:.3f} {self.unit}; effect = clean minus edited, value = effect "
+                    f"less {self.price:.3g} per head",
+                    signed=("effect", "value"),
+                    terminal=5,
+                ),
+                *([self._groups()] if self.backup_groups else [Text(["no backup group held on the held-out prompts"])]),
+                Facts(
+                    [
+                        (
+                            f"{self.search} search",
+                            f"{metrics['queries']} of {self.budget} queries{spent}, {metrics['queries_to_confirm']} to "
+                            f"confirm; all pairs: {metrics['all_pairs']}; {self.forwards:.1f} forward-equivalents, "
+                            f"{self.seconds:.1f} s",
+                        )
+                    ]
+                ),
+            ],
+            command=self.request.command_line(),
+            files=[
+                (name, str(place))
+                for name, place in (("picture", self.picture), ("directory", self.directory))
+                if place is not None
+            ],
         )
 
-    def _rows(self) -> list[Row]:
-        return [
-            {"heads": "+".join(one.heads), "effect": one.effect, "low": one.low, "high": one.high, "value": one.value}
-            for one in self.sets
+    def _groups(self) -> Sheet:
+        rows = [
+            (
+                "+".join(group.heads),
+                group.effect,
+                group.low,
+                group.high,
+                " ".join(f"{member.effect:+.3f}" for member in group.alone),
+                group.sum_alone,
+                group.synergy,
+            )
+            for group in self.backup_groups
         ]
+        columns = ("backup group", "together", "low", "high", "alone", "sum alone", "synergy")
+        return Sheet(columns, rows, title="Heads that back each other up", signed=("together", "sum alone", "synergy"))
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -216,6 +216,24 @@ def test_a_claim_about_the_circuit_settles_every_component(frac_prevs: Specimen)
     assert "does not give the model's outputs yet" in said[0]
 
 
+def test_a_corrected_claim_settles_a_component_without_another_hypothesis(frac_prevs: Specimen) -> None:
+    wrong = {"variables": SHARE["variables"][:1], "output": "is_x"}
+    script = of_circuit(
+        {"claim": {"kind": "circuit", "program": wrong, "carriers": {"L0_MLP": ["is_x"]}}},
+        {"claim": {"kind": "circuit", "program": SHARE, "carriers": CARRIERS}},
+    )
+    backbone, wire = opened(script)
+    found = explain_hyve(frac_prevs, backbone=backbone)
+    assert {request.label for request in wire.requests} == {
+        "L0_MLP observation",
+        "L0_MLP validation 1",
+        "classification",
+    }
+    part = found.explanation.components[0]
+    assert part.verdict == "supported"
+    assert part.decided == {"supported": 1, "refuted": 1}
+
+
 def test_the_program_given_last_need_not_be_written_again(frac_prevs: Specimen) -> None:
     first = {"kind": "depends_only_on", "program": SHARE, "carriers": CARRIERS, "variables": ["is_x"]}
     claims = [{"claim": {"kind": "computes", "program": "last"}}, first, {"kind": "circuit", "program": "last"}]

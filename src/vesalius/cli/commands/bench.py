@@ -79,7 +79,6 @@ def circuits(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.scorecards import print_circuits
 
     with resumable():
         card = api.bench_circuits(
@@ -105,7 +104,7 @@ def circuits(
             engine=engine,
             out=out,
         )
-    output(card, print_circuits, as_json=json)
+    output(card, as_json=json)
 
 
 @commands.command()
@@ -135,7 +134,6 @@ def discovery(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.scorecards import print_discovery
 
     with resumable():
         card = api.bench_discovery(
@@ -150,4 +148,4 @@ def discovery(
             jobs=jobs,
             out=out,
         )
-    output(card, print_discovery, as_json=json)
+    output(card, as_json=json)

@@ -36,12 +36,11 @@ def faithfulness(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.checking import print_faithfulness
 
     result = api.faithfulness(
         specimen, load, pruned, cut, draw, components=components, circuit=circuit, out=out or True
     )
-    return output(result, print_faithfulness, as_json=json)
+    return output(result, as_json=json)
 
 
 @command(commands)
@@ -63,7 +62,6 @@ def retest(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.checking import print_retest
 
     result = api.retest(explanation, component, claim, read, seed=seed, out=out or True)
-    return output(result, print_retest, as_json=json)
+    return output(result, as_json=json)

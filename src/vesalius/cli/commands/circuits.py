@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption, MethodFlags, Results, SpecimenArgument, Studied, Table, command, names
+from vesalius.cli.options import (
+    JsonOption,
+    OnePrompt,
+    PlanOption,
+    SpecimenArgument,
+    TopOption,
+    command,
+    names,
+)
 from vesalius.errors import BadInput
 from vesalius.options import (
     DISCOVERED,
@@ -18,9 +26,11 @@ from vesalius.options import (
     Draw,
     Edit,
     Explaining,
+    Force,
     Knockout,
     Load,
     Parts,
+    Rivalry,
 )
 
 commands = typer.Typer()
@@ -29,11 +39,17 @@ commands = typer.Typer()
 @command(commands)
 def sweep(
     specimen: SpecimenArgument,
-    studied: Studied,
+    load: Load,
+    one: OnePrompt,
     knockout: Knockout,
     draw: Draw = SWEPT,
+    out: Annotated[
+        str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
+    ] = None,
+    plan: PlanOption = False,
+    json: JsonOption = False,
+    top: TopOption = 12,
     *,
-    results: Table,
     parts: Parts,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
@@ -46,14 +62,13 @@ def sweep(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.sweep import print_plan, print_sweep
 
-    asked = (studied.load(), knockout, draw, parts)
-    if results.plan:
-        return output(api.plan("sweep", specimen, *asked), print_plan, as_json=results.json)
+    load = one.studied(load)
+    if plan:
+        return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=json)
     with resumable():
-        report = api.sweep_report(specimen, *asked, out=results.out or True)
-    return output(report, lambda sweep: print_sweep(sweep, results.top), as_json=results.json)
+        report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
+    return output(report, as_json=json, top=top)
 
 
 @command(commands, name="what-if")
@@ -85,28 +100,48 @@ def what_if(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.what_if import print_what_if
 
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
-        return output(api.what_if_again(file, out=out or True), print_what_if, as_json=json)
+        return output(api.what_if_again(file, out=out or True), as_json=json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
     result = api.what_if(specimen, components, edit, load, draw, out=out or True)
-    return output(result, print_what_if, as_json=json)
+    return output(result, as_json=json)
 
 
 @command(commands)
 def discover(
     specimen: SpecimenArgument,
-    studied: Studied,
-    method: MethodFlags,
+    load: Load,
+    method: Annotated[
+        str,
+        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in."),
+    ] = "sweep",
     draw: Draw = DISCOVERED,
+    budget: Annotated[int | None, typer.Option(help="bandit, rl: heads to pay for (default 50, or all).")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed (1).")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).",
+        ),
+    ] = None,
     *,
-    results: Table,
-    checked: Checked,
     cut: Cut,
+    checked: Checked,
+    out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
+    plan: PlanOption = False,
+    json: JsonOption = False,
+    top: TopOption = 12,
+    rival: Rivalry,
+    force: Force,
+    one: OnePrompt,
     parts: Parts,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
@@ -117,23 +152,22 @@ def discover(
     Example: vesalius discover frac_prevs --method eap-ig
     """
     from vesalius import api
-    from vesalius.cli.console import output, print_json
-    from vesalius.cli.tables.discovery import print_discovery
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_json, print_view
 
-    asked = (studied.load(), draw, checked, cut, parts)
-    if results.plan:
-        return output(api.plan("discover", specimen, *asked, **method.keywords()), print_plan, as_json=results.json)
-    discovery = api.discover(specimen, *asked, **method.keywords(), out=results.out or True)
-    if results.json:
+    records = (one.studied(load), draw, cut, checked, rival, force, parts)
+    options = {"method": method, "budget": budget, "paper": paper or None, "seeds": seeds, "steps": steps}
+    if plan:
+        return output(api.plan("discover", specimen, *records, **options), as_json=json)
+    discovery = api.discover(specimen, *records, out=out or True, **options)
+    if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
-    return print_discovery(discovery, results.top)
+    return print_view(discovery.view(), top=top)
 
 
 @command(commands)
 def explain(
     specimen: SpecimenArgument,
-    studied: Studied,
+    load: Load,
     components: Annotated[
         str | None,
         typer.Option(
@@ -144,10 +178,14 @@ def explain(
     source: CircuitFrom,
     ask: Ask,
     study: Explaining,
-    results: Results,
+    out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
+    plan: PlanOption = False,
+    json: JsonOption = False,
     claims: Annotated[
         bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
     ] = False,
+    force: Force,
+    one: OnePrompt,
     calls: Calls,
     parts: Parts,
 ) -> None:
@@ -160,18 +198,22 @@ def explain(
     Example: vesalius explain frac_prevs
     """
     from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.explanation import print_explanation
-    from vesalius.cli.tables.sweep import print_plan
+    from vesalius.cli.console import output, print_sections, resumable
+    from vesalius.documents.explanation import claims_of
 
-    asked, named = (studied.load(), source, study, ask, parts), names(components)
-    if results.plan:
+    load = one.studied(load)
+    named = names(components)
+    if plan:
         if ask.backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
-        return output(api.plan("explain", specimen, *asked, components=named), print_plan, as_json=results.json)
+        records = (load, source, study, force, ask, parts)
+        return output(api.plan("explain", specimen, *records, components=named), as_json=json)
     with resumable() if ask.backbone else nullcontext():
-        explanation = api.explain(specimen, *asked, calls, components=named, out=results.out or True)
-    return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=results.json)
+        records = (load, source, study, force, ask, calls, parts)
+        explanation = api.explain(specimen, *records, components=named, out=out or True)
+    output(explanation, as_json=json)
+    if claims and not json:
+        print_sections(claims_of(explanation))
 
 
 @commands.command()

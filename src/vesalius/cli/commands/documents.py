@@ -70,6 +70,5 @@ def plugins(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_plugins
 
-    output(api.plugins(check=check), print_plugins, as_json=json)
+    output(api.plugins(check=check), as_json=json)

@@ -1,9 +1,11 @@
 """Circuits of single neurons."""
 
+from typing import Annotated
+
 import typer
 
-from vesalius.cli.options import SpecimenArgument, Studied, Table, command
-from vesalius.options import NEURONS, Draw, Force, Scoring
+from vesalius.cli.options import JsonOption, OnePrompt, PlanOption, SpecimenArgument, TopOption, command
+from vesalius.options import NEURONS, Draw, Force, Load, Scoring
 
 commands = typer.Typer()
 
@@ -11,12 +13,16 @@ commands = typer.Typer()
 @command(commands)
 def neurons(
     specimen: SpecimenArgument,
-    studied: Studied,
+    load: Load,
     scoring: Scoring,
+    one: OnePrompt,
     draw: Draw = NEURONS,
     *,
-    results: Table,
     force: Force,
+    out: Annotated[str | None, typer.Option(help="Directory for neurons.json. Default: vesalius-runs/...")] = None,
+    plan: PlanOption = False,
+    json: JsonOption = False,
+    top: TopOption = 12,
 ) -> None:
     """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
 
@@ -27,11 +33,9 @@ def neurons(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.neurons import print_neurons
-    from vesalius.cli.tables.sweep import print_plan
 
-    asked = (studied.load(), scoring, draw, force)
-    if results.plan:
-        return output(api.plan("neurons", specimen, *asked), print_plan, as_json=results.json)
-    circuit = api.neurons(specimen, *asked, out=results.out or True)
-    return output(circuit, lambda circuit: print_neurons(circuit, results.top), as_json=results.json)
+    load = one.studied(load)
+    if plan:
+        return output(api.plan("neurons", specimen, load, scoring, draw, force), as_json=json)
+    circuit = api.neurons(specimen, load, scoring, draw, force, out=out or True)
+    return output(circuit, as_json=json, top=top)

@@ -57,13 +57,12 @@ def diff(
     Example: vesalius diff vesalius-runs/explain-frac_prevs-seed0 vesalius-runs/explain-frac_prevs-seed1
     """
     from vesalius import api
-    from vesalius.cli.console import print_json
-    from vesalius.cli.tables.difference import print_difference
+    from vesalius.cli.console import print_json, print_view
 
     difference = api.diff(a, b, out=out)
     if json:
         return print_json(difference.as_data())
-    return print_difference(difference)
+    return print_view(difference.view())
 
 
 @commands.command()
@@ -79,12 +78,11 @@ def runs(
     Example: vesalius runs vesalius-runs
     """
     from vesalius import api
-    from vesalius.cli.console import print_json
-    from vesalius.cli.tables.results import print_results
+    from vesalius.cli.console import print_json, print_view
 
     results = api.results(directory)
     if kind is not None:
         results = results.of_kind(kind)
     if json:
         return print_json(results.as_data())
-    return print_results(results)
+    return print_view(results.view())

@@ -37,9 +37,8 @@ def specimens(json: JsonOption = False) -> None:
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_specimens
 
-    output(api.specimens(), print_specimens, as_json=json)
+    output(api.specimens(), as_json=json)
 
 
 @commands.command()
@@ -50,9 +49,8 @@ def show(specimen: SpecimenArgument, behaviour: BehaviourOption = None, json: Js
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_specimen
 
-    output(api.show(specimen, behaviour=behaviour), print_specimen, as_json=json)
+    output(api.show(specimen, behaviour=behaviour), as_json=json)
 
 
 @commands.command()
@@ -77,13 +75,12 @@ def predict(
     inputs = _read_inputs(input)
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_outputs
 
     loaded = api.load(specimen)
     document = {"outputs": api.predict(loaded, inputs), "bos": api.bos_text(loaded)}
     if top is not None:
         document["top"] = api.next_tokens(loaded, inputs, top=top)
-    output(document, lambda document: print_outputs(inputs, document), as_json=json)
+    output(document, lambda document: _print_outputs(inputs, document), as_json=json)
 
 
 @commands.command()
@@ -110,11 +107,10 @@ def behaviours(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_behaviours, print_rows
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     document = api.behaviours(specimen, behaviour=studied, metric=metric, n=n, seed=seed)
-    output(document, print_behaviours if studied is None else print_rows, as_json=json)
+    output(document, as_json=json, flags=("--metric",))
     if studied is not None and not document["n_kept"]:
         raise Failed(f"{specimen}: none of the rows can be used with this model; the reasons are above")
 
@@ -127,9 +123,8 @@ def models(json: JsonOption = False) -> None:
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_models
 
-    output(api.models(), print_models, as_json=json)
+    output(api.models(), as_json=json)
 
 
 @commands.command()
@@ -150,12 +145,11 @@ def check(
     Example: vesalius check path/to/model
     """
     from vesalius import api
-    from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_agreement
+    from vesalius.cli.console import output, print_line
 
     reading = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     document = api.check_document(model, n=n, seed=seed, **reading)
-    output(document, print_agreement, as_json=json)
+    output(document, lambda found: print_line(f"{found['family']}: {found['summary']}"), as_json=json)
     if document["agrees"] is False:
         raise typer.Exit(1)
 
@@ -177,3 +171,16 @@ def _read_inputs(given: str) -> list[Any]:
     if not isinstance(inputs, list) or not inputs:
         raise BadInput('--input must be a non-empty JSON list of inputs, for example \'[["a", "b"]]\'')
     return inputs
+
+
+def _print_outputs(inputs: list[Any], document: dict[str, Any]) -> None:
+    """What the model made of each input, and the likeliest tokens after it where they were asked for."""
+    from vesalius.cli.console import print_line
+
+    top: list[list[dict[str, Any]]] | None = document.get("top")
+    if document["bos"] is not None:
+        print_line(f"before every text the model reads {document['bos']}")
+    for place, (source, row) in enumerate(zip(inputs, document["outputs"], strict=True)):
+        print_line(f"{source!r} -> {row!r}")
+        for one in top[place] if top else ():
+            print_line(f"  {one['probability']:.4f}  {one['token']!r}")

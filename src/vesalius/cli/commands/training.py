@@ -34,11 +34,10 @@ def train(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.training import print_training
 
     with resumable():
         document = api.train(specs, out=out, seed=seed, attempts=attempts, device=device)
-    output(document, lambda document: print_training(document, out), as_json=json)
+    output(document, as_json=json)
 
 
 @commands.command()
@@ -55,6 +54,5 @@ def generate(
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.training import print_tasks
 
-    output(api.generate(seed=seed, out=out, count=count, depth=depth), print_tasks, as_json=json)
+    output(api.generate(seed=seed, out=out, count=count, depth=depth), as_json=json)

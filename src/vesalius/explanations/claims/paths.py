@@ -2,9 +2,9 @@
 directly*, *writes the answer*, *lens only*.
 
 A path claim has a direction, said before the path is measured: *feeds* that the path helps the answer, *hinders* that
-it works against it. Each is one-sided: the lower end of a two-sided 95 % interval must lie above the bar, so that a
-path without an effect beyond it passes at most 2.5 times in 100. Whoever does not know the direction proposes both:
-they count as two tries, which halves the error of each, so that one of them passes no more often than a single claim.
+it works against it. Each is one-sided: the lower end of a two-sided 95 % interval must lie above the bar, a nominal
+error of 2.5 in 100 for a path whose effect lies at the bar. Whoever does not know the direction proposes both: they
+count as two tries, which halves the error of each.
 
 The logit lens shows what an output adds to the answer by itself; *lens only* says that the model does not need it.
 """

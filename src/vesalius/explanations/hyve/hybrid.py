@@ -18,7 +18,7 @@ from vesalius.backbones import Backbone
 from vesalius.components import Component
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace
-from vesalius.documents.views import shortened
+from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis
 from vesalius.explanations.findings import Checked, Finding, component_explanation, lost_attempt, shared_program

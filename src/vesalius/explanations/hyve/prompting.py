@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
-from vesalius.documents.views import shortened
+from vesalius.documents.view import shortened
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import CIRCUIT_KINDS, Claim
 from vesalius.explanations.hyve.grammar import (

@@ -26,7 +26,7 @@ from vesalius.backbones import Message, system, user
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
-from vesalius.documents.views import shortened
+from vesalius.documents.view import shortened
 from vesalius.explanations.findings import Checked, Finding
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.prompting import (

@@ -1,14 +1,13 @@
 (function () {
   "use strict";
-  var table = document.getElementById("specimens"), body = table.tBodies[0];
-  var headers = Array.from(table.tHead.rows[0].cells), status = document.getElementById("sorted");
+  var status = document.getElementById("sorted");
   function compare(a, b, kind) {
     var x = Number(a), y = Number(b);
     if (kind === "number" && !isNaN(x) && !isNaN(y)) return x - y;
     return a.localeCompare(b, "en", { numeric: true });
   }
-  function sortBy(column) {
-    var header = headers[column], button = header.querySelector("button");
+  function sortBy(table, headers, column) {
+    var body = table.tBodies[0], header = headers[column], button = header.querySelector("button");
     var up = header.getAttribute("aria-sort") !== "ascending";
     Array.from(body.rows)
       .map(function (row) { return { row: row, value: row.cells[column].dataset.value }; })
@@ -22,7 +21,10 @@
     header.setAttribute("aria-sort", up ? "ascending" : "descending");
     status.textContent = "Sorted by " + button.textContent.trim() + (up ? ", ascending" : ", descending");
   }
-  headers.forEach(function (header, column) {
-    header.querySelector("button").addEventListener("click", function () { sortBy(column); });
+  Array.from(document.querySelectorAll("table.index")).forEach(function (table) {
+    var headers = Array.from(table.tHead.rows[0].cells);
+    headers.forEach(function (header, column) {
+      header.querySelector("button").addEventListener("click", function () { sortBy(table, headers, column); });
+    });
   });
 })();

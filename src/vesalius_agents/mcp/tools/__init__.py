@@ -8,11 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vesalius_agents.mcp.results import Result
-from vesalius_agents.mcp.tools.claims import check_claim, run_code, which_variable
-from vesalius_agents.mcp.tools.explaining import explain, grade, report, submit_explanation
+from vesalius_agents.mcp.tools.explaining import (
+    check_claim,
+    explain,
+    grade,
+    report,
+    run_code,
+    submit_explanation,
+    which_variable,
+)
 from vesalius_agents.mcp.tools.functions import grade_function, list_functions, query_function, submit_function
-from vesalius_agents.mcp.tools.looking import attention, describe_specimen, lens, list_specimens, predict
-from vesalius_agents.mcp.tools.measuring import discover, intervene, sweep
+from vesalius_agents.mcp.tools.measuring import (
+    attention,
+    describe_specimen,
+    discover,
+    intervene,
+    lens,
+    list_specimens,
+    predict,
+    sweep,
+)
 
 
 @dataclass(frozen=True)

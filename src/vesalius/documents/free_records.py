@@ -1,27 +1,14 @@
-"""Records of free form (read-off tables, refuted hypotheses) as tables a page can print.
+"""Records of free form (read-off tables, refuted hypotheses) as facts and tables of a view.
 
 A read-off table comes as a mapping: flat (`{"a": 0, "x": 1}`), nested (`{"a": {"0": 1}}`), or a record whose fields
-are facts and tables (`{"arguments": ["token"], "rows": [["a", 0]]}`). Nothing is dropped silently: what does not fit
-is counted.
-"""
+are facts and tables (`{"arguments": ["token"], "rows": [["a", 0]]}`)."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-ROWS, COLUMNS = 64, 24
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A printable table: header cells, body cells, and how many rows and columns were left out."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    rows_left_out: int = 0
-    columns_left_out: int = 0
+from vesalius.documents.view import Sheet
 
 
 @dataclass(frozen=True)
@@ -58,14 +45,16 @@ def read_records(records: Sequence[Mapping[str, Any]]) -> Sheet:
 
 
 def sheet(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Sheet:
-    """Cut a table to what a page can show."""
+    """A table whose cells are spelt as the record has them."""
     return Sheet(
-        title,
-        tuple(str(column) for column in columns[:COLUMNS]),
-        tuple(tuple(row[:COLUMNS]) for row in rows[:ROWS]),
-        max(0, len(rows) - ROWS),
-        max(0, len(columns) - COLUMNS),
+        tuple(map(str, columns)),
+        [tuple(spell(cell) if not _is_number(cell) else cell for cell in row) for row in rows],
+        title=title,
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def spell(value: Any) -> str:
@@ -101,7 +90,7 @@ def _structured(title: str, value: Any, header: Sequence[Any] | None) -> Sheet:
         return sheet(title, ("input", "value"), list(value.items()))
     if all(isinstance(row, Mapping) for row in value):
         records = read_records(value)
-        return Sheet(title, records.columns, records.rows, records.rows_left_out, records.columns_left_out)
+        return replace(records, title=title)
     rows = [row if isinstance(row, list | tuple) else [row] for row in value]
     width = max(map(len, rows))
     names = list(header) if header is not None and len(header) == width else [""] * width

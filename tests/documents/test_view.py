@@ -18,7 +18,7 @@ from vesalius.documents import Circuit, Discovery, Explanation, Metric, Request,
 from vesalius.documents.catalogue import BehaviourReport
 from vesalius.documents.metric import Figure
 from vesalius.documents.scorecard import CircuitRow
-from vesalius.documents.views import Rows, Several, Viewable
+from vesalius.documents.view import Rows, Several, Viewable
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius_bench.survey.documents import CellSweep, Survey, SurveyCell
 
@@ -202,7 +202,7 @@ def test_columns_that_only_some_rows_have_are_kept() -> None:
 def test_checks_are_rows_with_controls() -> None:
     checks = Discovery.read(GOLDEN / "discovery" / "discovery.json").checks
     assert checks is not None
-    rows = {row["check"]: row for row in checks._rows()}
+    rows = {row["check"]: row for row in checks.view().sheet().records()}
     assert list(rows) == ["cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard"]
     assert rows["cpr"]["value"] == 0.85
     assert rows["cmd"]["control"] == pytest.approx(0.909, abs=1e-3)
@@ -242,7 +242,7 @@ def test_parts_of_results_are_short_too() -> None:
     assert repr(part).startswith("L0_MLP INDICATOR (supported): L0_MLP computes")
     assert repr(part.claims[0]).startswith("supported: L0_MLP computes which of 2 classes")
     assert repr(trace).startswith("Trace of 3 by scripted:")
-    assert [row["component"] for row in trace._rows()] == ["L0_MLP", "L1H2"]
+    assert [row["component"] for row in trace.view().sheet().records()] == ["L0_MLP", "L1H2"]
 
 
 def test_a_long_tuple_is_a_tuple() -> None:
