@@ -53,14 +53,28 @@ if TYPE_CHECKING:
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
+    from vesalius.discovery.attribution import EAP, EAPIG, RelP, RelPQK
+    from vesalius.discovery.pruning import ACDC
+    from vesalius.discovery.sweep import Sweep
+    from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
 
 __all__ = [
+    "ACDC",
+    "EAP",
+    "EAPIG",
     "BadInput",
     "Behaviour",
     "Component",
     "Edge",
     "Failed",
+    "Mean",
     "Note",
+    "RelP",
+    "RelPQK",
+    "Resample",
+    "Sweep",
+    "ValueBias",
+    "Zero",
     "__version__",
     "attention",
     "behaviours",
@@ -98,6 +112,10 @@ _HOMES = {
     "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
+    **dict.fromkeys(("EAP", "EAPIG", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    "ACDC": "vesalius.discovery.pruning",
+    "Sweep": "vesalius.discovery.sweep",
+    **dict.fromkeys(("Mean", "Resample", "ValueBias", "Zero"), "vesalius.intervene.ablations"),
 }
 
 

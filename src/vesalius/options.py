@@ -106,7 +106,10 @@ class Record:
             value = getattr(self, option.name)
             if option.whole and not (value is None and option.default is None):
                 require_whole(**{option.name: value})
-            if option.flag.of and isinstance(value, str) and value not in option.flag.of:
+            if option.flag.of and not isinstance(value, str):  # an object, such as `Mean()`, goes by its name
+                value = str(value)
+                object.__setattr__(self, option.name, value)
+            if option.flag.of and value not in option.flag.of:
                 raise BadInput(f"{option.name} {value!r} does not exist; choose one of {choices(option.flag.of)}")
 
     def values(self) -> dict[str, Any]:
@@ -129,27 +132,31 @@ def options_of(record: type[Record]) -> tuple[Option, ...]:
 class Flat:
     """A function's parameters with its records taken apart into their fields.
 
-    `plain` are the parameters that are no records, `records` the default of each record by the parameter's name.
+    `plain` are the parameters that are no records, `records` the default of each record by the parameter's name. `open`
+    says that the function takes further keywords, as `discover` does for the options of a method.
     """
 
     name: str
     plain: dict[str, inspect.Parameter]
     records: dict[str, Record]
+    open: inspect.Parameter | None = None
 
     @classmethod
     def of(cls, function: Callable[..., Any], more: Mapping[str, Record] | None = None) -> "Flat":
         """Those of a function, with `more` records that it does not see itself."""
-        plain, records = {}, {}
+        plain, records, further = {}, {}, None
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
             kind = parameter.annotation
-            if isinstance(kind, type) and issubclass(kind, Record):
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                further = parameter
+            elif isinstance(kind, type) and issubclass(kind, Record):
                 records[name] = kind() if parameter.default is parameter.empty else parameter.default
             else:
                 plain[name] = parameter
         records |= more or {}
         flat = [option.name for one in records.values() for option in options_of(type(one))]
         assert len({*flat, *plain}) == len(flat) + len(plain), f"{function.__name__}: two options have one name"
-        return cls(function.__name__, plain, records)
+        return cls(function.__name__, plain, records, further)
 
     def options(self) -> Iterator[tuple[str, Option]]:
         """Every field with its record's parameter; defaults are those of this function."""
@@ -166,7 +173,12 @@ class Flat:
             for _, option in self.options()
         ]
         last = [one for one in self.plain.values() if one.kind is keyword]
-        return inspect.Signature([*first, *own, *last], return_annotation=returns)
+        further = [] if self.open is None else [self.open]
+        return inspect.Signature([*first, *own, *last, *further], return_annotation=returns)
+
+    def further(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The keywords among the arguments that are neither parameters nor fields."""
+        return {name: value for name, value in arguments.items() if name not in self.plain and name not in self.records}
 
     def gather(self, args: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The function's arguments: records are made of the fields given, on top of a record where one is given too."""
@@ -179,6 +191,7 @@ class Flat:
                 records[name] = value
         owner = {option.name: name for name, option in self.options()}
         plain: dict[str, Any] = {}
+        further: dict[str, Any] = {}
         changes: dict[str, dict[str, Any]] = {}
         for key, value in given.items():
             if key in self.plain:
@@ -187,6 +200,8 @@ class Flat:
                 records[key] = value
             elif key in owner:
                 changes.setdefault(owner[key], {})[key] = value
+            elif self.open is not None:
+                further[key] = value
             else:
                 near = get_close_matches(key, [*self.plain, *owner], 1)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -194,7 +209,9 @@ class Flat:
         made = {name: replace(one, **changes[name]) if name in changes else one for name, one in records.items()}  # type: ignore[type-var]
         own = inspect.Signature(list(self.plain.values()))
         try:
-            return own.bind(*rest, **plain).arguments | made
+            bound = own.bind(*rest, **plain)
+            bound.apply_defaults()
+            return bound.arguments | made | further
         except TypeError as error:
             raise TypeError(f"{self.name}(): {error}") from None
 
@@ -379,6 +396,35 @@ class Cut(Record):
 
 
 @dataclass(frozen=True)
+class Rivalry(Record):
+    """Which other circuits are searched beside the one that was found."""
+
+    rivals: Annotated[
+        int,
+        flag(
+            "Search so many other circuits as faithful, with little overlap.",
+            least=0,
+            most=10,
+            rare=True,
+            word="rivals{}",
+        ),
+    ] = 0
+    rivals_by: Annotated[str, flag("What rivals are made of: components or edges.", rare=True, word="rivals_by{}")] = (
+        "components"
+    )
+
+
+@dataclass(frozen=True)
+class Checked(Record):
+    """Whether what was found is checked."""
+
+    checks: Annotated[
+        bool,
+        flag("Leave out the checks: faithfulness, stability, specificity, detectors.", "--quick", off="quick"),
+    ] = True
+
+
+@dataclass(frozen=True)
 class Scoring(Record):
     """How neurons are scored, and how much of the behaviour they keep."""
 
@@ -529,5 +575,5 @@ class Calls(Record):
 
 
 #: The prompts of each verb, where they are not `Draw()`.
-SWEPT = Draw(n=16)
+SWEPT, DISCOVERED = Draw(n=16), Draw(n=32)
 NEURONS, FAITHFUL = Draw(n=16), Draw(n=12, split="validation")

@@ -2,69 +2,61 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import torch
-
+from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
-from vesalius.api.subjects import Subject, request_on
-from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import BehaviourMetric
+from vesalius.api.places import removed_if_empty
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
 from vesalius.discovery.method import Method, MethodResult
-from vesalius.discovery.methods import DEFAULT_PROMPTS, Named, method_named
+from vesalius.discovery.methods import Named, method_named
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.selection import Selection
-from vesalius.errors import BadInput, note, require_whole
+from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
-from vesalius.options import Parts, require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts, Rivalry
+from vesalius.progress import Progress, silent
 from vesalius.report.discovery import render_discovery
 from vesalius.runs.parts import parts_on
 
-DEFAULT_SPLIT = "test"
+
+def require_discoverable(method: Named, cut: Cut, rival: Rivalry, **options: Any) -> Method:
+    """The method with its options; refuses what does not go together before the model is loaded."""
+    scoring = method_named(method, **options)
+    parse_rules(cut.select, cut.size)
+    require_rivals(rival.rivals, cast(By, rival.rivals_by), scores_edges=scoring.scores_edges is not False)
+    return scoring
 
 
+@partial(verb, check=require_discoverable)
 def discover(
-    specimen: Specimen | str | int | Path,
+    specimen: Specimen,
     method: Named = "sweep",
     *,
-    n: int = DEFAULT_PROMPTS,
-    seed: int = 0,
-    checks: bool = True,
-    force: bool = False,
-    split: str = DEFAULT_SPLIT,
+    draw: Draw = DISCOVERED,
+    cut: Cut,
+    rival: Rivalry,
+    checked: Checked,
+    force: Force,
+    parts: Parts,
     material: Trial | None = None,
-    select: str | Sequence[str] | None = None,
-    size: int | None = None,
-    rivals: int = 0,
-    rivals_by: By = "components",
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
-    engine: str | None = None,
-    jobs: int | None = None,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
     **options: Any,
 ) -> Discovery:
     """Score the components (and edges) of a specimen on `n` prompts, and check the circuit on prompts not seen.
@@ -88,40 +80,34 @@ def discover(
     sweep, some prompts of EAP and EAP-IG, and each check. Other methods decide one step by the last; their checks are
     run elsewhere.
     """
-    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
-    require_drawable(n, seed)
-    method = method_named(method, **options)
-    rules = parse_rules(select, size)
-    require_whole(rivals=rivals)
-    require_rivals(rivals, rivals_by, scores_edges=method.scores_edges is not False)
-    require_place(out)
-    with shown(progress) as report:
-        specimen = subject.load(specimen, report)
-        require_selection(specimen.model, method, rules, size)
-        require_searchable(specimen.model, rivals_by)
-        chosen = _option_values(method, n, force=force, checks=checks, split=split)
-        chosen |= _circuit_options(rules, size, rivals, rivals_by)
-        request = request_on(specimen, "discover", method=method.name, options=chosen, seed=seed, material=material)
-        spread = parts_on(Parts(engine, jobs), specimen, report, material=material)
-        if spread is not None and not checks and not method.in_parts:
-            raise BadInput(
-                f"method {method.name!r} decides one step by the last, so it has no parts; leave out the engine"
-            )
-        unseen = None
-        if rivals:
-            unseen = rival_prompts(specimen, material or trial(specimen, n, seed=seed, split=split), seed=seed)
-        directory = directory_for(out, *_words(specimen, method, request)) if out else None
-        with removed_if_empty(directory):
-            prompts = {"n": n, "seed": seed, "split": split, "material": material}
-            result = scored(specimen, method, **prompts, force=force, spread=spread, progress=report)
-            note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
-            result, selection = _selected(specimen, result, rules, size, seed=seed, checks=checks)
-            how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": report}
-            checked = run_checks(specimen, result, **how) if checks else None
-            compared = {"rivals": rivals, "by": rivals_by, "seed": seed, "progress": report}
-            others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
-    parts = {"selection": selection, "rivals": others}
-    discovery = _discovery(specimen, request, result, checked).model_copy(update=parts)
+    scoring, checks, rules = method_named(method, **options), checked.checks, parse_rules(cut.select, cut.size)
+    require_selection(specimen.model, scoring, rules, cut.size)
+    by = cast(By, rival.rivals_by)
+    require_searchable(specimen.model, by)
+    asked = (draw, replace(cut, select=rules or None), rival, checked, force)
+    request = request_on(specimen, "discover", *asked, material=material, method=scoring.name)
+    request = _with_options(request, **scoring.options)
+    spread = parts_on(parts, specimen, progress, material=material)
+    if spread is not None and not checks and not scoring.in_parts:
+        raise BadInput(
+            f"method {scoring.name!r} decides one step by the last, so it has no parts; leave out the engine"
+        )
+    n, seed, split = draw.n, draw.seed, draw.split
+    unseen = None
+    if rival.rivals:
+        unseen = rival_prompts(specimen, material or trial(specimen, n, seed=seed, split=split), seed=seed)
+    directory = place_for(out, specimen, request, *asked, words=_words(scoring))
+    with removed_if_empty(directory):
+        prompts = {"n": n, "seed": seed, "split": split, "material": material}
+        result = scored(specimen, scoring, **prompts, force=force.force, spread=spread, progress=progress)
+        note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
+        result, selection = _selected(specimen, result, rules, cut.size, seed=seed, checks=checks)
+        how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": progress}
+        figures = run_checks(specimen, result, **how) if checks else None
+        compared = {"rivals": rival.rivals, "by": by, "seed": seed, "progress": progress}
+        others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
+    found = {"selection": selection, "rivals": others}
+    discovery = _discovery(specimen, request, result, figures).model_copy(update=found)
     return discovery if directory is None else _write_files(discovery, directory)
 
 
@@ -157,22 +143,6 @@ def _rivals(
     return find_rivals(specimen.model, result.circuit, result.material, unseen, rivals=rivals, by=by, seed=seed)
 
 
-def _circuit_options(rules: Sequence[str], size: int | None, rivals: int, rivals_by: By) -> dict[str, Any]:
-    """The options of a request about the circuit: how it is cut, and how many rivals of which kind."""
-    options: dict[str, Any] = {"select": list(rules)} if rules else {}
-    options |= {} if size is None else {"size": size}
-    options |= {"rivals": rivals} if rivals else {}
-    return options | ({"rivals_by": rivals_by} if rivals and rivals_by != "components" else {})
-
-
-def _option_values(method: Method, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
-    """The options of a request: those that are not the usual ones, and the number of prompts."""
-    options = {"n": n, **method.options}
-    options |= {"force": True} if force else {}
-    options |= {} if checks else {"quick": True}
-    return options | ({} if split == DEFAULT_SPLIT else {"split": split})
-
-
 def _discovery(specimen: Specimen, request: Request, result: MethodResult, checks: Checks | None) -> Discovery:
     """What a method found, graded where the answer is known; says what there is to know about it."""
     quirks = result.method.quirks
@@ -181,7 +151,7 @@ def _discovery(specimen: Specimen, request: Request, result: MethodResult, check
     if quirks:
         note(f"paper mode: {'; '.join(quirks)} (docs/background/mechrl.md explains them)")
     return Discovery(
-        request=_with_prompts(request, len(result.material.batch)),
+        request=_with_options(request, n=len(result.material.batch)),  # rows of one's own may be fewer
         circuit=result.circuit,
         unit=result.unit,
         performance=result.performance,
@@ -196,29 +166,14 @@ def _discovery(specimen: Specimen, request: Request, result: MethodResult, check
     )
 
 
-def _with_prompts(request: Request, n: int) -> Request:
-    """The request with the number of prompts there were: rows of one's own may be fewer than were asked for."""
-    return request.model_copy(update={"options": {**request.options, "n": n}})
+def _with_options(request: Request, **options: Any) -> Request:
+    return request.model_copy(update={"options": {**request.options, **options}})
 
 
-def _words(specimen: Specimen, method: Method, request: Request) -> tuple[str | None, ...]:
-    """The parts of the directory's name: whatever decides the scores."""
-    options = request.options
-    return (
-        "discover",
-        specimen.name,
-        request.behaviour and label_of(request.behaviour),
-        str(options.get("metric") or "") or None,
-        method.name,
-        *(name for name, value in method.options.items() if value is True),
-        *(f"{name}{value}" for name, value in method.options.items() if value is not True),
-        f"split{options['split']}" if "split" in options else None,
-        request.keywords().get("select") and "_".join(request.keywords()["select"]),
-        *(f"{name}{options[name]}" if name in options else None for name in ("size", "rivals", "rivals_by")),
-        None if MATERIAL not in options else f"material{options[MATERIAL]}",
-        f"n{options['n']}",
-        f"seed{request.seed}",
-    )
+def _words(method: Method) -> tuple[str, ...]:
+    """What the name of a directory says of a method and its options."""
+    flags = [name for name, value in method.options.items() if value is True]
+    return method.name, *flags, *(f"{name}{value}" for name, value in method.options.items() if value is not True)
 
 
 def _areas(specimen: Specimen, circuit: Circuit) -> dict[str, float]:

@@ -45,7 +45,7 @@ def verb(function: Callable[..., Answer], *, check: Callable[..., object] | None
     """Make a verb of a function on a loaded specimen: it takes whatever names one, and its records also as keywords.
 
     A parameter `specimen` is loaded with the fields of `Load`, `progress` is shown. Before that `out` is checked, and
-    `check` is called with the arguments that it names.
+    `check` is called with the arguments that it names, and with further ones where it takes any.
     """
     checked = () if check is None else tuple(inspect.signature(check).parameters)
     seen = inspect.signature(function, eval_str=True).parameters.get("specimen")
@@ -60,7 +60,7 @@ def verb(function: Callable[..., Answer], *, check: Callable[..., object] | None
     def call(*args: Any, **given: Any) -> Answer:
         arguments = flat.gather(args, given)
         if check is not None:
-            check(**{name: arguments[name] for name in checked})
+            check(**{name: arguments[name] for name in checked if name in arguments}, **flat.further(arguments))
         require_place(arguments.get("out"))
         with shown(arguments.get("progress")) as report:
             if "progress" in flat.plain:

@@ -53,7 +53,7 @@ __all__ = [
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
 
 
-def _require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts) -> None:
+def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts) -> None:
     """Refuse options that do not go together before the model is loaded."""
     scientist, _ = _scientist(study, ask)
     if source.circuit_from is not None:
@@ -67,7 +67,7 @@ def _scientist(study: Explaining, ask: Ask) -> tuple[str, str | None]:
     return chosen_scientist(study.scientist, ask.backbone is not None, ask.protocol, leave_out=study.leave_out)
 
 
-@partial(verb, check=_require_explainable)
+@partial(verb, check=require_explainable)
 def explain(
     specimen: Specimen,
     components: Given = None,

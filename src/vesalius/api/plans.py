@@ -9,18 +9,20 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from vesalius.api.circuit_sources import Given, Source, circuit_fields
-from vesalius.api.discoveries import require_selection
+from vesalius.api.circuit_sources import circuit_fields
+from vesalius.api.discoveries import require_discoverable, require_selection
+from vesalius.api.door import VERBS
+from vesalius.api.explanations import require_explainable
+from vesalius.api.loading import loaded
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
-from vesalius.api.subjects import Subject
 from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
-from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
@@ -29,11 +31,10 @@ from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.guarantee import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.method import Method
-from vesalius.discovery.methods import DEFAULT_PROMPTS, Named, circuit_method, method_named
-from vesalius.discovery.neurons import KEEP, most_passes
-from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
+from vesalius.discovery.methods import DEFAULT_PROMPTS, circuit_method
+from vesalius.discovery.neurons import most_passes
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
+from vesalius.discovery.rivals import most_searches, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, selectable_parts, selection_sizes
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
@@ -58,14 +59,12 @@ from vesalius.intervene.estimate import (
     unit_attribution_peak,
 )
 from vesalius.intervene.recordings import activation_memory
-from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
+from vesalius.model.devices import available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
-from vesalius.model.transformer import Transformer
-from vesalius.options import SWEPT, Parts, Scoring
+from vesalius.options import CircuitFrom, Draw, Explaining, Knockout, Load, Parts, Rivalry
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
-COMMANDS = ("sweep", "discover", "neurons", "explain")
 #: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
 #: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
 #: of 1 and 2 components: what the first programs leave open decides).
@@ -78,94 +77,42 @@ TOKENS = 64
 def plan(
     command: str,
     specimen: Specimen | str | int | Path,
-    *,
-    method: Named | None = None,
-    keep: float = KEEP,
-    kind: Ablation | str | None = None,
-    components: Given = None,
-    pairs: bool = False,
-    n: int | None = None,
-    top: int | None = None,
-    force: bool = False,
-    checks: bool = True,
-    select: str | Sequence[str] | None = None,
-    size: int | None = None,
-    rivals: int = 0,
-    rivals_by: By = "components",
-    circuit: Source = None,
-    circuit_from: str | None = None,
-    scientist: str | None = None,
-    protocol: str | None = None,
-    leave_out: str | None = None,
-    seed: int = 0,
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
-    engine: str | None = None,
-    jobs: int | None = None,
+    *records: Any,
     tokens: int = TOKENS,
     progress: Progress | bool | None = None,
-    **method_options: Any,
+    **options: Any,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
-    its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Options that the
-    command would refuse are refused; the time is that of one process.
+    its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Records and
+    options are those of the verb, and what it would refuse is refused; the time is that of one process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
     product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are
     (`tokens_assumed`). `fits` says whether what is not loaded yet fits into the memory that is free (`free_bytes`).
     """
-    if command not in COMMANDS:
-        raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
-    rules = parse_rules(select, size) if command == "discover" else ()
-    scoring = method_named(method or "sweep", **method_options) if command == "discover" else None
-    if scoring is not None:
-        require_rivals(rivals, rivals_by, scores_edges=scoring.scores_edges is not False)
-    if command == "neurons":
-        Scoring(str(method or "relp-qk"), keep)
-    first = None if circuit_from is None else circuit_method(circuit_from)
-    if command == "explain":
-        _require_builtin(scientist, protocol, leave_out)
-    usual = dict(zip(COMMANDS, (SWEPT.n, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
-    how = ablation_named(kind or "zero") if command == "sweep" else Resample()
-    wanted = usual if n is None else n
-    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
+    if command not in PLANNED:
+        raise BadInput(f"command {command!r} has no plan; choose one of {choices(PLANNED)}")
+    getattr(import_module("vesalius.api"), command)  # so that the verb is declared
+    work = PLANNED[command](VERBS[command].gather([specimen, *records], options))
+    load, asked = work.load, work.prompts
     with shown(progress) as report:
-        shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
+        shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=load.dtype)
         if shape is None:
-            specimen = subject.load(specimen, report)
-            parts_on(Parts(engine, jobs), specimen, report)
-            if command == "explain":
-                check_builtin_options(specimen, n=n, top=top, force=force, leave_out=leave_out)
-            fields = circuit_fields(specimen, components, circuit, circuit_from)
-            case = _loaded_case(specimen, wanted, seed)
-            if command == "discover" and rivals:
-                rival_prompts(specimen, trial(specimen, wanted, seed=seed), seed=seed)
+            specimen = loaded(specimen, load, progress=report)
+            parts_on(work.parts, specimen, report)
+            work.check(specimen)
+            case = _loaded_case(specimen, asked.n, asked.seed)
         else:
-            fields = _shape_fields(components, circuit, circuit_from)
-            case = _shape_case(shape, behaviour, metric, Prompts(wanted, tokens), device, seed)
-        named = _named(fields, case.model)
+            work.check_shape()
+            case = _shape_case(shape, load, Prompts(asked.n, tokens), asked.seed)
         report("timing one chunk", 0, 0)
-        sets = component_sets_of(case.model, named if command == "sweep" else None, pairs=pairs)
-        seconds = case.seconds_per_row(sets, how)
-    if command == "sweep":
-        passes = _Passes(sweep_forwards(case.model, sets))
-    elif command == "neurons":
-        passes = _Passes(most_passes(len(mlp_units(case.model.config))))
-    elif scoring is not None:
-        passes = _discovery_passes(case, scoring, rules=rules, size=size, rivals=rivals, by=rivals_by, checks=checks)
-    else:
-        explaining = _explanation_rows(case, named, top or TOP)
-        if first is not None and circuit is None:
-            explaining += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case)
-        passes = _Passes(explaining / case.sizes.n)
+        sets = work.sets(case)
+        seconds = case.seconds_per_row(sets, work.ablation)
+        passes, activations = work.passes(case), work.peak(case)
     return Plan(
         command=command,
         **asdict(passes),
-        **_memory(case, _activations(case, command, scoring, sets, how), loaded=shape is None),
+        **_memory(case, activations, loaded=shape is None),
         seconds=sum(asdict(passes).values()) * case.sizes.n * seconds,
         timed="one chunk" if shape is None else "one matrix product",
         n=case.sizes.n,
@@ -185,26 +132,148 @@ class _Passes:
     rivals_forwards: float = 0.0
 
 
-def _discovery_passes(
-    case: "_Case",
-    method: Method,
-    *,
-    rules: Sequence[str],
-    size: int | None,
-    rivals: int,
-    by: By,
-    checks: bool,
-) -> _Passes:
-    """Those of a discovery, its circuit cut by rules to a size, and rivals searched of a kind."""
-    n = case.sizes.n
-    require_selection(case.model, method, rules, size)
-    require_searchable(case.model, by)
-    return _Passes(
-        method.cost(case),
-        _check_rows(case, method) / n if checks else 0.0,
-        _selection_rows(case, method, rules, size, checks=checks) / n,
-        most_searches(case.model, rivals, by) if rivals else 0.0,
-    )
+class _Work:
+    """The work of a verb, from its arguments: which prompts it takes, what it refuses of a model, and what it costs."""
+
+    ablation: Ablation = Resample()
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.arguments = arguments
+        self.load: Load = arguments["load"]
+        self.parts: Parts = arguments.get("parts", Parts())
+        self.named: list[Component] | None = None
+
+    @property
+    def prompts(self) -> Draw:
+        """Which prompts."""
+        return self.arguments["draw"]
+
+    def check(self, specimen: Specimen) -> None:
+        """Refuse what does not go with a loaded specimen."""
+
+    def check_shape(self) -> None:
+        """Refuse what a model without weights cannot have."""
+
+    def sets(self, case: "_Case") -> list[ComponentSet]:
+        """What is replaced in the chunk that is timed."""
+        return component_sets_of(case.model, None, pairs=False)
+
+    def passes(self, case: "_Case") -> _Passes:
+        """Passes of all prompts."""
+        raise NotImplementedError
+
+    def peak(self, case: "_Case") -> int:
+        """Bytes of activations at the peak: by default, of rows of interventions."""
+        config = case.model.config
+        return sweep_peak(config, case.dtype, case.sizes, self.sets(case), self.ablation, memory=case.memory)
+
+
+class _SweepWork(_Work):
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__(arguments)
+        self.knockout: Knockout = arguments["knockout"]
+        self.ablation = ablation_named(self.knockout.kind)
+
+    def sets(self, case: "_Case") -> list[ComponentSet]:
+        return component_sets_of(case.model, self.knockout.components, pairs=self.knockout.pairs)
+
+    def passes(self, case: "_Case") -> _Passes:
+        return _Passes(sweep_forwards(case.model, self.sets(case)))
+
+    def peak(self, case: "_Case") -> int:
+        config, sets, block = case.model.config, self.sets(case), ROWS_BETWEEN_SAVES
+        return sweep_peak(config, case.dtype, case.sizes, sets, self.ablation, memory=case.memory, block=block)
+
+
+class _NeuronsWork(_Work):
+    def passes(self, case: "_Case") -> _Passes:
+        return _Passes(most_passes(len(mlp_units(case.model.config))))
+
+    def peak(self, case: "_Case") -> int:
+        return unit_attribution_peak(case.model.config, case.dtype, case.sizes)
+
+
+class _DiscoverWork(_Work):
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__(arguments)
+        self.rival: Rivalry = arguments["rival"]
+        further = VERBS["discover"].further(arguments)
+        self.method = require_discoverable(arguments["method"], arguments["cut"], self.rival, **further)
+
+    def check(self, specimen: Specimen) -> None:
+        draw = self.prompts
+        if self.rival.rivals:
+            rival_prompts(specimen, trial(specimen, draw.n, seed=draw.seed), seed=draw.seed)
+
+    def passes(self, case: "_Case") -> _Passes:
+        cut, by, n = self.arguments["cut"], cast(By, self.rival.rivals_by), case.sizes.n
+        rules, checks = parse_rules(cut.select, cut.size), self.arguments["checked"].checks
+        require_selection(case.model, self.method, rules, cut.size)
+        require_searchable(case.model, by)
+        return _Passes(
+            self.method.cost(case),
+            _check_rows(case, self.method) / n if checks else 0.0,
+            _selection_rows(case, self.method, rules, cut.size, checks=checks) / n,
+            most_searches(case.model, self.rival.rivals, by) if self.rival.rivals else 0.0,
+        )
+
+    def peak(self, case: "_Case") -> int:
+        return self.method.peak(case)
+
+
+class _ExplainWork(_Work):
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__(arguments)
+        self.source: CircuitFrom = arguments["source"]
+        self.study: Explaining = arguments["study"]
+        scientist, ask = self.study.scientist, arguments["ask"]
+        if scientist in (None, BUILTIN):
+            require_explainable(self.source, self.study, ask, self.parts)
+        else:
+            check_scientist(scientist, backbone=True, protocol=ask.protocol, leave_out=self.study.leave_out)
+            raise BadInput(f"scientist {scientist!r} has no plan: only the built-in one's cost is known before the run")
+
+    @property
+    def prompts(self) -> Draw:
+        return Draw(n=EXPLAIN_PROMPTS if self.study.n is None else self.study.n, seed=self.study.seed)
+
+    def check(self, specimen: Specimen) -> None:
+        study, force = self.study, self.arguments["force"].force
+        check_builtin_options(specimen, n=study.n, top=study.top, force=force, leave_out=study.leave_out)
+        source, components = self.source, self.arguments["components"]
+        fields = circuit_fields(specimen, components, source.circuit, source.circuit_from)
+        if (circuit := fields.get("circuit")) is not None:
+            self.named = list(circuit.chosen())
+        elif (names := fields.get("components")) is not None:
+            self.named = parse_components(names, specimen.model.config) if names else []
+
+    def check_shape(self) -> None:
+        """No circuit can have been found in a model without weights."""
+        source, components = self.source, self.arguments["components"]
+        if source.circuit is not None or isinstance(components, Circuit | Discovery):
+            raise BadInput("a circuit is found in weights, and this model has none; name its components instead")
+        if components is not None and source.circuit_from is not None:
+            raise BadInput("components and circuit_from both say what to explain; choose one")
+
+    def passes(self, case: "_Case") -> _Passes:
+        given = self.arguments["components"]
+        if self.named is None and isinstance(given, str | list | tuple):  # of a model without weights
+            names = tuple(map(str, split_names(given)))
+            self.named = parse_components(names, case.model.config) if names else []
+        rows = _explanation_rows(case, self.named, self.study.top or TOP)
+        if self.source.circuit_from is not None and self.source.circuit is None:
+            first = circuit_method(self.source.circuit_from)
+            rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case)
+        return _Passes(rows / case.sizes.n)
+
+
+#: The work of every verb that has a plan.
+PLANNED: dict[str, type[_Work]] = {
+    "sweep": _SweepWork,
+    "discover": _DiscoverWork,
+    "neurons": _NeuronsWork,
+    "explain": _ExplainWork,
+}
 
 
 def _memory(case: "_Case", activations: int, *, loaded: bool) -> dict[str, Any]:
@@ -218,30 +287,6 @@ def _memory(case: "_Case", activations: int, *, loaded: bool) -> dict[str, Any]:
         "free_bytes": free,
         "fits": None if free is None else unloaded <= free,
     }
-
-
-def _require_builtin(scientist: str | None, protocol: str | None, leave_out: str | None) -> None:
-    if scientist not in (None, BUILTIN):
-        check_scientist(scientist, backbone=True, protocol=protocol, leave_out=leave_out)
-        raise BadInput(f"scientist {scientist!r} has no plan: only the built-in one's cost is known before the run")
-    check_scientist(BUILTIN, backbone=False, protocol=protocol, leave_out=leave_out)
-
-
-def _shape_fields(components: Given, circuit: Source, circuit_from: str | None) -> dict[str, Any]:
-    """What is explained in a model without weights, where no circuit can have been found."""
-    if circuit is not None or isinstance(components, Circuit | Discovery):
-        raise BadInput("a circuit is found in weights, and this model has none; name its components instead")
-    if components is not None and circuit_from is not None:
-        raise BadInput("components and circuit_from both say what to explain; choose one")
-    return {} if components is None else {"components": tuple(map(str, split_names(components)))}
-
-
-def _named(fields: dict[str, Any], model: Transformer) -> list[Component] | None:
-    """The components that are asked for; None where the command chooses them."""
-    if fields.get("circuit") is not None:
-        return list(fields["circuit"].chosen())
-    names = fields.get("components")
-    return None if names is None else parse_components(names, model.config) if names else []
 
 
 @dataclass(frozen=True)
@@ -295,19 +340,17 @@ def _measurable(specimen: Specimen) -> int:
     return fitting
 
 
-def _shape_case(
-    shape: Shape, behaviour: Any, metric: BehaviourMetric | None, sizes: Prompts, device: Devices, seed: int
-) -> _Case:
+def _shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> _Case:
     """A model without weights: memory follows from its shape, time from one matrix product of its size."""
-    source = None if behaviour is None else find_behaviour(behaviour, metric=metric)
+    source = None if load.behaviour is None else find_behaviour(load.behaviour, metric=load.metric)
     if source is not None and shape.tokenizer is not None:
         config = shape.model.config
         drawn = source.sample(
             shape.tokenizer, sizes.n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
         )
         sizes = Prompts(*drawn.batch.tokens.shape)
-    room = rooms(device)
-    devices = fitting_devices(shape.weights, room) if device == "auto" else tuple(room)
+    room = rooms(load.device)
+    devices = fitting_devices(shape.weights, room) if load.device == "auto" else tuple(room)
     memory = min(memory_beside(one, room[one], shape.weights // len(devices)) for one in devices)
     per_token = seconds_per_token(shape.model.config, shape.dtype, devices[0], shape.active)
     return _Case(
@@ -323,17 +366,6 @@ def _shape_case(
         seconds_per_row=lambda sets, kind: per_token * sizes.width,
         tokens_assumed=source is None or shape.tokenizer is None,
     )
-
-
-def _activations(case: _Case, command: str, method: Method | None, sets: list[ComponentSet], kind: Ablation) -> int:
-    """Bytes of activations at the peak: of the sweep, of a method, or of rows of interventions."""
-    config = case.model.config
-    if command == "neurons":
-        return unit_attribution_peak(config, case.dtype, case.sizes)
-    if method is not None:
-        return method.peak(case)
-    block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096
-    return sweep_peak(config, case.dtype, case.sizes, sets, kind, memory=case.memory, block=block)
 
 
 def _check_rows(case: _Case, method: Method) -> float:

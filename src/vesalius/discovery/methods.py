@@ -65,7 +65,7 @@ def method_named(method: Named, **options: Any) -> Method:
             made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
             raise BadInput(f"{_listed(given)}: the method is an object, which has its own options; give {made}")
         return method
-    kind = method if isinstance(method, type) else _class_named(method) if isinstance(method, str) else _scoring(method)
+    kind = method if isinstance(method, type) else method_class(method) if isinstance(method, str) else _scoring(method)
     known = [one.name for one in fields(kind)]
     if unknown := [name for name in given if name not in known]:
         has = f"whose options are {_listed(known)}" if known else "which has no options"
@@ -148,7 +148,8 @@ def _is_ours(plugin: Plugin) -> bool:
     return plugin.package == "vesalius"
 
 
-def _class_named(name: str) -> type[Method]:
+def method_class(name: str) -> type[Method]:
+    """The class of the method of that name; that of a plug-in is imported."""
     if name == "sets":
         raise BadInput("method 'sets' finds sets instead of scores; use `vesalius sets` or ves.discover_sets")
     if name in CORE_NAMES:

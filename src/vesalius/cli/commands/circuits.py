@@ -6,33 +6,32 @@ from typing import Annotated
 import typer
 
 from vesalius.cli.options import (
-    AnswerOption,
-    BehaviourOption,
-    CounterfactualOption,
-    DeviceOption,
-    DtypeOption,
-    ForceOption,
     JsonOption,
-    MetricOption,
     OnePrompt,
-    PartsEngineOption,
-    PartsJobsOption,
     PlanOption,
-    PromptOption,
-    RevisionOption,
-    SelectOption,
-    SizeOption,
     SpecimenArgument,
-    SplitOption,
-    TokenizerOption,
     TopOption,
-    WrongOption,
     command,
     names,
-    studied_for,
 )
 from vesalius.errors import BadInput
-from vesalius.options import SWEPT, Ask, Calls, CircuitFrom, Draw, Edit, Explaining, Force, Knockout, Load, Parts
+from vesalius.options import (
+    DISCOVERED,
+    SWEPT,
+    Ask,
+    Calls,
+    Checked,
+    CircuitFrom,
+    Cut,
+    Draw,
+    Edit,
+    Explaining,
+    Force,
+    Knockout,
+    Load,
+    Parts,
+    Rivalry,
+)
 
 commands = typer.Typer()
 
@@ -66,8 +65,7 @@ def sweep(
 
     load = one.studied(load)
     if plan:
-        options = {**load.values(), **knockout.values(), **parts.values(), "n": draw.n, "seed": draw.seed}
-        return output(api.plan("sweep", specimen, **options), as_json=json)
+        return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=json)
     with resumable():
         report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
     return output(report, as_json=json, top=top)
@@ -113,26 +111,16 @@ def what_if(
     return output(result, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def discover(
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    prompt: PromptOption = None,
-    answer: AnswerOption = None,
-    wrong: WrongOption = None,
-    counterfactual: CounterfactualOption = None,
-    metric: MetricOption = None,
+    load: Load,
     method: Annotated[
         str,
         typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in."),
     ] = "sweep",
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
-    split: SplitOption = "test",
-    budget: Annotated[
-        int | None,
-        typer.Option(help="bandit, rl: heads to pay for (default 50, or all)."),
-    ] = None,
+    draw: Draw = DISCOVERED,
+    budget: Annotated[int | None, typer.Option(help="bandit, rl: heads to pay for (default 50, or all).")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed (1).")
@@ -144,26 +132,17 @@ def discover(
             help="eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).",
         ),
     ] = None,
-    select: SelectOption = None,
-    size: SizeOption = None,
-    rivals: Annotated[
-        int, typer.Option(min=0, max=10, help="Search so many other circuits as faithful, with little overlap.")
-    ] = 0,
-    rivals_by: Annotated[str, typer.Option(help="What rivals are made of: components or edges.")] = "components",
-    force: ForceOption = False,
-    top: TopOption = 12,
+    *,
+    cut: Cut,
+    checked: Checked,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
-    ] = False,
-    engine: PartsEngineOption = None,
-    jobs: PartsJobsOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
     plan: PlanOption = False,
     json: JsonOption = False,
+    top: TopOption = 12,
+    rival: Rivalry,
+    force: Force,
+    one: OnePrompt,
+    parts: Parts,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
 
@@ -175,30 +154,11 @@ def discover(
     from vesalius import api
     from vesalius.cli.console import output, print_json, print_view
 
-    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    options = {
-        "behaviour": studied,
-        "metric": metric,
-        "tokenizer": tokenizer,
-        "revision": revision,
-        "dtype": dtype,
-        "device": device,
-        "method": method,
-        "n": n,
-        "seed": seed,
-        "budget": budget,
-        "force": force,
-        "checks": not quick,
-        "paper": paper or None,
-        "seeds": seeds,
-        "steps": steps,
-        "engine": engine,
-        "jobs": jobs,
-    }
-    options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
+    records = (one.studied(load), draw, cut, checked, rival, force, parts)
+    options = {"method": method, "budget": budget, "paper": paper or None, "seeds": seeds, "steps": steps}
     if plan:
-        return output(api.plan("discover", specimen, **options), as_json=json)
-    discovery = api.discover(specimen, split=split, out=out or True, **options)
+        return output(api.plan("discover", specimen, *records, **options), as_json=json)
+    discovery = api.discover(specimen, *records, out=out or True, **options)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
     return print_view(discovery.view(), top=top)
@@ -246,9 +206,8 @@ def explain(
     if plan:
         if ask.backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
-        options = {**load.values(), **source.values(), **study.values(), **force.values(), **parts.values()}
-        options |= {"components": named, "protocol": ask.protocol}
-        return output(api.plan("explain", specimen, **options), as_json=json)
+        records = (load, source, study, force, ask, parts)
+        return output(api.plan("explain", specimen, *records, components=named), as_json=json)
     with resumable() if ask.backbone else nullcontext():
         records = (load, source, study, force, ask, calls, parts)
         explanation = api.explain(specimen, *records, components=named, out=out or True)

@@ -36,7 +36,6 @@ def neurons(
 
     load = one.studied(load)
     if plan:
-        options = {**load.values(), **scoring.values(), "n": draw.n, "seed": draw.seed, "force": force.force}
-        return output(api.plan("neurons", specimen, **options), as_json=json)
+        return output(api.plan("neurons", specimen, load, scoring, draw, force), as_json=json)
     circuit = api.neurons(specimen, load, scoring, draw, force, out=out or True)
     return output(circuit, as_json=json, top=top)
