@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from vesalius.api.retesting import why_not_again
 from vesalius.documents import Explanation
 from vesalius.documents.base import Document
-from vesalius.documents.view import subject_of
+from vesalius.documents.view import Facts, Group, Section, Sheet, Text, View, Viewable, subject_of
 from vesalius.errors import BadInput
 
 #: Bytes of a file that is read, and of all files whose documents are kept.
@@ -21,6 +21,8 @@ MOST_BYTES = 128 * 2**20
 MOST_KEPT = 8
 #: Claims of one page of them; an explanation with no more than a few pages is sent whole.
 CLAIMS, MOST_WHOLE = 200, 600
+#: Rows of a table.
+MOST_ROWS = 200
 Kind = TypeVar("Kind", bound=Document)
 
 
@@ -71,7 +73,8 @@ def sent(document: Document) -> dict[str, Any]:
     about: dict[str, Any] = {"subject": subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None))}
     about["command"] = request.command_line() if request else ""
     if not isinstance(document, Explanation):
-        return {"document": document.as_data(), **about}
+        shown = said(document.view()) if isinstance(document, Viewable) else {}
+        return {"document": document.as_data(), **shown, **about}
     if document.behaviour is not None:
         summary = document.in_short()
         about["summary"] = {"sentences": summary.sentences[1:], "path": summary.main_path, "gaps": summary.gaps}
@@ -81,6 +84,27 @@ def sent(document: Document) -> dict[str, Any]:
         bare = tuple(part.model_copy(update={"claims": ()}) for part in document.components)
         document = document.model_copy(update={"components": bare})
     return {"document": document.as_data(), "claims": {"counts": counts, "kinds": kinds}, **about}
+
+
+def said(view: View) -> dict[str, Any]:
+    """What the static page says in words and tables: the answer, the facts, and a section for each title."""
+    facts = [
+        row for one in view.sections if isinstance(one, Facts) and not one.terminal_only for row in one.rows if row[0]
+    ]
+    return {
+        "answer": str(view.answer),
+        "facts": facts,
+        "sections": [_section(one) for one in view.sections if one.title and not one.terminal_only],
+    }
+
+
+def _section(section: Section) -> dict[str, Any]:
+    """One section: its texts, then its tables."""
+    parts = [section, *(section.sections if isinstance(section, Group) else ())]
+    words = [text for one in parts if isinstance(one, Text) for text in one.words]
+    sheets = [one.printed(MOST_ROWS) for one in parts if isinstance(one, Sheet)]
+    tables = [{"columns": columns, "rows": rows} for columns, rows in sheets]
+    return {"title": section.title, "words": words, "sheets": tables}
 
 
 def claims_page(

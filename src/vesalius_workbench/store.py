@@ -52,7 +52,10 @@ def below(directory: Path, name: str, what: str) -> str:
     """The place of something below a directory; `what` says in a refusal what was named."""
     place = None if "\0" in name else (directory / name).resolve()
     if place is None or not place.is_relative_to(directory) or not os.path.exists(place):
-        raise BadInput(f"{what} {name!r:.80}: is not below the directory that is open; start with it by name")
+        raise BadInput(
+            f"{what} {name!r:.80}: is not below the directory that is open; run `vesalius open DIR` on a directory "
+            "that holds it and the results"
+        )
     return str(place)
 
 

@@ -117,8 +117,10 @@ def test_a_discovery_is_sent_with_intervals_controls_and_rivals() -> None:
     answer = sent(discovery)
     assert answer["subject"] == "frac_prevs"
     assert answer["command"] == discovery.request.command_line()
-    assert dict(answer["facts"])["Prompts"] == "8"
-    trust, rivals = answer["sections"]
+    assert dict(answer["facts"])["method"] == "eap, seed 0, 8 prompts"
+    by_title = {section["title"]: section for section in answer["sections"]}
+    assert by_title["Which components"]["sheets"][0]["rows"][0][0] == discovery.components[0].id
+    trust, rivals = by_title["Can it be trusted?"], by_title["Rival circuits"]
     assert discovery.checks is not None
     assert f"Checked on {discovery.checks.n} prompts" in trust["words"][0]
     figures = {row[0]: row for row in trust["sheets"][0]["rows"]}
@@ -126,7 +128,7 @@ def test_a_discovery_is_sent_with_intervals_controls_and_rivals() -> None:
     assert curve is not None
     assert control is not None
     value, low, high, chance = (f"{x:.3f}" for x in (curve.cmd, curve.cmd_low, curve.cmd_high, control.cmd))
-    assert figures["CMD"][1:4] == (value, f"{low}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{high}", chance)
+    assert figures["cmd"][1:4] == [value, f"[{low}, {high}]", chance]
     assert rivals["sheets"][0]["rows"][0][0] == "best"
     assert discovery.rivals is not None
     assert f"on {discovery.rivals.n} held-out prompts" in rivals["words"][0]
