@@ -104,7 +104,7 @@ def _accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
     connection, _ = listening.accept()
     length, streams, _, _ = socket.recv_fds(connection, 8, 3)
     with connection.makefile("rb") as file:
-        request = json.loads(file.read(int.from_bytes(length, "big")))
+        arguments, directory, environment = json.loads(file.read(int.from_bytes(length, "big")))
     child = os.fork()
     if child == 0:
         for key in list(selector.get_map().values()):
@@ -114,7 +114,7 @@ def _accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
                 key.fileobj.close()  # pyright: ignore[reportAttributeAccessIssue]
         connection.close()
         selector.close()
-        _become(*request, streams)
+        _become(arguments, directory, environment, streams)
     for stream in streams:
         os.close(stream)
     connection.sendall(b"%d\n" % child)

@@ -51,10 +51,11 @@ def test_examples_with_the_embedded_model_run(page: Path, smollm: object) -> Non
 
 
 def test_names_of_the_package_in_the_text_exist() -> None:
-    """`ves.NAME` outside of blocks is not run: it must be among the names that `import vesalius as ves` gives."""
+    """`ves.NAME` outside of blocks is not run: `import vesalius as ves` must give it, from the core or a wing."""
     for page in PAGES:
         names = set(re.findall(r"\bves\.(\w+)", page.read_text()))
-        assert names <= set(vesalius.__all__), f"{page.name}: {names - set(vesalius.__all__)}"
+        missing = {name for name in names if not hasattr(vesalius, name)}
+        assert not missing, f"{page.name}: {missing}"
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -14,12 +14,6 @@ from vesalius.behaviours import builtin, words
 from vesalius.model.tokenizer import Tokenizer
 
 BOS, UNKNOWN = 0, 1
-TEMPLATES = [
-    builtin.IOI_TEMPLATES,
-    builtin.GREATER_THAN_TEMPLATES,
-    builtin.CAPITALS_TEMPLATES,
-    builtin.SUCCESSOR_TEMPLATES,
-]
 NUMBER = {"digits": r"\d", "pairs": r" ?\d\d|\d"}
 SERIES = (words.DAYS, words.MONTHS, words.NUMBERS, words.LETTERS)
 POOLS = (words.NAMES, words.PLACES, words.OBJECTS, words.PARAMETERS, words.FUNCTIONS, words.DESCRIPTIONS, words.PERIODS)

@@ -23,6 +23,7 @@ from vesalius.errors import BadInput
 from vesalius.report.chart import draw_chart
 from vesalius.report.discovery import render_discovery
 from vesalius.report.headmap import draw_headmap
+from vesalius_mechrl.search.model_search import HeadSearch
 
 AREAS = dict.fromkeys(("cmd", "cmd_low", "cmd_high", "cpr", "cpr_low", "cpr_high"), 0.5)
 CURVE = Curve(
@@ -197,7 +198,8 @@ def test_a_search_of_heads_says_so_and_how_to_repeat_it(tmp_path: Path) -> None:
     )
     options = {"n": 8, "budget": 7, "seeds": 3, "paper": True, "force": True}
     asked = {"method": "rl", "behaviour": "ioi", "options": options}
-    text = render_discovery(written(tmp_path, edges=False, asked=asked, performance=performance)).read_text()
+    told = {"performance": performance, "meaning": HeadSearch.meaning}
+    text = render_discovery(written(tmp_path, edges=False, asked=asked, **told)).read_text()
     assert "MLPs were not searched" in text
     assert "outgoing edges" not in text, "a search scores heads by replacing them"
     assert "0.51 [0.40, 0.60] of 64 prompts: not performed, what is found may be noise" in text
