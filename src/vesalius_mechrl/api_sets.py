@@ -3,16 +3,13 @@
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import torch
 from pydantic import JsonValue
 
+from vesalius.api.door import verb
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
-from vesalius.api.subjects import Subject, request_on
+from vesalius.api.places import directory_for, removed_if_empty, subject_options
 from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.components import Component, split_names
 from vesalius.discovery.methods import DEFAULT_PROMPTS
 from vesalius.documents.request import Request
@@ -20,10 +17,9 @@ from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene import ablation_named
 from vesalius.intervene.ablations import Ablation
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
-from vesalius.options import require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.options import Out, require_drawable
+from vesalius.progress import Progress, silent
 from vesalius_mechrl.page_synergy import draw_synergy
 from vesalius_mechrl.sets.discover import DEFAULT_SEARCH, NAMES, SetDiscovery
 from vesalius_mechrl.sets.discover import discover_sets as searched
@@ -34,8 +30,9 @@ from vesalius_mechrl.sets.synergy import synergy_matrix
 DEFAULT_KIND = "mean"
 
 
+@verb
 def discover_sets(
-    specimen: Specimen | str | int | Path,
+    specimen: Specimen,
     search: str = DEFAULT_SEARCH,
     *,
     budget: int | None = None,
@@ -45,14 +42,8 @@ def discover_sets(
     n: int = DEFAULT_PROMPTS,
     seed: int = 0,
     force: bool = False,
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> HeadSets:
     """Search sets of heads that matter together and confirm them on held-out prompts.
 
@@ -72,26 +63,28 @@ def discover_sets(
     options |= {} if named is None else {"pool": list[JsonValue](named)}
     options |= {} if budget is None else {"budget": budget}
     options |= {"force": True} if force else {}
-    require_place(out)
-    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
-    with shown(progress) as report:
-        specimen = subject.load(specimen, report)
-        request = request_on(specimen, "sets", options=options, seed=seed)
-        directory = directory_for(out, *_words(specimen.name, request, named)) if out else None
-        with removed_if_empty(directory):
-            result = searched(
-                specimen,
-                search,
-                pool=named,
-                budget=budget,
-                kind=kind,
-                least=least,
-                n=n,
-                seed=seed,
-                directory=directory and directory / "effects",
-                force=force,
-                progress=report,
-            )
+    request = Request(
+        command="sets",
+        specimen=specimen.source or specimen.id,
+        behaviour=specimen.behaviour,
+        options={**options, **subject_options(specimen)},
+        seed=seed,
+    )
+    directory = directory_for(out, *_words(specimen.name, request, named)) if out else None
+    with removed_if_empty(directory):
+        result = searched(
+            specimen,
+            search,
+            pool=named,
+            budget=budget,
+            kind=kind,
+            least=least,
+            n=n,
+            seed=seed,
+            directory=directory and directory / "effects",
+            force=force,
+            progress=progress,
+        )
     note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
     queries = result.queries
     head_sets = HeadSets(**result.document(), request=request, pool=queries.source.heads, budget=queries.budget)

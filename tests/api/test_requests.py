@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 import torch
@@ -15,8 +15,6 @@ from tests.api.scientist import NAME as SILENT
 from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.api import discoveries
-from vesalius.api.options import SubjectOptions
-from vesalius.api.subjects import Subject
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.method import MethodResult
 from vesalius.discovery.methods import discover as scored
@@ -303,9 +301,3 @@ def test_a_tokenizer_in_memory_is_marked_and_asked_for(tiny: Path) -> None:
         ves.rerun(first)
     again = ves.rerun(first, tokenizer=own)
     assert_same_document(again.as_data(), first.as_data(), leave_out=OF_THE_WORK)
-
-
-def test_a_subject_has_the_options_that_calls_on_a_specimen_take() -> None:
-    options = get_type_hints(SubjectOptions)
-    del options["progress"]  # how the call is shown
-    assert list(get_type_hints(Subject).items()) == list(options.items())

@@ -160,7 +160,7 @@ def _discovery(specimen: Specimen, request: Request, result: MethodResult, check
         seconds=result.seconds,
         model=fingerprint(specimen.model),
         checks=checks,
-        quirks=quirks,
+        quirks=dict(quirks),
         notes=result.notes,
         meaning=result.method.meaning,
     )

@@ -21,7 +21,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -167,7 +167,7 @@ def method_class(name: str) -> type[Method]:
         return loaded
     if not callable(loaded):
         raise plugin.refused("is neither a Method nor a function")
-    return _scoring(loaded, name)
+    return _scoring(cast(MethodFunction, loaded), name)
 
 
 def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:

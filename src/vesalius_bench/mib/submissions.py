@@ -3,28 +3,23 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from vesalius.api.subjects import Subject
+from vesalius.api.door import verb
 from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.checks import HELD_OUT_SEED, HELD_OUT_SPLIT
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.errors import BadInput
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
-from vesalius.options import require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.options import Draw
+from vesalius.progress import Progress, silent
 from vesalius_bench.mib.areas import score_folder
 from vesalius_bench.mib.documents import Level, MibFolder, MibScore, MibSubmission
 from vesalius_bench.mib.files import LEAST_MODELS, LEAST_TASKS, MODELS, TASKS, read_folder, write_importances
 
 #: What stands for the model where a circuit of the benchmark is both task and model.
 SPECIMEN_MODEL = "specimen"
-DEFAULT_PROMPTS = 32
+SCORED = Draw(n=32, split=HELD_OUT_SPLIT)
 LEVELS = ("edge", "node")
 
 
@@ -61,33 +56,18 @@ def check_mib(directory: str | Path) -> MibSubmission:
     return MibSubmission(directory=str(place), folders=rows, problems=tuple(_problems(rows)))
 
 
-def score_mib(
-    folder: str | Path,
-    specimen: Specimen | str | int | Path,
-    *,
-    n: int = DEFAULT_PROMPTS,
-    seed: int = 0,
-    split: str = HELD_OUT_SPLIT,
-    behaviour: Any = None,
-    metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
-    revision: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    device: Devices = "auto",
-    progress: Progress | bool | None = None,
-) -> MibScore:
+@verb
+def score_mib(folder: str | Path, specimen: Specimen, *, draw: Draw = SCORED, progress: Progress = silent) -> MibScore:
     """CPR and CMD of a submission's folder as MIB defines them, on `n` prompts of the specimen's behaviour.
 
     These are prompts of the behaviour that is given, not MIB's private ones: give MIB's public rows as `behaviour` to
     score on those.
     """
-    require_drawable(n, seed)
     content = read_folder(Path(folder))
-    with shown(progress) as report:
-        specimen = Subject(behaviour, metric, tokenizer, revision, dtype, device).load(specimen, report)
-        report("scoring circuits", 0, 1)
-        score = score_folder(specimen, trial(specimen, n, seed=HELD_OUT_SEED + seed, split=split), content)
-        report("scoring circuits", 1, 1)
+    progress("scoring circuits", 0, 1)
+    material = trial(specimen, draw.n, seed=HELD_OUT_SEED + draw.seed, split=draw.split)
+    score = score_folder(specimen, material, content)
+    progress("scoring circuits", 1, 1)
     return score
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
-from vesalius.api.options import SurveyOptions
 from vesalius.api.places import Out, directory_for, require_place
 from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
@@ -30,7 +29,21 @@ from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
 from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings
 from vesalius_bench.survey.survey_cells import loaded_model, measure_cell
 
+
 #: The options that are not those of `SurveySettings` when they are left out.
+class SurveyOptions(TypedDict, total=False):
+    """What decides the cells of a survey."""
+
+    kind: str
+    n: int
+    top: int
+    seed: int
+    discover: str | None
+    metric: str | None
+    dtype: str
+    device: str
+
+
 DEFAULTS: SurveyOptions = {"kind": "resample", "n": 32, "top": 10}
 Named = str | Path
 
