@@ -83,7 +83,7 @@ EXPLANATION_FILE = "explanation.json"
 AtWork = tuple[str, Sequence[Grid]]
 NO_SPECIMEN = "This page was made without the model at hand, so there is no picture of the component at work."
 #: Characters of the answer and of what a component computes, components and lines of the program on one screen.
-ANSWER, COMPUTES, ROLE, PATH, SCREEN, PROGRAM_LINES = 280, 60, 34, 200, 12, 5
+ANSWER, COMPUTES, ROLE, PATH, SCREEN, PROGRAM_LINES = 280, 60, 34, 200, 11, 5
 #: Lines about the flow and about what is not established on one screen.
 FLOW_LINES, GAP_LINES = 7, 7
 #: The measure whose figure stands beside a claim, where it was measured.
