@@ -437,19 +437,19 @@ def prompts(n: int) -> str:
 class Renderer(Protocol):
     """Draws what the objects of the lower floors only hold."""
 
-    def plot(self, shown: Any) -> "Figure":
+    def plot(self, shown: Any, /) -> "Figure":
         """The picture of an object."""
         ...
 
-    def page(self, shown: Any, directory: Path) -> Path:
+    def page(self, shown: Any, directory: Path, /) -> Path:
         """Write the page of an object into a directory and return its path."""
         ...
 
-    def save(self, shown: Any, directory: Path) -> Path:
+    def save(self, shown: Any, directory: Path, /) -> Path:
         """Write an object that cannot write itself, and return the path of its main file."""
         ...
 
-    def widget(self, shown: Any) -> Any:
+    def widget(self, shown: Any, /) -> Any:
         """The notebook widget of an object."""
         ...
 

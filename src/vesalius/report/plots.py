@@ -38,7 +38,8 @@ def draw_view(view: View, *, kind: str) -> Picture:
     """The picture of a view; `kind` names the result where there is none."""
     sections = list(view.all_sections())
     sections = [one for one in sections if one.pictured] or sections
-    heads, graph, chart, grid = (_first(sections, one) for one in (HeadMap, Graph, Chart, Grid))
+    heads, graph = _first(sections, HeadMap), _first(sections, Graph)
+    chart, grid = _first(sections, Chart), _first(sections, Grid)
     if heads is not None:
         return _map(heads, chart, view.title)
     if graph is not None:
