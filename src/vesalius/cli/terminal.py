@@ -1,8 +1,9 @@
 """A view as lines of a terminal: the answer first, then facts, texts and tables; drawings are left to the page.
 
 Lines are as wide as the terminal. Where the output goes into a file or a pipe nothing is cut or wrapped, so that a
-search finds whole sentences: a table is as wide as it is, and so is a line. A table that does not fit wraps the texts in its cells, never its first column: a name that is
-cut cannot be typed again. Where even that does not fit, every row becomes a few lines of its own.
+search finds whole sentences: a table is as wide as it is, and so is a line. A table that does not fit wraps the texts
+in its cells, never its first column: a name that is cut cannot be typed again. Where even that does not fit, every row
+becomes a few lines of its own.
 """
 
 import os

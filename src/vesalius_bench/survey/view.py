@@ -88,7 +88,7 @@ def _facts(survey: Survey) -> list[tuple[str, str]]:
     for model in survey.models:
         performed = [_label(cell.behaviour) for cell in _of_model(survey, model) if cell.status == "performed"]
         best += [f"{short_name(model)} performs {', '.join(performed)}"] if performed else []
-    facts = [("in short", "; ".join(best) or "no model performs any of the behaviours")]
+    facts = [("in short", f"{'; '.join(best) or 'No model performs any of the behaviours'}.")]
     facts += [
         ("in all", f"{len(survey.cells)} cell{'s' * (len(survey.cells) != 1)}: {survey.counts()}"),
         ("replaced by", str(options.get("kind", ""))),
@@ -156,6 +156,7 @@ def _performed(survey: Survey) -> list[Section]:
         [cell.performance.accuracy if cell.performance else None for cell in _of_model(survey, model)]
         for model in survey.models
     ]
+    words = [[_in_picture(cell) for cell in _of_model(survey, model)] for model in survey.models]
     return [
         Group(
             [
@@ -170,13 +171,19 @@ def _performed(survey: Survey) -> list[Section]:
                     models,
                     behaviours,
                     f"accuracy by model and behaviour: {survey.counts()}",
+                    words=words,
                     title="accuracy",
+                    pictured=True,
                 ),
             ],
             title="Who performs what",
             pages_only=True,
         )
     ]
+
+
+def _in_picture(cell: SurveyCell) -> str:
+    return cell.status if cell.performance is None else f"{cell.performance.accuracy:.2f}\n{cell.status}"
 
 
 def _mark(cell: SurveyCell) -> Mark:
