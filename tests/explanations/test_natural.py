@@ -112,7 +112,7 @@ def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
     assert profile["n"] == {"solo": 16, "at_answer": 16, "direct": 16, "lens": 16, "restored": REPORTED}
     (worth,) = [table for table in draw_profile(profile) if table.title == "What it is worth"]
     assert "what it alone restores, on 8 of 16 prompts" in [name for name, *_ in worth.rows]
-    assert "replaced alone" in [bar.label for bar in worth.rows]
+    assert "replaced alone" in [name for name, *_ in worth.rows]
     assert Explanation.model_validate_json(by_hand.model_dump_json()) == by_hand
 
 
