@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_a_package_adds_a_method(name: str, forwards: float, package: Path, tmp_
     assert found.method == name
     assert [row.score for row in found.components if row.id == "L1H2"] == [1.0]
     assert ves.plan("discover", specimen, method=name, n=4, progress=False).forwards == forwards
-    page = render_discovery(tmp_path / "found").read_text()
+    page = unescape(render_discovery(tmp_path / "found").read_text())
     assert (found.meaning or f"what the method {name} gave it") in page
     card = ves.bench(
         "discovery", methods=[name], ids=["frac_prevs"], n=4, jobs=1, out=tmp_path / "bench", progress=False

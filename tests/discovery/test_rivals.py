@@ -1,5 +1,6 @@
 """Rival circuits where they are known: three heads copy a letter and any two of them are enough."""
 
+from html import unescape
 from itertools import combinations
 from pathlib import Path
 
@@ -145,4 +146,4 @@ def test_by_edges_each_pair_of_copies_is_the_circuit_of_its_five_edges(tmp_path:
         assert predictions == pytest.approx([0.0, 1.0], abs=0.05)
         assert one.outcome.value == pytest.approx(1.0)
     assert "--rivals 2 --rivals-by edges" in discovery.request.command_line()
-    assert "m1→logits" in (tmp_path / "out" / "discovery.html").read_text()
+    assert "L1_MLP->logits" in unescape((tmp_path / "out" / "discovery.html").read_text())

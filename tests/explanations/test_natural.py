@@ -29,6 +29,7 @@ from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
+from vesalius.report.bars import bars_of
 
 SIZE = word_tokenizer().size
 
@@ -111,8 +112,8 @@ def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
     assert profile["request"] == {"n": 16, "top": 12, "selection": 8, "force": False}
     assert profile["n"] == {"solo": 16, "at_answer": 16, "direct": 16, "lens": 16, "restored": REPORTED}
     (worth,) = [table for table in draw_profile(profile) if table.title == "What it is worth"]
-    assert "what it alone restores, on 8 of 16 prompts" in [name for name, *_ in worth.rows]
-    assert "replaced alone" in [name for name, *_ in worth.rows]
+    assert "what it alone restores, on 8 of 16 prompts" in [bar.label for bar in bars_of(worth).rows]
+    assert "replaced alone" in [bar.label for bar in bars_of(worth).rows]
     assert Explanation.model_validate_json(by_hand.model_dump_json()) == by_hand
 
 

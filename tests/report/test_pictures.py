@@ -9,6 +9,7 @@ import torch
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.models import random_model, small_config
 from vesalius.api import load
+from vesalius.documents.view import Grid
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.report.grids import draw_grid, label, short
@@ -28,7 +29,7 @@ def test_mean_attention_is_the_mean_over_full_inputs(specimen: Specimen) -> None
         for tokens in full:
             _, cache = specimen.model.run_with_cache(specimen.tokenize([tokens]))
             total += cache["blocks.1.attn.hook_pattern"][0, 2]
-    mean, first = total / len(full), picture.grids[0]
+    mean, first = total / len(full), draw_grid(picture.grids[0])
     assert first.title == f"Mean over {len(full)} inputs, by position"
     assert first.rows == ("BOS", "1", "2", "3", "4")
     printed = {(figure.x, figure.y): figure.text for figure in first.figures}
@@ -36,11 +37,11 @@ def test_mean_attention_is_the_mean_over_full_inputs(specimen: Specimen) -> None
         for j in range(i + 1):
             x, y = first.left + j * first.cell + (first.cell - 1) / 2, first.top + i * first.cell + first.cell / 2 + 3.5
             assert printed[x, y] == short(float(mean[i, j]))
-    assert [grid.rows[1:] for grid in picture.grids[1:]] == [tuple(full[0]), tuple(full[1])]
+    assert [draw_grid(grid).rows[1:] for grid in picture.grids[1:]] == [tuple(full[0]), tuple(full[1])]
 
 
 def test_mlp_marks_x(specimen: Specimen) -> None:
-    (grid,) = draw_components(specimen, ["L0_MLP"])["L0_MLP"].grids
+    (grid,) = map(draw_grid, draw_components(specimen, ["L0_MLP"])["L0_MLP"].grids)
     assert (grid.rows, grid.columns) == (("a", "b", "c", "x"), ("1", "2", "3", "4"))
     rows = [[float(figure.text) for figure in grid.figures[i : i + 4]] for i in range(0, 16, 4)]
     assert min(rows[3]) > 0 > max(value for row in rows[:3] for value in row)
@@ -72,14 +73,14 @@ def test_long_and_wide_specimens(name: str) -> None:
     other = load(name)
     for picture in draw_components(other, [str(part) for part in other.components]).values():
         assert picture.grids
-        for grid in picture.grids:
+        for grid in map(draw_grid, picture.grids):
             assert len(grid.columns) <= 24
             assert len(grid.rows) <= 24
             assert all(0 < shade <= 9 for shade, _ in grid.shades)
 
 
 def test_grid_shades() -> None:
-    grid = draw_grid([[0.0, 0.5], [1.0, None]], rows="ab", columns=["c", "d"], title="t", summary="s")
+    grid = draw_grid(Grid([[0.0, 0.5], [1.0, None]], ["a", "b"], ["c", "d"], "s", title="t"))
     assert [shade for shade, _ in grid.shades] == [5, 9]
     corners = [re.match(r"M([\d.]+) ([\d.]+)h", path) for _, path in grid.shades]
     assert [(float(m[1]), float(m[2])) for m in corners if m] == [
@@ -117,7 +118,7 @@ def test_a_model_of_texts() -> None:
     pictures = draw_components(specimen, ["L0H3", "L1_MLP"])
     # Three texts of each length are too few for a mean.
     assert [grid.title for grid in pictures["L0H3"].grids] == ["One input", "One input"]
-    assert pictures["L0H3"].grids[0].rows == ("BOS", "January", "·February", "·March", "·April")
-    (grid,) = pictures["L1_MLP"].grids
+    assert draw_grid(pictures["L0H3"].grids[0]).rows == ("BOS", "January", "·February", "·March", "·April")
+    (grid,) = map(draw_grid, pictures["L1_MLP"].grids)
     assert grid.rows == ("#1", "#2", "#3", "#4", "#5", "#6")
     assert len(grid.figures) == sum(len(text.split()) for text in texts[:6])

@@ -21,7 +21,7 @@ from vesalius.documents import Retest, Sweep
 from vesalius.documents.request import Request
 from vesalius.report.headmap import shade
 from vesalius.report.html import macro, package_text
-from vesalius.report.page import plot
+from vesalius.report.layout import plot
 
 pytestmark = needs_browser
 HOSTILE = "<img src=x onerror=\"document.title='executed'\">"

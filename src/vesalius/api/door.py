@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from vesalius.api.loading import loaded
 from vesalius.api.places import directory_for, require_place, subject_options
@@ -33,7 +33,7 @@ VERBS: dict[str, Flat] = {}
 #: What callers may give for parameters that verbs see in one form: the type, and the default.
 _GIVEN = {
     "specimen": (Specimen | str | int | Path, inspect.Parameter.empty),
-    "progress": (Progress | bool | None, None),
+    "progress": (cast(Any, Progress) | bool | None, None),
 }
 #: Fields of a request that are no options.
 _OWN_FIELDS = ("components", "circuit", "seed", "backbone", "protocol")

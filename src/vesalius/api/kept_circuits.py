@@ -114,7 +114,7 @@ def _measured(
     kept: Collection[Any] = circuit.kept_edges if by_edges else _components_of(circuit)
     seen = _seen(specimen, subject.discovery)
     material = trial(specimen, draw.n, seed=HELD_OUT_SEED + draw.seed, split=draw.split, apart_from=seen)
-    measured = kept_faithfulness(model, material, kept, candidates, kind=kind, draw=f"random circuits/{draw.seed}")
+    measured = kept_faithfulness(model, material, kept, candidates, kind=kind.name, draw=f"random circuits/{draw.seed}")
     return Faithfulness(
         request=request_on(specimen, "faithfulness", *asked, **subject.named),
         by="edges" if by_edges else "components",

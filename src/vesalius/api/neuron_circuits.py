@@ -1,5 +1,7 @@
 """Which single neurons carry a behaviour."""
 
+from typing import cast
+
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import removed_if_empty
@@ -8,6 +10,7 @@ from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import Request
+from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.options import NEURONS, Draw, Force, Out, Scoring
 from vesalius.progress import Progress, silent
@@ -36,7 +39,7 @@ def neurons(
     with removed_if_empty(directory):
         result = keep_neurons(
             specimen,
-            rule=scoring.method,
+            rule=cast(Rule, scoring.method),  # `Scoring` refuses other names
             keep=scoring.keep,
             n=draw.n,
             seed=draw.seed,

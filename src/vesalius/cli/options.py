@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from typer.models import OptionInfo
@@ -67,7 +67,8 @@ def _parameter(option: Option) -> inspect.Parameter:
         rich_help_panel=MORE if told.rare else None,
         **{key: value for key, value in given.items() if value is not None},
     )
-    default = list(default) or None if option.repeated else default
+    if option.repeated:
+        default = list(cast("tuple[str, ...]", default)) or None
     kind = Annotated[option.text_type, made]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 

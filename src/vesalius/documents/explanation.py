@@ -340,14 +340,14 @@ def graph_of(explanation: Explanation) -> Graph:
         Node(part.id, part.role or part.tag or NO_TAG, part.tag, part.verdict, f"#{part.id}")
         for part in explanation.components
     ]
-    return Graph(nodes, explanation.edges, ports=ports, gaps=explanation.behaviour is not None)
+    caption = "" if nodes else "No component was established, so there is no circuit to draw."
+    return Graph(nodes, explanation.edges, ports=ports, gaps=explanation.behaviour is not None, caption=caption)
 
 
 def _circuit(explanation: Explanation) -> list[Section]:
     edges = sorted(explanation.edges, key=lambda edge: -abs(edge[2]) if math.isfinite(edge[2]) else 0.0)
-    none = "No component was established, so there is no circuit to draw."
     return [
-        graph_of(explanation) if explanation.components else Text([none]),
+        graph_of(explanation),
         Text([explanation.information_flow], title="Information flow"),
         Sheet(("from", "to", "strength"), edges, title=f"All {len(edges)} measured edges", folded=True)
         if edges

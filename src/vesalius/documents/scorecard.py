@@ -307,7 +307,14 @@ class Scorecard(Viewable, Document, kind="scorecard"):
                 *self._of_methods(),
                 *self._of_functions(),
                 *(
-                    [Text([f"{one.id}: {one.error}" for one in self.errors], bullets=True, title="Errors", terminal=0)]
+                    [
+                        Text(
+                            [f"{one.case}: {one.reason}" for one in self.errors],
+                            bullets=True,
+                            title="Errors",
+                            terminal=0,
+                        )
+                    ]
                     if self.errors
                     else []
                 ),

@@ -201,6 +201,7 @@ class Sweep(Viewable, Document, kind="sweep"):
                     caption="Positive: the score falls without the component. Intervals are 95 %, over prompts.",
                     signed=("effect",),
                     ranked_by="effect",
+                    pictured=True,
                 ),
                 Facts(
                     [

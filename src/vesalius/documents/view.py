@@ -97,7 +97,7 @@ class Ratio:
 @dataclass(frozen=True)
 class Section:
     """A part of a view. `pages_only`: terminals leave it out; `terminal_only`: all others do. A page opens what is
-    `folded` on request.
+    `folded` on request. `pictured`: where a view could be drawn in several ways, `.plot()` draws this section.
     """
 
     title: str = field(default="", kw_only=True)
@@ -105,6 +105,7 @@ class Section:
     pages_only: bool = field(default=False, kw_only=True)
     terminal_only: bool = field(default=False, kw_only=True)
     folded: bool = field(default=False, kw_only=True)
+    pictured: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,9 @@ class Tokens(Section):
 
 @dataclass(frozen=True)
 class Grid(Section):
-    """A small matrix between `low` (no shade) and `high`; `summary` is the sentence for those who cannot see it."""
+    """A small matrix between `low` (no shade) and `high`; `summary` is the sentence for those who cannot see it. Where
+    there are `words`, a picture with room writes them into the cells instead of figures.
+    """
 
     values: Sequence[Sequence[float | None]]
     rows: Sequence[str]
@@ -289,6 +292,7 @@ class Grid(Section):
     summary: str
     low: float = 0.0
     high: float = 1.0
+    words: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -433,19 +437,19 @@ def prompts(n: int) -> str:
 class Renderer(Protocol):
     """Draws what the objects of the lower floors only hold."""
 
-    def plot(self, shown: Any) -> "Figure":
+    def plot(self, shown: Any, /) -> "Figure":
         """The picture of an object."""
         ...
 
-    def page(self, shown: Any, directory: Path) -> Path:
+    def page(self, shown: Any, directory: Path, /) -> Path:
         """Write the page of an object into a directory and return its path."""
         ...
 
-    def save(self, shown: Any, directory: Path) -> Path:
+    def save(self, shown: Any, directory: Path, /) -> Path:
         """Write an object that cannot write itself, and return the path of its main file."""
         ...
 
-    def widget(self, shown: Any) -> Any:
+    def widget(self, shown: Any, /) -> Any:
         """The notebook widget of an object."""
         ...
 

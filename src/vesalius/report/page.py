@@ -4,7 +4,7 @@ It is made from the explanation alone; with the specimen at hand it also shows t
 grow past its limit first loses the single-input pictures, then all pictures, and says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def render_page(
     )
 
 
-def _ever_fewer_pictures(explanation: Explanation, specimen: Specimen | None) -> Iterator[dict[str, AtWork] | None]:
+def _ever_fewer_pictures(explanation: Explanation, specimen: Specimen | None) -> Iterator[Mapping[str, AtWork] | None]:
     if specimen is None:
         yield None
         return

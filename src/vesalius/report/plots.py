@@ -1,7 +1,8 @@
 """The picture of a view, as a matplotlib figure.
 
-What a view can draw is drawn: a map of layers and heads (with the first curve beside it), the graph of a circuit, a
-curve, a matrix, or else the figures of its table that have intervals. A view with nothing to draw has its words.
+What a view can draw is drawn, and of several drawings the one whose section says so (`pictured`): a map of layers and
+heads (with the first curve beside it), the graph of a circuit, a curve, a matrix, or else the figures of its table that
+have intervals. A graph of no components has the answer in words.
 """
 
 import textwrap
@@ -36,7 +37,9 @@ PER_INCH = 92.0
 def draw_view(view: View, *, kind: str) -> Picture:
     """The picture of a view; `kind` names the result where there is none."""
     sections = list(view.all_sections())
-    heads, graph, chart, grid = (_first(sections, one) for one in (HeadMap, Graph, Chart, Grid))
+    sections = [one for one in sections if one.pictured] or sections
+    heads, graph = _first(sections, HeadMap), _first(sections, Graph)
+    chart, grid = _first(sections, Chart), _first(sections, Grid)
     if heads is not None:
         return _map(heads, chart, view.title)
     if graph is not None:
@@ -156,9 +159,10 @@ def _matrix(grid: Grid, title: str) -> Picture:
     table = np.array([[np.nan if value is None else value for value in row] for row in grid.values])
     image = axes.imshow(table, cmap="Blues", vmin=grid.low, vmax=grid.high, aspect="auto")
     for (row, column), value in np.ndenumerate(table):
-        if np.isfinite(value):
+        words = grid.words[row][column] if grid.words else f"{value:.2f}" if np.isfinite(value) else ""
+        if words:
             colour = "white" if value > (grid.low + 0.6 * (grid.high - grid.low)) else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+            axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xticks(range(len(grid.columns)), grid.columns, fontsize=8, rotation=20)
     axes.set_yticks(range(len(grid.rows)), grid.rows, fontsize=8)
     axes.set_title(title, fontsize=9)

@@ -147,7 +147,6 @@ class Registration(ResultDocument, kind="registration"):
                         ("", f"digest {self.seal.digest}, {signed}"),
                     ]
                 ),
-                *([Text([f"note: {text}" for text in self.notes])] if getattr(self, "notes", ()) else []),
                 Sheet(("part", "field", "value"), rows, title="What was registered", terminal=0),
             ],
         )

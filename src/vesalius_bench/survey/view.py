@@ -156,6 +156,7 @@ def _performed(survey: Survey) -> list[Section]:
         [cell.performance.accuracy if cell.performance else None for cell in _of_model(survey, model)]
         for model in survey.models
     ]
+    words = [[_in_picture(cell) for cell in _of_model(survey, model)] for model in survey.models]
     return [
         Group(
             [
@@ -170,13 +171,19 @@ def _performed(survey: Survey) -> list[Section]:
                     models,
                     behaviours,
                     f"accuracy by model and behaviour: {survey.counts()}",
+                    words=words,
                     title="accuracy",
+                    pictured=True,
                 ),
             ],
             title="Who performs what",
             pages_only=True,
         )
     ]
+
+
+def _in_picture(cell: SurveyCell) -> str:
+    return cell.status if cell.performance is None else f"{cell.performance.accuracy:.2f}\n{cell.status}"
 
 
 def _mark(cell: SurveyCell) -> Mark:
