@@ -46,7 +46,7 @@ ADAPTERS = {
     "vesalius_mechrl.sets.gym",
     "vesalius.backbones.inspect_model",
     "vesalius_agents.inspection",
-    *(f"vesalius_agents.mcp.{name}" for name in ("listing", "prompting", "replaying", "resources", "server", "start")),
+    *(f"vesalius_agents.mcp.{name}" for name in ("replaying", "resources", "server", "start")),
 }
 HIDE = """
 import sys

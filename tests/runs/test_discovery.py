@@ -164,13 +164,13 @@ def test_another_request_is_refused(tmp_path: Path) -> None:
 
 
 def test_large_models_are_pruned_on_fewer_prompts() -> None:
-    from vesalius.discovery import methods
+    from vesalius.discovery import pruning
 
     case = settings(benchmark_circuits(["3"]), ("acdc",), n=12).cases[0]
     assert run_case(case).prompts == 12
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(methods, "LARGE_EDGES", 100)
-        assert run_case(case).prompts == methods.LARGE_PROMPTS
+        patch.setattr(pruning, "LARGE_EDGES", 100)
+        assert run_case(case).prompts == pruning.LARGE_PROMPTS
 
 
 def test_refusals() -> None:

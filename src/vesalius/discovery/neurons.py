@@ -33,6 +33,7 @@ from vesalius.intervene.plan import unit_place
 from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.options import Scoring
 from vesalius.progress import Progress
 
 #: Prompts that neurons are not chosen by, and where they come from.
@@ -103,6 +104,7 @@ def keep_neurons(
     progress: Progress | None = None,
 ) -> NeuronSet:
     """Find the smallest set of neurons that keeps the share `keep` of a behaviour, and read it on held-out prompts."""
+    Scoring(rule, keep)  # refuses a share that there is none of
     model, start, cost = specimen.model, time.perf_counter(), Cost()
     material = trial(specimen, n, seed=seed, split=split)
     held_out = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)

@@ -6,7 +6,7 @@ made the claim.
 
 import html
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -22,7 +22,18 @@ from pydantic import (
 
 from vesalius.documents.base import Record, first_error
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.view import LONGEST_REPR, Answer, Facts, Section, Sheet, View, Viewable, html_table, shortened
+from vesalius.documents.view import (
+    LONGEST_REPR,
+    Answer,
+    Bars,
+    Facts,
+    Section,
+    Sheet,
+    View,
+    Viewable,
+    html_table,
+    shortened,
+)
 from vesalius.errors import visible
 
 #: The ends of a circuit, as edges name them.
@@ -33,8 +44,21 @@ SHOWN = "no part of the verdict"
 #: What is shown where experiments settled no tag.
 NO_TAG = "no tag"
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
-
-
+#: The measure whose figure stands beside a claim, where it was measured.
+INTERCHANGE = "interchange accuracy"
+FREE_CODE = "free_code"
+#: Figures of a natural component's profile, and where a head attends from, as people say them.
+EFFECTS = {
+    "solo": "replaced alone",
+    "at_answer": "only at the answer position",
+    "direct": "only on its path to the logits",
+    "lens": "logit lens: what it writes by itself",
+    "restored": "what it alone restores",
+    "joint": "replaced with its group",
+    "joint_without": "its group without it",
+    "gain": "its cost once the group is out, beyond alone",
+}
+PLACES = {"answer": "From the answer position", "everywhere": "From every position that has such a key"}
 #: The outcome of an experiment whose figure is a share of a score that cannot be told from 0.
 NOT_DEFINED = "not defined: the model does not perform it"
 
@@ -240,3 +264,42 @@ class Composition(Record):
     value: float | None
     low: float | None
     high: float | None
+
+
+def claim_line(claim: ClaimRecord) -> str:
+    """A claim in a line, with its figure: interchange accuracy where it was measured, else the first."""
+    said = f"{claim.verdict}{' (by the language model)' if claim.kind == FREE_CODE else ''}: {claim.text}"
+    accuracy = (evidence for evidence in claim.evidence if evidence.measure.startswith(INTERCHANGE))
+    evidence = next(accuracy, claim.evidence[0] if claim.evidence else None)
+    if evidence is None or evidence.value is None or evidence.low is None or evidence.high is None:
+        return said
+    return f"{said} {evidence.value:.3f} [{evidence.low:.3f}, {evidence.high:.3f}], n = {evidence.n}"
+
+
+def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:
+    """The bars of a natural component's profile: where a head looks, and what replacing it costs."""
+    attention = profile.get("attention") or {}
+    tables = [
+        Bars(
+            [(name, *ends) for name, ends in attention[where].items()],
+            title=f"{title}, attention on",
+            caption="Share of attention with its 95 % interval over prompts.",
+        )
+        for where, title in PLACES.items()
+        if attention.get(where)
+    ]
+    effects, counts = profile.get("effects") or {}, profile.get("n") or {}
+    named = {words + _fewer(name, counts): effects[name] for name, words in EFFECTS.items() if name in effects}
+    group, clean = profile.get("group") or {}, profile.get("clean")
+    caption = "" if clean is None else f"Shares of the clean logit difference, {clean:.2f} logits. "
+    if len(group.get("members", ())) > 1:
+        caption += f"Group: {group['name']} ({', '.join(group['members'])}). "
+    caption += "Replaced by its value on the counterfactual prompt."
+    tables.append(Bars([(name, *ends) for name, ends in named.items()], title="What it is worth", caption=caption))
+    return tuple(table for table in tables if any(None not in row for row in table.rows))
+
+
+def _fewer(name: str, counts: Mapping[str, int]) -> str:
+    """After a figure's words: how many prompts it rests on, where others rest on more."""
+    n, most = counts.get(name, 0), max(counts.values(), default=0)
+    return f", on {n} of {most} prompts" if 0 < n < most else ""

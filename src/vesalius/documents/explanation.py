@@ -11,7 +11,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -34,15 +33,17 @@ from vesalius.documents.claims import (
     NamedOperation,
     Tag,
     Verdict,
+    claim_line,
+    draw_profile,
 )
-from vesalius.documents.difference import ClaimDifference, Compared, ComponentDifference, FigurePair, figure_pair
+from vesalius.documents.difference import Compared
+from vesalius.documents.explanation_difference import compared_explanations
 from vesalius.documents.free_records import read_records, read_table, spell
 from vesalius.documents.frozen import FrozenList
 from vesalius.documents.request import Request
 from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, Summary, summarise, verdict_counts
 from vesalius.documents.view import (
     Answer,
-    Bars,
     Code,
     Facts,
     Graph,
@@ -87,21 +88,6 @@ NO_SPECIMEN = "This page was made without the model at hand, so there is no pict
 ANSWER, COMPUTES, ROLE, PATH, SCREEN, PROGRAM_LINES = 280, 60, 34, 200, 11, 5
 #: Lines about the flow and about what is not established on one screen.
 FLOW_LINES, GAP_LINES = 7, 7
-#: The measure whose figure stands beside a claim, where it was measured.
-INTERCHANGE = "interchange accuracy"
-FREE_CODE = "free_code"
-EFFECTS = {
-    "solo": "replaced alone",
-    "at_answer": "only at the answer position",
-    "direct": "only on its path to the logits",
-    "lens": "logit lens: what it writes by itself",
-    "restored": "what it alone restores",
-    "joint": "replaced with its group",
-    "joint_without": "its group without it",
-    "gain": "its cost once the group is out, beyond alone",
-}
-PLACES = {"answer": "From the answer position", "everywhere": "From every position that has such a key"}
-VerdictByClaim = dict[tuple[str, str, str], Verdict]
 
 
 class Explanation(Viewable, Document, kind="explanation"):
@@ -475,35 +461,6 @@ def _at_fixed_position(part: ComponentExplanation) -> bool:
     )
 
 
-def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:
-    """The bars of a natural component's profile: where a head looks, and what replacing it costs."""
-    attention = profile.get("attention") or {}
-    tables = [
-        Bars(
-            [(name, *ends) for name, ends in attention[where].items()],
-            title=f"{title}, attention on",
-            caption="Share of attention with its 95 % interval over prompts.",
-        )
-        for where, title in PLACES.items()
-        if attention.get(where)
-    ]
-    effects, counts = profile.get("effects") or {}, profile.get("n") or {}
-    named = {words + _fewer(name, counts): effects[name] for name, words in EFFECTS.items() if name in effects}
-    group, clean = profile.get("group") or {}, profile.get("clean")
-    caption = "" if clean is None else f"Shares of the clean logit difference, {clean:.2f} logits. "
-    if len(group.get("members", ())) > 1:
-        caption += f"Group: {group['name']} ({', '.join(group['members'])}). "
-    caption += "Replaced by its value on the counterfactual prompt."
-    tables.append(Bars([(name, *ends) for name, ends in named.items()], title="What it is worth", caption=caption))
-    return tuple(table for table in tables if any(None not in row for row in table.rows))
-
-
-def _fewer(name: str, counts: Mapping[str, int]) -> str:
-    """After a figure's words: how many prompts it rests on, where others rest on more."""
-    n, most = counts.get(name, 0), max(counts.values(), default=0)
-    return f", on {n} of {most} prompts" if 0 < n < most else ""
-
-
 def _tally(verdicts: Iterable[Verdict]) -> dict[str, int]:
     counts = Counter(verdicts)
     return {verdict: counts[verdict] for verdict in get_args(Verdict)}
@@ -513,24 +470,11 @@ def claims_of(explanation: Explanation) -> list[Section]:
     """Every claim with its figure, for a terminal."""
     sections: list[Section] = [Text([explanation.task_description])]
     for part in explanation.components:
-        words = [part.note, *(f"{claim.verdict}{_by(claim)}: {claim.text}{_figure(claim)}" for claim in part.claims)]
+        words = [part.note, *map(claim_line, part.claims)]
         title = f"{part.id}  {part.role or part.tag or NO_TAG}  ({part.verdict})"
         sections.append(Text(words, title=title, bullets=True))
     sections.append(Text([explanation.information_flow], title="Information flow"))
     return [*sections, *([Code(explanation.program, title="Program")] if explanation.program else [])]
-
-
-def _by(claim: ClaimRecord) -> str:
-    return " (by the language model)" if claim.kind == FREE_CODE else ""
-
-
-def _figure(claim: ClaimRecord) -> str:
-    """The figure beside a claim: interchange accuracy where it was measured, else the first."""
-    accuracy = (evidence for evidence in claim.evidence if evidence.measure.startswith(INTERCHANGE))
-    evidence = next(accuracy, claim.evidence[0] if claim.evidence else None)
-    if evidence is None or evidence.value is None or evidence.low is None or evidence.high is None:
-        return ""
-    return f" {evidence.value:.3f} [{evidence.low:.3f}, {evidence.high:.3f}], n = {evidence.n}"
 
 
 def commands(explanation: Explanation, *, name: str | None = None, circuit: Sequence[str] | None = None) -> list[str]:
@@ -559,94 +503,3 @@ def _request(explanation: Explanation, circuit: Sequence[str] | None) -> Request
         options={name: kept.get(name) for name in ("n", "top", "force")},
         seed=explanation.seed,
     )
-
-
-def compared_explanations(first: Mapping[str, Explanation], second: Mapping[str, Explanation]) -> Compared:
-    """How explanations of the same cases differ; cases that one side lacks are left out. The one case of a single
-    explanation has no name.
-    """
-    cases = [case for case in first if case in second]
-    flipped, only, moved = [], [], []
-    same = stayed = 0
-    for case in cases:
-        turned, alone, kept = _compared_claims(_claims_of(first[case]), _claims_of(second[case]), case or None)
-        parts, left = _compared_parts(first[case], second[case], case or None)
-        flipped, only, moved = [*flipped, *turned], [*only, *alone], [*moved, *parts]
-        same, stayed = same + kept, stayed + left
-    left_out = len(first) + len(second) - 2 * len(cases)
-    return Compared(
-        claims_flipped=flipped,
-        claims_only=only,
-        claims_same=same,
-        components_moved=moved,
-        components_same=stayed,
-        rule="explained by one alone, or with another tag, role or verdict",
-        metrics=_compared_figures([first[case] for case in cases], [second[case] for case in cases]),
-        notes=(f"{left_out} cases are in one run alone; their claims are left out",) if left_out else (),
-    )
-
-
-def _claims_of(explanation: Explanation) -> VerdictByClaim:
-    return {
-        (part.id, claim.kind, claim.text): claim.verdict for part in explanation.components for claim in part.claims
-    }
-
-
-def _compared_claims(
-    a: VerdictByClaim, b: VerdictByClaim, specimen: str | None = None
-) -> tuple[list[ClaimDifference], list[ClaimDifference], int]:
-    """Claims with two verdicts, claims of one alone, and how many are the same."""
-    flipped, only = [], []
-    for key in dict.fromkeys([*a, *b]):
-        first, second = a.get(key), b.get(key)
-        if first == second:
-            continue
-        component, kind, text = key
-        entry = ClaimDifference(specimen=specimen, component=component, kind=kind, text=text, a=first, b=second)
-        (only if first is None or second is None else flipped).append(entry)
-    return flipped, only, sum(a.get(key) == verdict for key, verdict in b.items())
-
-
-def _compared_parts(
-    a: Explanation, b: Explanation, specimen: str | None = None
-) -> tuple[list[ComponentDifference], int]:
-    """Components that differ in what is said of them, and how many do not."""
-    parts = [{part.id: part for part in one.components} for one in (a, b)]
-    moved: list[ComponentDifference] = []
-    names = dict.fromkeys(chain(*parts))
-    for name in names:
-        first, second = parts[0].get(name), parts[1].get(name)
-        if first is None or second is None:
-            there = [None if one is None else one.role or one.tag or one.verdict for one in (first, second)]
-            moved.append(
-                ComponentDifference(specimen=specimen, component=name, what="explained", a=there[0], b=there[1])
-            )
-            continue
-        for what in ("tag", "role", "verdict"):
-            one, other = getattr(first, what), getattr(second, what)
-            if one != other:
-                moved.append(ComponentDifference(specimen=specimen, component=name, what=what, a=one, b=other))
-    return moved, len(names) - len({one.component for one in moved})
-
-
-def _compared_figures(a: Sequence[Explanation], b: Sequence[Explanation]) -> dict[str, FigurePair]:
-    """Verdicts of claims, roles of natural models, and how far the program agrees with the model."""
-    if not a or not b:
-        return {}
-    verdicts = [
-        Counter(claim.verdict for one in side for part in one.components for claim in part.claims) for side in (a, b)
-    ]
-    roles = [Counter(part.role for one in side for part in one.components if part.role) for side in (a, b)]
-    figures = {
-        f"claims {name}": figure_pair(verdicts[0][name], verdicts[1][name]) for name in dict.fromkeys(chain(*verdicts))
-    }
-    figures |= {
-        f"components: {name}": figure_pair(roles[0][name], roles[1][name]) for name in dict.fromkeys(chain(*roles))
-    }
-    if len(a) == len(b) == 1:
-        first, second = a[0].program_agreement, b[0].program_agreement
-        if first is not None and second is not None:
-            ends = ((one.low, one.high) for one in (first, second))
-            figures["program_agreement"] = figure_pair(first.value, second.value, *ends)
-        figures["cost"] = figure_pair(a[0].cost, b[0].cost)
-    return figures

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from vesalius.documents.agent import AgentRun
 from vesalius.documents.difference import Compared
-from vesalius.documents.explanation import compared_explanations
+from vesalius.documents.explanation_difference import compared_explanations
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices
 from vesalius.plugins import BENCHMARKS, RUNS, Group, find_plugin, plugin_names

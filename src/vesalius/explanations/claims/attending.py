@@ -39,10 +39,11 @@ from vesalius.explanations.laboratory.attention import (
     HeadPaths,
     everywhere_in,
     random_keys,
+    require_heads,
     shuffled,
 )
 from vesalius.explanations.laboratory.base import PerPrompt
-from vesalius.explanations.laboratory.natural import Losses, require_heads
+from vesalius.explanations.laboratory.natural import Losses
 
 #: Attention mass that must leave the target before a component counts as the feeder of a head.
 MIN_ATTENTION_LOSS = 0.1

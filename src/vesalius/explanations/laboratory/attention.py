@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, general_roles, masses
+from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.intervene.head_inputs import HeadInputs
 
@@ -36,6 +37,13 @@ MEANINGS = {
     "BOS": "BOS",
     "first token": "the first token",
 }
+
+
+def require_heads(parts: Sequence[Component]) -> None:
+    """Refuse MLPs where attention is asked for."""
+    for part in parts:
+        if not part.is_head:
+            raise BadInput(f"{part} is an MLP, which has no attention; name heads such as L0H0")
 
 
 def everywhere(runs: Runs) -> dict[str, Target]:

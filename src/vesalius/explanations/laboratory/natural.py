@@ -30,7 +30,7 @@ from vesalius.explanations.laboratory.answers import (
     answers_of,
     token_means,
 )
-from vesalius.explanations.laboratory.attention import SINKS, at_answer, everywhere
+from vesalius.explanations.laboratory.attention import SINKS, at_answer, everywhere, require_heads
 from vesalius.explanations.laboratory.base import (
     ALL_REPLACEMENTS,
     CLAIM_SEED,
@@ -41,7 +41,13 @@ from vesalius.explanations.laboratory.base import (
     Sets,
     own_circuit,
 )
-from vesalius.explanations.laboratory.runs import Runs, direct_attribution, edges_between, logit_difference_of
+from vesalius.explanations.laboratory.runs import (
+    Runs,
+    direct_attribution,
+    edges_between,
+    logit_difference_of,
+    moved_places,
+)
 from vesalius.intervene import Plan, Recordings, Row, Values, component_values, means_of, reordered, run, zeros
 from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.plan import KEEP, component_index
@@ -176,16 +182,7 @@ class NaturalLab(Lab):
 
     @cached_property
     def _moves(self) -> Int[Tensor, "prompt pos"]:
-        """For each position of the counterfactual another one, in random order; BOS and padding stay."""
-        tokens, mask = self.source.tokens, self.source.mask
-        real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask.clone()
-        real &= tokens != self.model.config.bos_token
-        generator = torch.Generator().manual_seed(self.seed + 5)
-        places = torch.arange(real.shape[1]).repeat(len(real), 1)
-        for row, counts in zip(places, real.cpu(), strict=True):
-            order = row[counts][torch.randperm(int(counts.sum()), generator=generator)]
-            row[order] = order.roll(1)  # one cycle through all of them, so that none stays
-        return places
+        return moved_places(self.source, self.model.config.bos_token, torch.Generator().manual_seed(self.seed + 5))
 
     # Effects in the unit of the metric, on any prompts and positions.
 
@@ -266,12 +263,7 @@ class NaturalLab(Lab):
             self._restored |= dict(zip(missing, shares.T, strict=True))
 
     def path(
-        self,
-        sender: Component | None,
-        receiver: Component | None,
-        port: str | None = None,
-        *,
-        n: int | None = None,
+        self, sender: Component | None, receiver: Component | None, port: str | None = None, *, n: int | None = None
     ) -> PerPrompt:
         """Effect of the direct path from one component into another, or into one input of it, on the first `n` prompts
         (default: all).
@@ -503,10 +495,3 @@ class NaturalLab(Lab):
     ) -> list[Losses]:
         before, *runs = self.edited([[], *sets], values, at=at, suppressed=suppressed, read_by=source.recordings)
         return source.shares(before, runs)
-
-
-def require_heads(parts: Sequence[Component]) -> None:
-    """Refuse MLPs where attention is asked for."""
-    for part in parts:
-        if not part.is_head:
-            raise BadInput(f"{part} is an MLP, which has no attention; name heads such as L0H0")

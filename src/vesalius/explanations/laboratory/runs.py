@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.behaviours.prompts import Prompts
@@ -162,3 +162,14 @@ def logit_difference_of(
     if shuffle:
         correct, wrong = correct.roll(1), wrong.roll(1)
     return direct_difference(runs.model, vector, resid=runs.final_resid, correct=correct, wrong=wrong).cpu()
+
+
+def moved_places(batch: Batch, bos: int | None, generator: torch.Generator) -> Int[Tensor, "prompt pos"]:
+    """For each position of each prompt another one, in random order; BOS and padding stay."""
+    real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.clone()
+    real &= batch.tokens != bos
+    places = torch.arange(real.shape[1]).repeat(len(real), 1)
+    for row, counts in zip(places, real.cpu(), strict=True):
+        order = row[counts][torch.randperm(int(counts.sum()), generator=generator)]
+        row[order] = order.roll(1)  # one cycle through all of them, so that none stays
+    return places
