@@ -277,7 +277,7 @@ def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
 @pytest.mark.parametrize("method", ["bandit", "rl"])
 def test_discover_by_search(vesalius: Vesalius, tiny: Path, method: str) -> None:
     options = ["-b", "induction", "--method", method, "--n", 3, "--budget", 6, "--seeds", 2, "--force", "--json"]
-    got = vesalius("sets", tiny, *options)
+    got = vesalius("discover", tiny, *options)
     assert got.code == 0, got.err
     found = json.loads(got.out)
     assert {"method", "components", "metrics", "forwards", "seconds"} <= set(found)

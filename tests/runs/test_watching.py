@@ -252,7 +252,7 @@ def test_a_list_reads_again_only_what_changed(run: Path, monkeypatch: pytest.Mon
     assert {row.path: row.state for row in first.rows} == {"run": "unfinished", "explained": "finished"}
     read: list[str] = []
     original = listing._described
-    monkeypatch.setattr(listing, "_described", lambda place, file: read.append(place.name) or original(place, file))
+    monkeypatch.setattr(listing, "_described", lambda place, *rest: read.append(place.name) or original(place, *rest))
     assert index.changes(first.version).rows == ()
     process = worker(run)
     running = index.changes(first.version)

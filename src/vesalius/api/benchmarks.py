@@ -26,7 +26,7 @@ from vesalius.runs.hard import hard_circuits
 from vesalius.runs.kinds import Benchmark, benchmark_named, kind_of_directory
 from vesalius.runs.selection import chosen_circuits, selection_word
 from vesalius.runs.settings import RunLimits, Settings
-from vesalius.runs.steps import RunSettings, Steps
+from vesalius.runs.steps import RunSettings, ScoredSteps
 
 __all__ = ["bench", "bench_circuits", "bench_discovery", "chosen_circuits"]
 
@@ -215,7 +215,7 @@ class DiscoveryBench(Benchmark):
 def performed(
     directory: Path,
     settings: RunSettings,
-    benchmark: Callable[[Run], Steps],
+    benchmark: Callable[[Run], ScoredSteps],
     limits: RunLimits | None = None,
     *,
     names: Mapping[str, str] | None = None,

@@ -1,8 +1,9 @@
 """A view as lines of a terminal: the answer first, then facts, texts and tables; drawings are left to the page.
 
-Lines are as wide as the terminal. Where the output goes into a file or a pipe nothing is cut: a table is as wide as it
-is, and so is a line. A table that does not fit wraps the texts in its cells, never its first column: a name that is
-cut cannot be typed again. Where even that does not fit, every row becomes a few lines of its own.
+Lines are as wide as the terminal. Where the output goes into a file or a pipe nothing is cut or wrapped, so that a
+search finds whole sentences: a table is as wide as it is, and so is a line. A table that does not fit wraps the texts
+in its cells, never its first column: a name that is cut cannot be typed again. Where even that does not fit, every row
+becomes a few lines of its own.
 """
 
 import os
@@ -17,15 +18,17 @@ from vesalius.errors import visible
 
 #: Rows of a table that a terminal shows where neither the command nor the table says how many.
 ROWS = 20
-#: Columns of running text where the output is not a terminal, and the least width of a wrapped cell.
-PROSE, NARROWEST = 100, 14
+#: The least width of a wrapped cell.
+NARROWEST = 14
 #: Lines of one item of a list that is cut.
 LINES = 3
 GAP = "  "
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal; None where the output goes elsewhere and COLUMNS does not say."""
+    """The columns of the terminal, which COLUMNS may set; None where the output goes elsewhere."""
+    if not sys.stdout.isatty():
+        return None
     if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]) > 0:
         return int(os.environ["COLUMNS"])
     try:
@@ -66,7 +69,7 @@ def _section(one: Section, top: int | None, width: int | None) -> Iterator[str]:
         mark = "  " if one.bullets else ""
         for words in one.words[: one.terminal]:
             most = None if one.terminal is None else LINES
-            yield from _wrapped(words, width or PROSE, first=mark, then=mark * 2, most=most)
+            yield from _wrapped(words, width, first=mark, then=mark * 2, most=most)
         if one.terminal is not None and len(one.words) > one.terminal:
             yield f"{mark}and {len(one.words) - one.terminal} more; the page has them"
     elif isinstance(one, Code):

@@ -7,6 +7,7 @@ experiment that it rests on. Pictures of components at work need the model; a fa
 """
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -189,7 +190,7 @@ def view_of(
     description = explanation.task_description
     return View(
         subject_of(name or explanation.specimen, explanation.behaviour),
-        Answer(shortened(description, ANSWER)),
+        Answer(_in_brief(description)),
         [
             Facts(_brief(explanation)),
             *([Text([description], pages_only=True)] if len(description) > ANSWER else []),
@@ -303,11 +304,11 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     fixed = sum(map(_at_fixed_position, parts))
     counts = _tally(part.verdict for part in parts)
     words = (
-        f"{counts['supported']} of {len(parts)} supported{f' ({fixed} at a fixed position only)' if fixed else ''}, "
-        f"{counts['refuted']} refuted, {counts['untested']} untested"
+        f"{counts['supported']} of {len(parts)} supported, {counts['refuted']} refuted, {counts['untested']} untested"
     )
     facts = [
         ("components" if natural else "what components compute", words),
+        *([("at a fixed position only", f"{fixed} of {len(parts)}")] if fixed else []),
         ("all claims", verdict_counts(sum((part.decided for part in parts), Counter()))),
     ]
     agreement = explanation.program_agreement
@@ -342,6 +343,12 @@ def graph_of(explanation: Explanation) -> Graph:
     ]
     caption = "" if nodes else "No component was established, so there is no circuit to draw."
     return Graph(nodes, explanation.edges, ports=ports, gaps=explanation.behaviour is not None, caption=caption)
+
+
+def _in_brief(description: str) -> str:
+    """A long description as an answer: its first sentence."""
+    first = description if len(description) <= ANSWER else re.split(r"(?<=[^.][.!?])\s", description, maxsplit=1)[0]
+    return shortened(first, ANSWER)
 
 
 def _circuit(explanation: Explanation) -> list[Section]:

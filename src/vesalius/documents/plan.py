@@ -93,7 +93,7 @@ class SurveyPlan(Viewable, Keyed):
         return View(
             "Plan of a survey",
             Answer(
-                f"Plan of a survey of {len(self.cells)} cell{many}: at most about {self.seconds:.1f} s one after the "
+                f"Plan of a survey of {len(self.cells)} cell{many}, at most about {self.seconds:.1f} s one after the "
                 f"other and {self.peak_bytes / 2**20:,.0f} MB{rest}; nothing was run but one timed chunk of each"
             ),
             [Sheet(columns, rows)],

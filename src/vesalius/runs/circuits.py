@@ -24,11 +24,11 @@ from vesalius.runs.scorecard import circuits_scorecard
 from vesalius.runs.selection import CircuitCase
 from vesalius.runs.settings import Settings
 from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
-from vesalius.runs.steps import Options, StepProgress, Steps
+from vesalius.runs.steps import Options, ScoredSteps, StepProgress
 from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
 
-class CircuitsBenchmark(Steps):
+class CircuitsBenchmark(ScoredSteps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
     def __init__(self, run: Run, settings: Settings, **options: Unpack[Options]) -> None:

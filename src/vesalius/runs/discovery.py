@@ -24,7 +24,7 @@ from vesalius.runs.ledger import Record
 from vesalius.runs.ledger_state import FAILED, LedgerState, LedgerStep
 from vesalius.runs.methods import DiscoveryCase, run_case
 from vesalius.runs.selection import CircuitCase, selection_options
-from vesalius.runs.steps import StepProgress, Steps
+from vesalius.runs.steps import ScoredSteps, StepProgress
 from vesalius.version import __version__
 
 BENCHMARK = "discovery"
@@ -133,7 +133,7 @@ class DiscoveryState(LedgerState):
         return self.results[DISCOVER]
 
 
-class DiscoveryBenchmark(Steps):
+class DiscoveryBenchmark(ScoredSteps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
     def __init__(self, run: Run, settings: DiscoverySettings, *, engine: Engine | None = None) -> None:

@@ -76,10 +76,6 @@ class Steps(ABC):
         """Do what is not done yet."""
 
     @abstractmethod
-    def scorecard(self) -> Scorecard:
-        """The figures, written to the run directory and returned."""
-
-    @abstractmethod
     def _finished(self) -> str:
         """How far the run came, in words."""
 
@@ -147,3 +143,11 @@ class Steps(ABC):
         if self.limits.max_cost is not None:
             calls = sorted((self.run.directory / CALLS).glob("*.jsonl"))
             SpendingFile(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})
+
+
+class ScoredSteps(Steps):
+    """A benchmark whose cases are summed up in a scorecard."""
+
+    @abstractmethod
+    def scorecard(self) -> Scorecard:
+        """The figures, written to the run directory and returned."""

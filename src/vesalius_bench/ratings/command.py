@@ -36,8 +36,8 @@ def ratings(
     """
     from vesalius import api
     from vesalius.cli.console import print_json, print_line, print_view
+    from vesalius_bench.papers.published import SOURCE
     from vesalius_bench.papers.run_tables import print_sheet
-    from vesalius_bench.papers.runs import SOURCE
 
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     report = api.ratings(files, runs=run or (), ids=chosen, csv=csv, out=out)

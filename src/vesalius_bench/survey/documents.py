@@ -115,6 +115,7 @@ class Survey(ResultDocument, kind="survey"):
 
     FILE = SURVEY_FILE
     RANK = 90
+    OWNS_DIRECTORY = True
     REMEDY = "run `vesalius survey` again"
 
     request: Request

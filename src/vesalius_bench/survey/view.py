@@ -88,7 +88,7 @@ def _facts(survey: Survey) -> list[tuple[str, str]]:
     for model in survey.models:
         performed = [_label(cell.behaviour) for cell in _of_model(survey, model) if cell.status == "performed"]
         best += [f"{short_name(model)} performs {', '.join(performed)}"] if performed else []
-    facts = [("in short", "; ".join(best) or "no model performs any of the behaviours")]
+    facts = [("in short", f"{'; '.join(best) or 'No model performs any of the behaviours'}.")]
     facts += [
         ("in all", f"{len(survey.cells)} cell{'s' * (len(survey.cells) != 1)}: {survey.counts()}"),
         ("replaced by", str(options.get("kind", ""))),

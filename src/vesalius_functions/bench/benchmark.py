@@ -15,7 +15,7 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, Run, document_or_none
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.steps import Options, StepProgress, Steps
+from vesalius.runs.steps import Options, ScoredSteps, StepProgress
 from vesalius.runs.work import ModelAccess, totals
 from vesalius_functions.bench.scorecard import COUNTED, functions_scorecard
 from vesalius_functions.bench.settings import FunctionSettings
@@ -47,7 +47,7 @@ GRADES = "grades"
 _EVALUATOR, _FUNCTION = "evaluator", "function"
 
 
-class FunctionsBenchmark(Steps):
+class FunctionsBenchmark(ScoredSteps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
     def __init__(self, run: Run, settings: FunctionSettings, **options: Unpack[Options]) -> None:
