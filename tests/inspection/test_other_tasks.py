@@ -152,7 +152,7 @@ def test_an_agent_on_a_natural_model(tmp_path: Path) -> None:
     assert "operand D" in said[3]
     kept = Explanation.model_validate(sample.store["vesalius:answer"])
     part = next(one for one in kept.components if one.id == "L0H3")
-    assert part.note == "Moves B."
+    assert (part.verdict, part.note) == ("refuted", "Moves B. (Tentative: no hypothesis was supported.)")
     assert len(part.claims) + len(part.refuted) == 2
     assert values(sample)["false_support"] in (0.0, 1.0) or values(sample)["false_support"] != values(sample)
     roles = established_roles()["components"]
