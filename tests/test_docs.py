@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import vesalius
+from vesalius.documents.base import REGISTERED
 from vesalius.errors import BadInput
 
 ROOT = Path(__file__).parents[1]
@@ -27,13 +28,17 @@ def with_code(*, smollm: bool) -> list[Path]:
 
 def run_page(page: Path) -> None:
     namespace: dict[str, object] = {}
-    for number, block in enumerate(blocks(page), 1):
-        try:
+    kinds = set(REGISTERED)
+    try:
+        for number, block in enumerate(blocks(page), 1):
             exec(compile(block, f"{page.name}, block {number}", "exec"), namespace)
-        except BadInput as error:
-            if "is not installed" in str(error):
-                pytest.skip(str(error))
-            raise
+    except BadInput as error:
+        if "is not installed" in str(error):
+            pytest.skip(str(error))
+        raise
+    finally:  # a kind that a page defines is not for the tests after it
+        for kind in {name for name, made in REGISTERED.items() if made.__module__ == "builtins"} - kinds:
+            del REGISTERED[kind]
 
 
 @pytest.mark.parametrize("page", with_code(smollm=False), ids=lambda page: page.name)
