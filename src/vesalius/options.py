@@ -24,7 +24,7 @@ Out = str | Path | bool | None
 MOST_PROMPTS = 100_000
 #: The longest reply of a language model in tokens, and the seconds that one is waited for.
 MAX_TOKENS, TIMEOUT = 4096, 120.0
-NEURON_RULES = ("relp", "relp-qk", "gradient")
+NEURON_RULES = ("gradient", "relp", "relp-qk")
 #: Seeds of controls and held-out prompts are larger than the one requested, and all must fit 64 bits.
 LARGEST_SEED = 2**62
 

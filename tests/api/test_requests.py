@@ -20,6 +20,7 @@ from vesalius.discovery.method import MethodResult
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.methods import method_named, method_names
 from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
+from vesalius.documents.explanation import Explanation
 from vesalius.model.specimen import Specimen
 from vesalius_mechrl.sets.document import HeadSets
 
@@ -62,6 +63,7 @@ def test_a_saved_request_gives_the_same_document(name: str, specimen: Specimen) 
     assert first.request is not None
     saved = Request.model_validate(json.loads(first.request.model_dump_json()))
     again = ves.rerun(saved)
+    assert isinstance(again, type(first))
     assert again.request == first.request
     assert_same_document(again.as_data(), first.as_data(), leave_out=OF_THE_WORK)
 
@@ -82,7 +84,9 @@ def test_a_discovered_circuit_is_discovered_again(specimen: Specimen) -> None:
     request = ves.explain(specimen, circuit_from="eap", scientist=SILENT, seed=1).request
     assert request is not None
     assert (request.keywords()["circuit_from"], request.components, request.circuit) == ("eap", None, None)
-    assert ves.rerun(request).request == request
+    again = ves.rerun(request)
+    assert isinstance(again, Explanation)
+    assert again.request == request
 
 
 def test_an_abstention_says_that_nothing_was_named(specimen: Specimen) -> None:

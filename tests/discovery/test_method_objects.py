@@ -88,7 +88,9 @@ def test_the_options_of_a_package_are_those_of_its_class(package: Path, tmp_path
     assert [row.score for row in found.components if row.id == "L1H2"] == [3.0]
     assert found.request.options["rung"] == 3
     assert json.loads((tmp_path / "discovery.json").read_text())["request"]["options"]["rung"] == 3
-    assert ves.rerun(found, progress=False).circuit == found.circuit
+    again = ves.rerun(found, progress=False)
+    assert isinstance(again, type(found))
+    assert again.circuit == found.circuit
     with pytest.raises(ves.BadInput, match="`steps` cannot be given with `method` ladder, whose options are `rung`"):
         method_named("ladder", steps=3)
 

@@ -12,6 +12,7 @@ from vesalius.explanations.budget import Budget, OutOfBudget, Spending
 from vesalius.explanations.findings import Account, Said
 from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
+from vesalius.explanations.laboratory.circuits import CircuitLab
 from vesalius.explanations.session import Session
 from vesalius.explanations.verdicts import record_text, verdict_of, verdict_of_kinds
 from vesalius.model.specimen import Specimen
@@ -96,6 +97,8 @@ def test_what_contradicts_a_claim_is_not_among_what_decides(specimen: Specimen) 
     with Session.open(specimen) as session:
         lab = session.lab()
         beside = session._beside(lab)
+    assert isinstance(lab, CircuitLab)
+    assert isinstance(beside, CircuitLab)
     assert (beside.seed, beside.n) != (lab.seed, lab.n)
     assert beside.inputs[0][:20] != lab.inputs[0][:20]
 

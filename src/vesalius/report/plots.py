@@ -159,7 +159,8 @@ def _matrix(grid: Grid, title: str) -> Picture:
     table = np.array([[np.nan if value is None else value for value in row] for row in grid.values])
     image = axes.imshow(table, cmap="Blues", vmin=grid.low, vmax=grid.high, aspect="auto")
     for (row, column), value in np.ndenumerate(table):
-        words = grid.words[row][column] if grid.words else f"{value:.2f}" if np.isfinite(value) else ""
+        figure_text = f"{value:.2f}" if np.isfinite(value) else ""
+        words = str(grid.words[row][column]) if grid.words else figure_text
         if words:
             colour = "white" if value > (grid.low + 0.6 * (grid.high - grid.low)) else "black"
             axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
