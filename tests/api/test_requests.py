@@ -20,7 +20,6 @@ from vesalius.discovery.method import MethodResult
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.methods import method_named, method_names
 from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
-from vesalius.documents.explanation import Explanation
 from vesalius.model.specimen import Specimen
 from vesalius_mechrl.sets.document import HeadSets
 
