@@ -101,6 +101,15 @@ class Ratings(ResultDocument, kind="ratings"):
             f"{pair.a} | {pair.b} {pair.measure} {'-' if pair.kappa is None else f'{pair.kappa:.2f}'} (n {pair.n})"
             for pair in self.pairs
         ]
+        pairs = [
+            (
+                f"{pair.a} | {pair.b}",
+                pair.measure.replace("_", " "),
+                "undefined" if pair.kappa is None else pair.kappa,
+                *(pair.low, pair.high, pair.n, pair.agreement),
+            )
+            for pair in self.pairs
+        ]
         beside = f" and the judges {join_first(judges, 4)}" if judges else ""
         raters = [
             (
@@ -117,7 +126,7 @@ class Ratings(ResultDocument, kind="ratings"):
             [
                 Facts([("kappa", join_first(kappas, 4) or "no pair has a common item")]),
                 *([Text([f"note: {note}" for note in self.notes])] if self.notes else []),
-                Sheet.of([pair.as_data() for pair in self.pairs], title="Pairs of raters"),
+                Sheet(("pair", "measure", "kappa", "low", "high", "n", "equal"), pairs, title="Pairs of raters"),
                 Sheet(("rater", "kind", "scores", "means"), raters, title="Raters"),
                 *_agents("Majority of the people", self.majority),
                 *_agents("Lowest score of the people", self.lowest),
