@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,18 @@ import pytest
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius import api
+from vesalius.documents.base import REGISTERED
 from vesalius.errors import BadInput
 from vesalius.plugins import INTERPRETERS, SCIENTISTS, find_plugin, named_function, plugin_names
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = "vesalius_example_plugin"
 Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example package, installed as any other."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The example package, installed as any other; what it registered is forgotten after the tests of this file."""
     place = tmp_path_factory.mktemp("site")
     source = shutil.copytree(ROOT / "examples" / "plugin", tmp_path_factory.mktemp("source") / "plugin")
     options = ["--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check"]
@@ -32,7 +34,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "No module named pip" in done.stderr or "hatchling" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
-    return place
+    yield place
+    for kind in [name for name, made in REGISTERED.items() if made.__module__.startswith(PACKAGE)]:
+        del REGISTERED[kind]
+    for module in [name for name in sys.modules if name.startswith(PACKAGE)]:
+        del sys.modules[module]
 
 
 @pytest.fixture
