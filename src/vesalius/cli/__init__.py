@@ -1,8 +1,8 @@
 """The `vesalius` command.
 
 Commands are declared in `commands` with light imports only, so that `--help` never loads torch. A command parses its
-options, calls a function of `vesalius.api` and prints the result (`tables`). Results go to stdout, progress and notes
-to stderr. Exit codes: 0 done, 1 failed, 2 bad usage or bad input, each with one clear line.
+options, calls a function of `vesalius.api` and prints the view of the result (`terminal`). Results go to stdout,
+progress and notes to stderr. Exit codes: 0 done, 1 failed, 2 bad usage or bad input, each with one clear line.
 """
 
 import errno
@@ -41,10 +41,10 @@ def _add_commands() -> None:
     group `bench`. What cannot be imported is left out, and `vesalius plugins --check` says why; a name that this
     package has is not taken.
     """
-    groups = {"": app, "bench": bench.commands}
+    groups, own = {"": app, "bench": bench.commands}, _own_names()
     for plugin in sorted(installed(COMMANDS), key=lambda one: not one.built_in):
         group, _, name = plugin.name.rpartition(".")
-        if why_hidden(plugin, _own_names()) is not None or group not in groups:
+        if why_hidden(plugin, own) is not None or group not in groups:
             continue
         try:
             loaded = plugin.load()

@@ -195,23 +195,6 @@ IdsOption = Annotated[
     str | None,
     typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
 ]
-SplitOption = Annotated[
-    str, typer.Option("--split", help="Pool of names, templates and fillers: train, validation or test.")
-]
-SelectOption = Annotated[
-    str | None,
-    typer.Option(
-        "--select",
-        help="Cut the circuit by a rule: top, greedy, exact, bootstrap or positive-ratio; others after a comma are "
-        "compared with it.",
-    ),
-]
-SizeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--size", min=1, help="Edges (or components) that --select keeps at most. Default: enough to keep 0.9."
-    ),
-]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N of them.")]
 CategoryOption = Annotated[str, typer.Option("--category", help="numeric, strings, entities or relations.")]
 FunctionsSeedOption = Annotated[
