@@ -56,6 +56,18 @@ class Trial:
     where: Bool[Tensor, "prompt pos"] | None = None
     answers: Int[Tensor, "prompt pos"] | None = None
 
+    def take(self, rows: slice | Int[Tensor, " n"]) -> "Trial":
+        """Some of the prompts."""
+        index = torch.arange(len(self.batch))[rows]
+        return Trial(
+            self.batch.take(index),
+            self.counterfactual.take(index),
+            self.readout.take(index),
+            None if self.prompts is None else self.prompts.take(index),
+            None if self.where is None else self.where[index],
+            None if self.answers is None else self.answers[index],
+        )
+
 
 def with_wrong_answers(specimen: Specimen, material: Trial, share: float, *, seed: int = 0) -> Trial:
     """A trial of a finite vocabulary in which each output counts as wrong by the chance `share`: another class, drawn

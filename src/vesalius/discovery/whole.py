@@ -1,0 +1,547 @@
+"""The whole circuit: the smallest connected set of components that keeps a stated share of a behaviour.
+
+The share kept by a circuit is F = (circuit - replaced) / (model - replaced): the mean score with every other component
+resampled, between the score with everything resampled (0) and that of the model (1). The search has five steps, on
+three sets of prompts that share none:
+
+1. *Rank* every component, by sign: what hinders comes last. Several methods may rank.
+2. *Choose* the size on other prompts: the smallest first part of a ranking that keeps the share there, by one standard
+   error; its best third where none does.
+3. *Trim*: leave each member out, and drop the least needed as long as the share is kept on the choosing prompts. Of
+   several rankings the one whose circuit is then smallest is taken. Where none gives a circuit within the limit, every
+   component is swept exactly, and that order is tried.
+4. *Connect*: rank the edges inside, keep the fewest that still keep the share, and drop every component that lies on no
+   path from the tokens to the logits.
+5. *Report* what is left on prompts that had no part in this, on other templates where the behaviour has some, beside
+   random circuits of as many heads and MLPs.
+
+A circuit that keeps more than the model (F above 1) has left out what hinders; `documents.answers` decides what all of
+this amounts to.
+"""
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from vesalius.behaviours.material import SPLITS
+from vesalius.behaviours.own import RowBehaviour
+from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.trial import NothingUnseen, Trial, trial
+from vesalius.components import Component, Edge
+from vesalius.discovery.attribution import EAPIG
+from vesalius.discovery.method import Scores
+from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
+from vesalius.documents.metric import Metric
+from vesalius.documents.whole import KEEP, LEAST_MOST, MOST_SHARE, TOO_MUCH, Point, Tried, WholeCircuit, WithMLPs
+from vesalius.errors import BadInput
+from vesalius.intervene import Recordings
+from vesalius.intervene.ablations import Resample
+from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.effects import effect_columns
+from vesalius.intervene.engine import Cost
+from vesalius.intervene.recordings import activation_memory
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress, silent
+from vesalius.statistics import bootstrap_means
+
+#: Prompts that choose the size, and prompts that report; those that rank are the discovery's own.
+CHOOSE, REPORT = 32, 32
+CHOOSE_SEED, ELSEWHERE_SPLIT = 3_000_017, "validation"
+#: Sizes that a ranking is read at, as shares of the components; up to `EVERY` candidates every size is read.
+SHARES = (0.01, 0.02, 0.03, 0.045, 0.065, 0.09, 0.12, 0.16, 0.2, 0.3, 0.5)
+EVERY, REFINED, EDGE_POINTS, EDGE_REFINED = 40, 6, 10, 5
+#: Of the exact sweep's order this share is eliminated from where no ranking is enough.
+BEST_SHARE = 1 / 3
+#: Rounds of trimming, and the prompts that say what leaving a member out costs.
+TRIM_ROUNDS, TRIM_PROMPTS = 4, 16
+RANDOM_CIRCUITS = 5
+Ranked = Mapping[str, Float[Tensor, "prompt component"]]
+Circuit = frozenset[Component]
+
+
+@dataclass(frozen=True)
+class PromptSets:
+    """Prompts that rank, that choose the size and that report, and prompts of other templates (None: there are none).
+    `shared` says why they are not apart, where they are not.
+    """
+
+    rank: Trial
+    choose: Trial
+    report: Trial
+    elsewhere: Trial | None = None
+    shared: str | None = None
+
+
+def prompt_sets(specimen: Specimen, rank: Trial, *, seed: int = 0, split: str = "test") -> PromptSets:
+    """Prompts for choosing and reporting beside those that rank."""
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        unseen = trial(specimen, CHOOSE + REPORT, seed=CHOOSE_SEED + seed, apart_from=rank)
+        choose, report = _parted(unseen)
+        return PromptSets(rank, choose, report)
+    source = specimen.behaviour_source
+    if isinstance(source, RowBehaviour):
+        if not source.divided:
+            return PromptSets(rank, rank, rank, shared="the same prompts ranked, chose and report: give more rows")
+        others = [name for name in SPLITS if name != split]
+        choose, report = (trial(specimen, REPORT, seed=seed, split=name, apart_from=rank) for name in others)
+        return PromptSets(rank, choose, report)
+    choose, report = _parted(_drawn_apart(specimen, rank, seed, split))
+    elsewhere = None
+    if split != ELSEWHERE_SPLIT:
+        elsewhere = trial(specimen, CHOOSE, seed=CHOOSE_SEED + seed, split=ELSEWHERE_SPLIT)
+    return PromptSets(rank, choose, report, elsewhere)
+
+
+def _drawn_apart(specimen: Specimen, rank: Trial, seed: int, split: str) -> Trial:
+    """Unseen prompts of the same split: as many as are wanted, or as a small split has."""
+    wanted = CHOOSE + REPORT
+    for n in (wanted + len(rank.batch), wanted, wanted // 2, wanted // 4):
+        try:
+            drawn = trial(specimen, n, seed=CHOOSE_SEED + seed, split=split, apart_from=rank)
+        except NothingUnseen:
+            raise
+        except BadInput:
+            continue
+        return drawn if drawn.prompts is None else _of_prompts(specimen, drawn.prompts.take(slice(0, wanted)))
+    return trial(specimen, wanted // 8, seed=CHOOSE_SEED + seed, split=split, apart_from=rank)
+
+
+def _of_prompts(specimen: Specimen, prompts: Prompts) -> Trial:
+    return Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
+
+
+def _parted(material: Trial) -> tuple[Trial, Trial]:
+    """Half of them choose, the others report."""
+    n = len(material.batch)
+    first = max(1, min(CHOOSE, n // 2))
+    if n < 2:
+        raise NothingUnseen(f"{n} unseen prompts are left, and some must choose and others report; use fewer (--n)")
+    return material.take(slice(0, first)), material.take(slice(first, n))
+
+
+class Shares:
+    """What circuits keep on some prompts: their score with every other component resampled, between that of nothing
+    kept and that of the model.
+    """
+
+    def __init__(self, model: Transformer, material: Trial, *, memory: int | None = None) -> None:
+        self.model, self.material, self.memory, self.cost = model, material, memory, Cost()
+        batch = material.batch.to(model.device)
+        self.recordings = Recordings(model, batch, material.readout, memory=memory)
+        self.full: Float[Tensor, " prompt"] = self.recordings.scores().cpu()
+        self.replacement = Resample().table(model, batch, counterfactual=material.counterfactual.to(model.device))
+        self.cost.rows += 2 * len(batch)
+        self.nothing: Float[Tensor, " prompt"] = self.scores([frozenset()])[:, 0]
+
+    def scores(self, circuits: Sequence[Collection[Component]]) -> Float[Tensor, "prompt circuit"]:
+        """The score of every prompt with what each circuit leaves out resampled."""
+        removed = [tuple(part for part in self.model.components if part not in circuit) for circuit in circuits]
+        some = [one for one in dict.fromkeys(removed) if one]
+        columns: dict[tuple[Component, ...], Tensor] = {(): self.full}
+        if some:
+            parts = effect_columns(
+                self.recordings,
+                self.replacement,
+                some,
+                positions=self.material.where,
+                memory=self.memory,
+                cost=self.cost,
+            )
+            columns |= dict(zip(some, torch.cat([scores for _, scores in parts], 1).T, strict=True))
+        return torch.stack([columns[one] for one in removed], 1)
+
+    def kept(self, circuits: Sequence[Collection[Component]]) -> "list[Kept]":
+        """The share that each circuit keeps."""
+        return [self.share(column) for column in self.scores(circuits).T] if circuits else []
+
+    def share(self, scores: Float[Tensor, " prompt"]) -> "Kept":
+        """The share of a score between that of nothing and that of the model: a ratio of means, with its interval."""
+        columns = torch.stack([self.nothing, scores, self.full], 1).double()
+        value = _ratio(columns.mean(0)[None])[0]
+        if len(columns) < 2:
+            return Kept(float(value), None, None, float("inf"), len(columns))
+        drawn = _ratio(bootstrap_means(columns))
+        low, high = torch.quantile(drawn, torch.tensor([0.025, 0.975], dtype=drawn.dtype)).tolist()
+        return Kept(float(value), low, high, float(drawn.std()), len(columns))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A share with its 95 % interval and its standard error."""
+
+    value: float
+    low: float | None
+    high: float | None
+    error: float
+    n: int
+
+    def metric(self) -> Metric:
+        """As results have it."""
+        return Metric(value=self.value, low=self.low, high=self.high, n=self.n)
+
+    def clears(self, keep: float) -> bool:
+        """Whether it reaches a share by one standard error, so that new prompts are likely to show it too, and does not
+        exceed the model's own score by far.
+        """
+        return self.value - min(self.error, keep / 4) >= keep and self.value <= TOO_MUCH
+
+
+def _ratio(means: Float[Tensor, "draw 3"]) -> Float[Tensor, " draw"]:
+    nothing, own, everything = means.T
+    return (own - nothing) / (everything - nothing)
+
+
+class EdgeShares:
+    """What circuits of edges keep on the prompts of `shares`: every other edge carries its counterfactual value."""
+
+    def __init__(self, shares: Shares) -> None:
+        self.shares, self.graph = shares, EdgeGraph.of(shares.model.config)
+        model, material = shares.model, shares.material
+        width = material.batch.tokens.shape[1] * model.config.d_model * model.W_E.element_size()
+        at_once = max(1, activation_memory(model, shares.memory) // (8 * len(self.graph.senders) * width))
+        rows = torch.arange(len(material.batch)).split(at_once)
+        self.parts = [material.take(part) for part in rows]
+
+    def kept(self, masks: Bool[Tensor, "circuit sender receiver"]) -> list[Kept]:
+        """The share that each circuit of edges keeps."""
+        model, columns = self.shares.model, []
+        for part in self.parts:
+            recordings = SenderRecordings(
+                model, part.batch, part.readout, counterfactual=part.counterfactual, where=part.where
+            )
+            columns.append(run_edge_masks(recordings, self.graph.real & ~masks, memory=self.shares.memory).cpu())
+            self.shares.cost.rows += (len(masks) + 2) * len(part.batch)
+        return [self.shares.share(scores) for scores in torch.cat(columns, 1)]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What one ranking gave: components by helpfulness, what first parts of that order keep on the choosing prompts,
+    the smallest that keeps the share (`size`, None: none does), and what is left of it once trimmed (`circuit`, None:
+    nothing within the limit).
+    """
+
+    method: str
+    scores: Float[Tensor, "prompt component"]
+    order: list[Component]
+    curve: "dict[int, Kept]"
+    size: int | None
+    circuit: list[Component] | None
+
+    def place(self, most: int) -> tuple[float, float, float]:
+        """Smallest circuit first; without one, the smaller first part, then what is kept at the limit."""
+        left = float("inf") if self.circuit is None else len(self.circuit)
+        return left, self.size or float("inf"), -self.curve[most].value
+
+
+@dataclass
+class Search:
+    """One search; `asked` is the share wanted and `limit` the largest circuit looked for (None: the usual part of the
+    model).
+    """
+
+    specimen: Specimen
+    sets: PromptSets
+    asked: float = KEEP
+    limit: int | None = None
+    seed: int = 0
+    progress: Progress = silent
+    memory: int | None = None
+    forwards: float = 0.0
+    tried: list[Tried] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.model = self.specimen.model
+        self.parts: list[Component] = list(self.model.components)
+        usual = max(LEAST_MOST, round(MOST_SHARE * len(self.parts)))
+        self.most = min(len(self.parts), usual if self.limit is None else self.limit)
+        self.choosing = Shares(self.model, self.sets.choose, memory=self.memory)
+
+    def order(self, scores: Float[Tensor, "prompt component"]) -> list[Component]:
+        """Components by mean score, most helpful first."""
+        return [self.parts[i] for i in scores.double().mean(0).argsort(descending=True, stable=True).tolist()]
+
+    def sizes(self) -> list[int]:
+        """Sizes at which a ranking is read, up to half of the model."""
+        n = len(self.parts)
+        if n <= EVERY:
+            return list(range(1, n + 1))
+        return sorted({*(max(1, round(share * n)) for share in SHARES), self.most})
+
+    def read(self, method: str, scores: Scores, passes: float) -> Ranking:
+        """The smallest circuit that a ranking gives: its smallest sufficient first part, or its best third, trimmed."""
+        self.progress(f"choosing the size by {method}", len(self.tried), 0)
+        signed = signed_scores(self.model, scores)
+        order = self.order(signed)
+        size, curve = self.smallest(order)
+        most = max(self.most, round(BEST_SHARE * len(order)))
+        members = self.trimmed(order[: most if size is None else min(size, most)])
+        kept = self.choosing.kept([members])[0]
+        circuit = members if len(members) <= self.most and kept.clears(self.asked) else None
+        left = None if circuit is None else len(circuit)
+        self.tried.append(Tried(method=method, size=left, kept=None if left is None else kept.value, passes=passes))
+        return Ranking(method, signed, order, curve, size, circuit)
+
+    def smallest(self, order: Sequence[Component]) -> tuple[int | None, dict[int, Kept]]:
+        """The smallest first part of an order that keeps the share on the choosing prompts, and what each size read
+        keeps.
+        """
+        sizes = self.sizes()
+        read = dict(zip(sizes, self.choosing.kept([order[:size] for size in sizes]), strict=True))
+        enough = next((size for size in sizes if read[size].clears(self.asked)), None)
+        if enough is None:
+            return None, read
+        below = max((size for size in sizes if size < enough), default=0)
+        between = _between(below, enough, REFINED)
+        read |= dict(zip(between, self.choosing.kept([order[:size] for size in between]), strict=True))
+        return next(size for size in sorted(read) if read[size].clears(self.asked)), dict(sorted(read.items()))
+
+    def trimmed(self, circuit: Sequence[Component]) -> list[Component]:
+        """The circuit without the members that it can do without: those whose loss costs least on the ranking prompts,
+        as many as the choosing prompts allow, and again for what is left.
+        """
+        ranking = Shares(self.model, self.sets.rank.take(slice(0, TRIM_PROMPTS)), memory=self.memory)
+        members = list(circuit)
+        for _ in range(TRIM_ROUNDS):
+            if len(members) < 2:
+                break
+            self.progress("leaving members out", len(circuit) - len(members), len(circuit))
+            without = [kept.value for kept in ranking.kept([set(members) - {part} for part in members])]
+            order = [members[i] for i in sorted(range(len(members)), key=lambda i: -without[i])]
+            drops = sorted({1, *_between(0, len(order), 8)})
+            tried = self.choosing.kept([set(order[drop:]) for drop in drops])
+            most = max((drop for drop, kept in zip(drops, tried, strict=True) if kept.clears(self.asked)), default=0)
+            if not most:
+                break
+            gone = set(order[:most])
+            members = [part for part in members if part not in gone]
+        self.forwards += ranking.cost.rows / len(self.sets.rank.batch)
+        return members
+
+    def connected(
+        self, members: Sequence[Component], edges: Float[Tensor, "sender receiver"]
+    ) -> tuple[list[Component], list[Edge]]:
+        """The fewest edges inside that keep the share, with the components that lie on their paths. The components must
+        keep it by themselves as well.
+        """
+        graph = EdgeGraph.of(self.model.config)
+        inside = graph.real & _between_members(graph, members)
+        order = torch.where(inside, edges, -torch.inf).flatten().argsort(descending=True)[: int(inside.sum())]
+        shares = EdgeShares(self.choosing)
+
+        def circuits(counts: Sequence[int]) -> list[tuple[list[Component], Tensor, bool]]:
+            masks = torch.stack([_first(order[:count], inside) for count in counts])
+            wired = shares.kept(masks)
+            paths = [on_paths(graph, mask) for mask in masks]
+            alone = self.choosing.kept([_members(graph, mask) for mask in paths])
+            return [
+                (_members(graph, mask), mask, kept.clears(self.asked) and parts.clears(self.asked))
+                for mask, kept, parts in zip(paths, wired, alone, strict=True)
+            ]
+
+        total = len(order)
+        counts = sorted({*_geometric(len(members), total, EDGE_POINTS), total})
+        tried = dict(zip(counts, circuits(counts), strict=True))
+        enough = next((count for count in counts if tried[count][2]), total)
+        between = _between(max((count for count in counts if count < enough), default=0), enough, EDGE_REFINED)
+        tried |= dict(zip(between, circuits(between), strict=True)) if between else {}
+        best = next((count for count in sorted(tried) if tried[count][2]), total)
+        parts, mask, _ = tried[best]
+        return parts, [Edge(graph.senders[s], *graph.receivers[r]) for s, r in mask.nonzero().tolist()]
+
+
+def whole_circuit(
+    search: Search,
+    rankings: Mapping[str, tuple[Scores, float]],
+    *,
+    exact: Callable[[], Scores] | None = None,
+    edges: Float[Tensor, "sender receiver"] | None = None,
+) -> tuple[WholeCircuit, list[Component], list[Edge]]:
+    """The smallest connected circuit by the best of several rankings, what it keeps, its components and its edges.
+
+    `rankings` are scores by the name of the method, with their passes; `exact` sweeps every component, where no ranking
+    gives a circuit; `edges` scores edges (None: EAP-IG does).
+    """
+    start = time.perf_counter()
+    read = [search.read(name, scores, passes) for name, (scores, passes) in rankings.items()]
+    if not any(one.circuit for one in read) and exact is not None:
+        search.progress("sweeping every component", 0, 0)
+        scores = exact()
+        read.append(search.read("sweep", scores, scores.forwards))
+        search.forwards += scores.forwards
+    best = min(read, key=lambda one: one.place(search.most))
+    members = best.circuit or best.order[: search.most]
+    found = (
+        search.connected(members, _edge_table(search, edges)) if best.circuit else _all_inside(search.model, members)
+    )
+    return _reported(search, best, found, start), *found
+
+
+def _reported(
+    search: Search, best: Ranking, found: tuple[Sequence[Component], Sequence[Edge]], start: float
+) -> WholeCircuit:
+    """What the circuit keeps on the reported prompts, and beside what."""
+    (parts, edges), is_found, order = found, best.circuit is not None, best.order
+    model, sets, graph = search.model, search.sets, EdgeGraph.of(search.model.config)
+    search.progress("reporting on unseen prompts", 0, 0)
+    reporting = Shares(model, sets.report, memory=search.memory)
+    others = random_circuits(search.parts, parts, seed=search.seed)
+    heads = _heads_beside_mlps(search, order)
+    own, *controls = reporting.kept([parts, *others, *([] if heads is None else [heads])])
+    beside = None if heads is None else controls.pop()
+    mean = reporting.share(reporting.scores(others).mean(1)) if others else None
+    mask = torch.zeros_like(graph.real)
+    for edge in edges:
+        mask[graph.senders.index(edge.sender), graph.receivers.index((edge.receiver, edge.port))] = True
+    wired = EdgeShares(reporting).kept(mask[None])[0] if edges else None
+    elsewhere = None if sets.elsewhere is None else Shares(model, sets.elsewhere, memory=search.memory)
+    there = None if elsewhere is None else elsewhere.kept([parts])[0]
+    n = len(sets.rank.batch)
+    for shares in (search.choosing, reporting, elsewhere):
+        search.forwards += 0.0 if shares is None else shares.cost.rows / n
+    stable = None
+    if len(best.scores) >= LEAST_TO_HALVE:
+        stable = half_agreement(best.scores.clamp(min=0.0), best.size or len(parts), seed=search.seed).jaccard
+    inside = set(parts)
+    return WholeCircuit(
+        method=best.method,
+        tried=tuple(search.tried),
+        keep=search.asked,
+        most=search.most,
+        candidates=len(search.parts),
+        found=is_found,
+        reached=None if is_found else best.size,
+        components=tuple(str(part) for part in search.parts if part in inside),
+        n_edges=len(edges),
+        connected=bool(edges) and set(_members(graph, on_paths(graph, mask))) == inside,
+        kept=own.metric(),
+        wired=None if wired is None else wired.metric(),
+        elsewhere=None if there is None else there.metric(),
+        random=None if mean is None else mean.metric(),
+        with_mlps=None if beside is None or heads is None else _beside(heads, beside),
+        stable=stable,
+        curve=tuple(Point(size=k, kept=one.value, low=one.low, high=one.high) for k, one in best.curve.items()),
+        n_rank=n,
+        n_choose=len(sets.choose.batch),
+        shared=sets.shared,
+        forwards=search.forwards,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _beside(members: Collection[Component], kept: Kept) -> WithMLPs:
+    return WithMLPs(heads=sum(part.is_head for part in members), kept=kept.metric())
+
+
+def _heads_beside_mlps(search: Search, order: Sequence[Component]) -> Circuit | None:
+    """All MLPs and the fewest heads, by the order, that keep the share on the choosing prompts; None where no number up
+    to the limit does, or where there are no MLPs.
+    """
+    heads = [part for part in order if part.is_head]
+    mlps = [part for part in search.parts if not part.is_head]
+    if not mlps or not heads:
+        return None
+    limit = min(len(heads), search.most)
+    counts = sorted({0, *_geometric(1, limit, 8), limit})
+    kept = search.choosing.kept([[*mlps, *heads[:count]] for count in counts])
+    enough = next((count for count, one in zip(counts, kept, strict=True) if one.clears(search.asked)), None)
+    return None if enough is None else frozenset([*mlps, *heads[:enough]])
+
+
+def random_circuits(parts: Sequence[Component], circuit: Collection[Component], *, seed: int) -> list[Circuit]:
+    """Other circuits of as many heads and MLPs, with at most half of the members in common where there are such; none
+    where this is the only one of its make-up.
+    """
+    rng, drawn = random.Random(f"random circuits/{seed}"), []
+    kinds = [[part for part in parts if part.is_head], [part for part in parts if not part.is_head]]
+    counts = [sum(part in circuit for part in kind) for kind in kinds]
+    if all(count in (0, len(kind)) for count, kind in zip(counts, kinds, strict=True)):
+        return []
+    while len(drawn) < RANDOM_CIRCUITS:
+        tries = [[p for kind, n in zip(kinds, counts, strict=True) for p in rng.sample(kind, n)] for _ in range(20)]
+        drawn.append(frozenset(min(tries, key=lambda one: max(len(circuit) / 2, sum(p in circuit for p in one)))))
+    return drawn
+
+
+def signed_scores(model: Transformer, scores: Scores) -> Float[Tensor, "prompt component"]:
+    """A score of every component on every prompt, positive where it helps. Of a method that scores edges it is the sum
+    over those that leave the component, which estimates what replacing it costs.
+    """
+    table, parts = scores.per_prompt, model.components
+    if table is None:
+        return torch.tensor([[scores.components.get(part, 0.0) for part in parts]])
+    if table.ndim == 3:
+        return torch.where(EdgeGraph.of(model.config).real, table, 0.0).sum(-1)[:, 1:]
+    columns = {part: i for i, part in enumerate(scores.components)}
+    missing = torch.zeros(len(table))
+    return torch.stack([table[:, columns[part]] if part in columns else missing for part in parts], 1)
+
+
+def on_paths(graph: EdgeGraph, mask: Bool[Tensor, "sender receiver"]) -> Bool[Tensor, "sender receiver"]:
+    """The edges that lie on a path from the tokens to the logits. An edge that does not carries nothing: its sender has
+    no input that differs from the counterfactual's, or its receiver is not read.
+    """
+    mask = mask.clone()
+    receivers = [graph.senders.index(part) if part is not None else None for part, _ in graph.receivers]
+    owner = torch.tensor([-1 if place is None else place for place in receivers])
+    while True:
+        fed = torch.zeros(len(graph.senders), dtype=torch.bool)
+        fed[0] = True
+        fed[owner[(mask.any(0)) & (owner >= 0)]] = True
+        read = mask.any(1)
+        alive = mask & fed[:, None] & (read[owner.clamp(min=0)] | (owner < 0))[None]
+        if torch.equal(alive, mask):
+            return mask
+        mask = alive
+
+
+def _between_members(graph: EdgeGraph, members: Collection[Component]) -> Bool[Tensor, "sender receiver"]:
+    inside = {None, *members}
+    senders = torch.tensor([part in inside for part in graph.senders])
+    receivers = torch.tensor([part in inside for part, _ in graph.receivers])
+    return senders[:, None] & receivers[None]
+
+
+def _members(graph: EdgeGraph, mask: Bool[Tensor, "sender receiver"]) -> list[Component]:
+    """The components that some edge of a mask leaves."""
+    return [part for part, used in zip(graph.senders, mask.any(1).tolist(), strict=True) if used and part is not None]
+
+
+def _first(places: Tensor, inside: Bool[Tensor, "sender receiver"]) -> Bool[Tensor, "sender receiver"]:
+    mask = torch.zeros(inside.numel(), dtype=torch.bool)
+    mask[places] = True
+    return mask.view(inside.shape)
+
+
+def _all_inside(model: Transformer, members: Sequence[Component]) -> tuple[list[Component], list[Edge]]:
+    graph = EdgeGraph.of(model.config)
+    mask = graph.real & _between_members(graph, members)
+    return list(members), [Edge(graph.senders[s], *graph.receivers[r]) for s, r in mask.nonzero().tolist()]
+
+
+def _edge_table(search: Search, edges: Float[Tensor, "sender receiver"] | None) -> Float[Tensor, "sender receiver"]:
+    if edges is not None:
+        return edges
+    search.progress("ranking edges", 0, 0)
+    scores = EAPIG().score(search.specimen, search.sets.rank.take(slice(0, TRIM_PROMPTS)))
+    assert scores.per_prompt is not None
+    search.forwards += scores.forwards
+    return scores.per_prompt.mean(0)
+
+
+def _between(low: int, high: int, n: int) -> list[int]:
+    """Up to `n` whole numbers between two, evenly."""
+    return sorted({round(low + (high - low) * step / (n + 1)) for step in range(1, n + 1)} - {low, high})
+
+
+def _geometric(low: int, high: int, n: int) -> list[int]:
+    """Up to `n` whole numbers from one to another, at equal ratios."""
+    low = max(1, min(low, high))
+    return sorted({round(low * (high / low) ** (step / max(1, n - 1))) for step in range(n)})

@@ -1,0 +1,59 @@
+"""A contrast: what the score is on the prompts, what it is with everything replaced, and the range between the two.
+
+Every figure about components lies inside that range. Where it is not clearly positive there is nothing to explain: a
+replaced model does the behaviour as well as the model itself.
+"""
+
+from typing import Literal
+
+from vesalius.documents.base import Record
+from vesalius.documents.metric import Metric
+
+#: A range below this share of the score, or prompts without a positive range above that share, make a contrast weak.
+LEAST_RANGE, MOST_AGAINST = 0.5, 0.25
+Judgement = Literal["clear", "weak", "empty", "reversed"]
+
+
+class Contrast(Record):
+    """The mean score with nothing replaced (`full`) and with everything replaced (`replaced`), their `range`, and the
+    share of prompts whose own range is not positive (`against`).
+
+    `verdict` is "clear"; "weak" where the range is small beside the score, or negative on many prompts; "empty" where
+    its interval reaches 0; "reversed" where it lies below 0. `source` says where the counterfactuals come from.
+    """
+
+    full: Metric
+    replaced: Metric
+    range: Metric
+    against: float
+    unit: str = ""
+    source: str = ""
+    verdict: Judgement
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is something to explain."""
+        return self.verdict in ("clear", "weak")
+
+    def describe(self) -> str:
+        """The two scores and the range, as text."""
+        return f"the score is {_figure(self.full)} {self.unit}, and {_figure(self.replaced)} with everything replaced"
+
+    @property
+    def doubt(self) -> str | None:
+        """What is wrong with it; None where it is clear."""
+        if self.verdict == "clear":
+            return None
+        if self.verdict == "weak":
+            if self.against > MOST_AGAINST:
+                return f"the contrast does not lower the score on {self.against:.0%} of the prompts"
+            return f"the contrast is weak: its range of {_figure(self.range)} is less than half of the score"
+        named = "is empty" if self.verdict == "empty" else "is reversed"
+        return f"the contrast {named}: {self.describe()} (range {_figure(self.range)})"
+
+
+def _figure(metric: Metric) -> str:
+    if metric.value is None:
+        return "-"
+    ends = "" if metric.low is None or metric.high is None else f" [{metric.low:.2f}, {metric.high:.2f}]"
+    return f"{metric.value:.2f}{ends}"

@@ -1,0 +1,184 @@
+"""The smallest connected circuit that keeps a stated share of a behaviour, and the rule that says what it amounts to.
+
+The rule reads figures that were measured on prompts which chose nothing. It is the only place where Yes, Partly and No
+are decided for a circuit; its limits are the constants below, and `benchmarks/answers.py` counts how often it is right
+on circuits whose truth is known.
+"""
+
+from typing import Literal
+
+from vesalius.documents.base import Record
+from vesalius.documents.metric import Metric
+from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text
+
+#: The share that is asked for where the user says nothing.
+KEEP = 0.8
+#: A circuit is looked for up to this share of the components, and up to this many at least.
+MOST_SHARE, LEAST_MOST = 0.2, 10
+#: A circuit that keeps more than this much of the model's score has left out what hinders: it is another mechanism.
+TOO_MUCH = 1.2
+#: How far the interval, and the figure on other templates, may lie from what is asked for.
+INTERVAL_SLACK, TEMPLATE_SLACK = 0.1, 0.2
+#: Random circuits of the same make-up must stay below this, and halves of the prompts must agree this far.
+MOST_RANDOM, LEAST_STABLE = 0.3, 0.5
+#: The range of the contrast must be at least this share of the score.
+LEAST_RANGE = 0.5
+Verdict = Literal["yes", "partly", "no"]
+
+
+class Tried(Record):
+    """One way to rank components: the smallest circuit it gave on the choosing prompts (None: none within the limit),
+    and how much that keeps there.
+    """
+
+    method: str
+    size: int | None
+    kept: float | None
+    passes: float
+
+
+class Point(Record):
+    """What the first `size` components of the ranking keep on the choosing prompts."""
+
+    size: int
+    kept: float
+    low: float | None
+    high: float | None
+
+
+class WithMLPs(Record):
+    """How many heads are enough where every MLP is kept, and what they keep on the reported prompts."""
+
+    heads: int
+    kept: Metric
+
+
+class WholeCircuit(Record):
+    """A circuit, what it keeps and how it was found.
+
+    `method` ranked the components, `tried` lists all that were asked. `keep` is the share asked for and `most` the
+    largest size looked at; `found` says whether a circuit of at most that size kept it on the choosing prompts, and
+    `reached` which larger size did, where none of them does. `kept` is measured on the reported prompts with every
+    component outside resampled, `wired` with every edge outside resampled as well, `elsewhere` on other templates,
+    `random` is the mean of random circuits of as many heads and MLPs. `stable` is the similarity (Jaccard) of the
+    circuits that two halves of the ranking prompts give. `shared` says why the three sets of prompts are not apart,
+    where they are not.
+    """
+
+    method: str
+    tried: tuple[Tried, ...]
+    keep: float
+    most: int
+    candidates: int
+    found: bool
+    reached: int | None = None
+    components: tuple[str, ...]
+    n_edges: int
+    connected: bool
+    kept: Metric
+    wired: Metric | None = None
+    elsewhere: Metric | None = None
+    random: Metric | None = None
+    with_mlps: WithMLPs | None = None
+    stable: float | None = None
+    curve: tuple[Point, ...]
+    n_rank: int
+    n_choose: int
+    shared: str | None = None
+    forwards: float
+    seconds: float
+
+    @property
+    def size(self) -> int:
+        """How many components it has."""
+        return len(self.components)
+
+
+def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:
+    """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the contrast, if anything."""
+    of = f"of {whole.candidates} components"
+    kept = f"{_figure(whole.kept)} of {subject}"
+    if not whole.found:
+        instead = f"; {whole.reached} do" if whole.reached else ""
+        text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject} ({whole.size} keep"
+        return Answer(f"{text} {_figure(whole.kept)}{instead})", "no")
+    if whole.kept.high is not None and whole.kept.high < whole.keep:
+        text = f"the {whole.size} {of} that kept {whole.keep:g} of {subject} where they were chosen keep"
+        return Answer(f"{text} {_figure(whole.kept)} on {whole.kept.n} other prompts", "no")
+    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing"
+    if doubt := first_doubt(whole) or weak:
+        return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
+    elsewhere = "" if whole.elsewhere is None else f", {_figure(whole.elsewhere)} on other templates"
+    return Answer(said + elsewhere, "yes")
+
+
+def first_doubt(whole: WholeCircuit) -> str | None:
+    """The first condition of a Yes that fails, with its figure; None where all hold."""
+    kept, low_most, high_most = whole.kept, whole.keep - INTERVAL_SLACK, TOO_MUCH + INTERVAL_SLACK
+    assert kept.value is not None
+    if whole.shared:
+        return whole.shared
+    if kept.value < whole.keep:
+        return f"that is less than {whole.keep:g}"
+    if kept.value > TOO_MUCH:
+        return f"more than {TOO_MUCH:g} means that something which hinders was left out"
+    if kept.low is None or kept.high is None:
+        return "one prompt has no interval"
+    if kept.low < low_most or kept.high > high_most:
+        return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
+    there = None if whole.elsewhere is None else whole.elsewhere.value
+    if there is not None and not whole.keep - TEMPLATE_SLACK <= there <= TOO_MUCH + TEMPLATE_SLACK:
+        return f"it keeps {there:.2f} on other templates"
+    if whole.random is not None and whole.random.value is not None and whole.random.value >= MOST_RANDOM:
+        return f"random circuits of the same make-up keep {whole.random.value:.2f}"
+    if whole.stable is not None and whole.stable < LEAST_STABLE:
+        return f"halves of the prompts give other circuits (similarity {whole.stable:.2f})"
+    return None
+
+
+def _second(whole: WholeCircuit) -> str:
+    """The answer with all MLPs kept, which often is shorter."""
+    if whole.with_mlps is None:
+        return ""
+    return f"; with all MLPs kept, {whole.with_mlps.heads} heads keep {_figure(whole.with_mlps.kept)}"
+
+
+def _figure(metric: Metric) -> str:
+    if metric.value is None:
+        return "nothing measurable"
+    ends = "" if metric.low is None or metric.high is None else f" [{metric.low:.2f}, {metric.high:.2f}]"
+    return f"{metric.value:.2f}{ends}"
+
+
+def sections(whole: WholeCircuit) -> list[Section]:
+    """What the circuit keeps and beside what, how the size was chosen, and what each ranking gave."""
+    facts = [("kept", f"{_figure(whole.kept)} on {whole.kept.n} prompts that had no part in ranking or choosing")]
+    if whole.wired is not None:
+        facts.append(("with its edges only", f"{_figure(whole.wired)}, {whole.n_edges:,} edges"))
+    if whole.elsewhere is not None:
+        facts.append(("on other templates", f"{_figure(whole.elsewhere)} on {whole.elsewhere.n} prompts"))
+    if whole.random is not None:
+        facts.append(("random circuits of the same make-up", _figure(whole.random)))
+    if whole.with_mlps is not None:
+        facts.append(("with all MLPs kept", f"{whole.with_mlps.heads} heads keep {_figure(whole.with_mlps.kept)}"))
+    if whole.stable is not None:
+        facts.append(("halves of the prompts", f"similarity {whole.stable:.2f} of the circuits they give"))
+    facts.append(("prompts", f"{whole.n_rank} rank, {whole.n_choose} choose the size, {whole.kept.n} report"))
+    sheet = Sheet(
+        ("ranked by", "size", "keeps where chosen", "passes"),
+        [(one.method, one.size, one.kept, one.passes) for one in whole.tried],
+        title="Which ranking gives the smallest circuit",
+    )
+    share = whole.candidates
+    points = [(one.size / share, one.kept, f"{one.size} components: {_point(one)}") for one in whole.curve]
+    chart = Chart(
+        {whole.method: points},
+        x="share of the components kept",
+        y="share of the behaviour kept",
+        caption=f"What the strongest components by {whole.method} keep on the choosing prompts.",
+    )
+    return [Facts(facts), chart, sheet, Text([f"components: {', '.join(whole.components)}"])]
+
+
+def _point(point: Point) -> str:
+    return f"{point.kept:.2f}" + ("" if point.low is None else f" [{point.low:.2f}, {point.high:.2f}]")
