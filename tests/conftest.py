@@ -17,6 +17,7 @@ from vesalius.model import Transformer
 from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
 from vesalius.model.states import load_model
 from vesalius.model.tokenizer import Tokenizer
+from vesalius.runs import engine
 
 # Nothing of the shell or the build system that a test runs in: the width and the colours of its terminal, keys,
 # addresses and proxies. Rich and Typer take these for a terminal even where there is none.
@@ -31,6 +32,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # What a slow machine prints about its progress is not what tests of stderr are about.
 os.environ["VESALIUS_PROGRESS"] = "0"
+# Hundreds of workers are forked from one process in a run of the tests; each would import most of the package itself.
+engine.PRELOADED = (*engine.PRELOADED, "tests.preloaded")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
