@@ -78,18 +78,19 @@ def shallow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _open_sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedSandboxes, Path]]:
     from vesalius.explanations.hyve import setting
 
     with ExitStack() as stack:
-        shared = SharedSandboxes(tmp_path_factory.mktemp("sandboxes"), stack)
+        shared = SharedSandboxes(tmp_path_factory.mktemp("sandboxes"))
+        stack.callback(shared.close)
         yield shared, setting._written_toolbox(stack)
 
 
 @pytest.fixture
 def shared_sandboxes(_open_sandboxes: tuple[SharedSandboxes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """HyVE's programs run in sandboxes that are started once for the tests of a file."""
+    """HyVE's programs run in sandboxes that stay open from test to test."""
     from vesalius.explanations.hyve import setting
 
     shared, toolbox = _open_sandboxes
