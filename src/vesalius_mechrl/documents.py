@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import Document, Keyed, Record
+from vesalius.documents.base import Document, Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.metric import Figure
 from vesalius.documents.request import Request
@@ -115,7 +115,7 @@ class PolicyVerdict(Record):
     result: Literal["wins", "draw", "loses"]
 
 
-class MechrlStudy(Viewable, Keyed, Document, kind="mechrl"):
+class MechrlStudy(Viewable, Document, kind="mechrl"):
     """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
 
     `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text

@@ -12,7 +12,7 @@ from tests.discovery.test_strategies import with_attribution
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, attribute, logit_difference
 from vesalius.intervene.ablations import ablation_named
-from vesalius_mechrl.clean_features import ATTENTION_TARGETS, features_path, measure_clean_features, target_keys
+from vesalius_mechrl.clean_features import ATTENTION_TARGETS, measure_clean_features, target_keys
 from vesalius_mechrl.environment import Episodes
 from vesalius_mechrl.evaluate import policy_orders, start_episodes
 from vesalius_mechrl.features import FEATURES, HeadView
@@ -149,9 +149,3 @@ def test_features_are_the_columns_of_the_requested_heads() -> None:
     pattern = model.run_with_cache(tokens)[1][f"blocks.{heads[0].layer}.attn.hook_pattern"][:, heads[0].head]
     first = pattern[:, 1:, 0].mean(1)
     assert torch.allclose(features.attention[:, 0, ATTENTION_TARGETS.index("first")], first, atol=1e-6)
-
-
-def test_features_are_found_under_the_former_name_of_their_file(tmp_path: Path) -> None:
-    assert features_path(tmp_path).name == "clean_features.safetensors"
-    (tmp_path / "beforehand.safetensors").touch()
-    assert features_path(tmp_path).name == "beforehand.safetensors"

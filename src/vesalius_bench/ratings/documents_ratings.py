@@ -1,8 +1,8 @@
 """Scores of people and judges held against each other: who gave what, how far each pair agrees, what most say."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
@@ -44,6 +44,8 @@ class AgentScore(Record):
     `n_split` items have no such score: no score has a majority.
     """
 
+    ABSENT_IF_DEFAULT = ("run", "agent")
+
     run: str = ""
     agent: str = ""
     measure: str
@@ -52,10 +54,6 @@ class AgentScore(Record):
     high: float | None
     n: int
     n_split: int = 0
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value != "" or name not in ("run", "agent")}
 
 
 class RatedItem(Record):
