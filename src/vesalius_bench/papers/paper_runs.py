@@ -25,7 +25,7 @@ from vesalius_bench.study.studies import study
 from vesalius_functions.bench.function_studies import function_reliability
 from vesalius_functions.bench.run import bench_functions
 from vesalius_functions.categories import SUITE
-from vesalius_mechrl.api import bench_mechrl
+from vesalius_mechrl.benchmark import bench_mechrl
 
 #: The models that are studied where none is named.
 STUDY_MODEL, MECHRL_MODEL = "arithmetic", "smollm2-135m"

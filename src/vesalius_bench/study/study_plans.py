@@ -19,7 +19,7 @@ from vesalius.progress import Progress, shown
 from vesalius_bench.study.studies import PROMPTS, TOP, require_study
 from vesalius_bench.study.study_evidence import MOST_PRUNED
 from vesalius_bench.study.study_steps import POOL, given_circuit, required_sums, sums_of, with_sums
-from vesalius_mechrl.sets.queries import default_budget
+from vesalius_mechrl.sets.sources import default_budget
 
 #: Passes of all prompts that the interventions on one component take, apart from the pruning of heads.
 EVIDENCE_PASSES = 8
