@@ -19,7 +19,7 @@ from vesalius.errors import BadInput, Failed, choices, note
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.progress import Progress, shown
-from vesalius.report.figures import save_figure
+from vesalius.report.plots import save_figure
 from vesalius.runs.engine import Engine, Failure, map_cases
 from vesalius.runs.kinds import Benchmark
 from vesalius_mechrl.documents import MechrlStudy

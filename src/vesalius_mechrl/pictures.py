@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from vesalius.report.figures import Picture, new_figure, save_figure
+from vesalius.report.plots import Picture, new_figure, save_figure
 
 COLUMNS = 3
 #: Learned policies are thick lines that lie below the others, so that a rival of equal regret is seen on top of them.
