@@ -323,7 +323,7 @@ def test_every_room_is_on_a_floor() -> None:
         ("vesalius.errors", "vesalius.model.config"),
         ("vesalius.discovery.sweep", "vesalius.runs.ledger"),
         ("vesalius.sandbox.fork", "vesalius.model.config"),
-        ("vesalius.report.heatmap", "vesalius.api.load"),
+        ("vesalius.report.plots", "vesalius.api.load"),
         ("vesalius.api", "vesalius.cli.console"),
         ("vesalius.model.states", "vesalius.utils.io"),
     ],

@@ -18,7 +18,7 @@ from vesalius.errors import BadInput, choices, note
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.progress import Progress, shown
-from vesalius.report.figures import save_figure
+from vesalius.report.plots import save_figure
 from vesalius.runs.kinds import Benchmark
 from vesalius_mechrl.canonical import canonical_heads
 from vesalius_mechrl.documents import MechrlStudy

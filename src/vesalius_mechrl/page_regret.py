@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from vesalius.report.figures import Picture, new_figure
+from vesalius.report.plots import Picture, new_figure
 
 COLUMNS = 3
 #: Learned policies are thick lines that lie below the others, so that a rival of equal regret is seen on top of them.

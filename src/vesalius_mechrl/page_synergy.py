@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.patches import Rectangle
 
-from vesalius.report.figures import new_figure, save_figure
+from vesalius.report.plots import new_figure, save_figure
 
 LABELLED_HEADS = 40
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vesalius.report.figures import Picture, new_figure
+from vesalius.report.plots import Picture, new_figure
 from vesalius_bench.papers.documents import PaperRow, PaperTable
 from vesalius_functions.documents.reliability import Selectivity
 from vesalius_functions.page_kinds import COLOURS, draw_kinds

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vesalius.api.places import Out, directory_for, require_place
 from vesalius.errors import BadInput
-from vesalius.report.figures import save_figure
+from vesalius.report.plots import save_figure
 from vesalius_bench.papers.comparison import FIGURE_5, Comparison
 from vesalius_bench.papers.comparison import compare as compared
 from vesalius_bench.papers.published import NOT_MEASURED
