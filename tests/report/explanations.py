@@ -2,7 +2,7 @@
 
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
 from vesalius.documents.request import Request
-from vesalius.report.index import IndexRow
+from vesalius.report.pages import IndexRow
 
 
 def evidence(value: float | None = 1.0, **changes: object) -> Evidence:
