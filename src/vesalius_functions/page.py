@@ -15,8 +15,8 @@ from typing import Any, Literal
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import FunctionFailure
 from vesalius.progress import Progress
+from vesalius.report.charts import Curves, draw_curves
 from vesalius.report.html import render, write
-from vesalius.report.overlay import Curves, draw_curves
 from vesalius.runs.conversation import Conversation
 from vesalius.runs.directory import INDEX, calls_path, document_or_none, explanation_path, read_run, read_scorecard
 from vesalius_functions.bench.benchmark import GRADES

@@ -13,7 +13,7 @@ from tests.api.scientist import NAME as SILENT
 from vesalius.documents import Discovery, Request
 from vesalius.model.specimen import Specimen
 from vesalius_bench.survey.documents import Survey, SurveyCell
-from vesalius_mechrl.sets.document import HeadSets
+from vesalius_mechrl.documents import HeadSets
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,18 @@ from tests.discovery.test_strategies import with_attribution
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, attribute, logit_difference
 from vesalius.intervene.ablations import ablation_named
-from vesalius_mechrl.clean_features import ATTENTION_TARGETS, features_path, measure_clean_features, target_keys
-from vesalius_mechrl.environment import Episodes
-from vesalius_mechrl.evaluate import policy_orders, start_episodes
-from vesalius_mechrl.features import FEATURES, HeadView
+from vesalius_mechrl.environment import FEATURES, Episodes, HeadView
 from vesalius_mechrl.matrices import Rows
-from vesalius_mechrl.policy import PerHead, draw_candidates
+from vesalius_mechrl.methods import packaged_policy
+from vesalius_mechrl.networks import PerHead, draw_candidates
 from vesalius_mechrl.ppo import PER_HEAD, Settings, load_policy, play, save_policy, train
-from vesalius_mechrl.search.model_search import packaged_policy
+from vesalius_mechrl.study import policy_orders, start_episodes
+from vesalius_mechrl.tables import (
+    ATTENTION_TARGETS,
+    features_path,
+    measure_clean_features,
+    target_keys,
+)
 
 QUICK = replace(PER_HEAD, total_steps=160, steps=8, width=8, games=4, evaluation_episodes=2)
 

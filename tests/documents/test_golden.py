@@ -16,7 +16,7 @@ import pytest
 from vesalius.documents import Circuit, Discovery, Document, Explanation, Request, Scorecard, Sweep, Trace
 from vesalius.documents.trace import Attempt
 from vesalius.errors import BadInput
-from vesalius_mechrl.sets.document import HeadSets
+from vesalius_mechrl.documents import HeadSets
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES: dict[str, type[Document]] = {

@@ -1,7 +1,7 @@
 """Two explanations written by hand: the two components of frac_prevs, and a circuit of ten."""
 
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
-from vesalius.report.index import IndexRow
+from vesalius.report.pages import IndexRow
 
 
 def evidence(value: float | None = 1.0, **changes: object) -> Evidence:

@@ -12,7 +12,7 @@ from tests.report.test_page import EVIL, read
 from tests.report.test_page_browser import WIDTHS
 from vesalius.backbones import Scripted, open_backbone
 from vesalius.documents import Request
-from vesalius.report.overlay import HEIGHT, LEFT, WIDTH, draw_curves
+from vesalius.report.charts import FUNCTION_HEIGHT, FUNCTION_LEFT, FUNCTION_WIDTH, draw_curves
 from vesalius_functions.agents import interpret_with
 from vesalius_functions.answer import Answer
 from vesalius_functions.bench.work import Graded, Interpreted
@@ -169,7 +169,7 @@ def test_curves_keep_to_their_frame() -> None:
     drawn = draw_curves(X, truth, [1e12 * x for x in X], samples=[(1.0, 1.0), (500.0, 1.0)])
     assert drawn.truth.count("M") == 2  # the pole breaks the line
     places = [tuple(map(float, part.split())) for part in drawn.answer.replace("M", "L").split("L") if part]
-    assert all(LEFT <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places)
+    assert all(FUNCTION_LEFT <= x <= FUNCTION_WIDTH and 0 <= y <= FUNCTION_HEIGHT for x, y in places)
     assert drawn.samples.count("M") == 1
 
 
