@@ -23,9 +23,8 @@ from vesalius.api.loading import loaded
 from vesalius.api.looking import attention, lens
 from vesalius.api.sweeps import sweep_report
 from vesalius.components import Component
-from vesalius.documents.look import AttentionLook, LensLook
+from vesalius.documents.experiments import AttentionLook, LensLook, WhatIf
 from vesalius.documents.sweep import Sweep
-from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS

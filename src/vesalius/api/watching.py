@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vesalius.documents.agent import AgentRun
+from vesalius.documents.trace import AgentRun
 from vesalius.errors import BadInput
 from vesalius.runs.under_way import worker_of
 from vesalius.runs.watching import Watcher, run_state

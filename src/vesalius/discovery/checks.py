@@ -36,10 +36,9 @@ from vesalius.discovery.method import Method, MethodResult
 from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import specificity
-from vesalius.documents.checks import Checks, Curve, DetectedHeads, KnownHeads, Stability
+from vesalius.documents.checks import Checks, Curve, DetectedHeads, Guarantee, KnownHeads, Stability
 from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.guarantee import Guarantee
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen

@@ -30,7 +30,7 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.faithfulness import scores_without
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.documents.guarantee import Bound, Guarantee
+from vesalius.documents.checks import Bound, Guarantee
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.statistics import mean_lower_bound, share_lower_bound

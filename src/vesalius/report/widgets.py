@@ -13,8 +13,8 @@ from typing import Any
 from vesalius.components import Component
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
+from vesalius.documents.experiments import AttentionLook
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.look import AttentionLook
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, note

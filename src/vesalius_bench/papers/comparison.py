@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.metric import Metric
+from vesalius.documents.printed import RunUsage
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.usage import RunUsage
 from vesalius.documents.view import Answer, Facts, View, Viewable
 from vesalius.documents.view import Sheet as ShownSheet
 from vesalius.errors import BadInput

@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
-from vesalius.documents.usage import RunUsage
+from vesalius.documents.printed import RunUsage
 from vesalius_bench.papers.comparison import Comparison, Sheet
 from vesalius_bench.papers.published import NOT_MEASURED
 

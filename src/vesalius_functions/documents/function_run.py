@@ -6,10 +6,9 @@ graded.
 
 from typing import Literal
 
-from vesalius.documents.agent import AgentCall, RunState, Text
-from vesalius.documents.base import Record
-from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.base import FrozenMap, Record
 from vesalius.documents.metric import Metric
+from vesalius.documents.trace import AgentCall, RunState, Text
 from vesalius.documents.view import Answer, Sheet, View, Viewable
 
 

@@ -3,8 +3,7 @@
 import math
 from typing import Literal
 
-from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.frozen import FrozenList, FrozenMap
+from vesalius.documents.base import FrozenList, FrozenMap, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import CallTotals

@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.frozen import FrozenList, FrozenMap
+from vesalius.documents.base import FrozenList, FrozenMap, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View
 

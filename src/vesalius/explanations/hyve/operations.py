@@ -14,8 +14,8 @@ from typing import Any
 from vesalius.documents.explanation import ClaimRecord, NamedOperation
 from vesalius.explanations.claims import Hypothesis
 from vesalius.explanations.laboratory import CircuitLab, Lab
-from vesalius.explanations.scientist.operations import recorded_operation
-from vesalius.explanations.scientist.variables import plain_name
+from vesalius.explanations.scientist.program import plain_name
+from vesalius.explanations.scientist.translation import recorded_operation
 from vesalius.rasp import Aggregate, Map, SelectorWidth, SequenceMap, indices, tokens
 from vesalius.rasp.draft import UNDEFINED
 from vesalius.rasp.language import Variable

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.documents.explanation import ClaimRecord, Evidence
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.explanations.claims.attending import meaning
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.necessary import is_inert
