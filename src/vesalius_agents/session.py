@@ -29,8 +29,7 @@ from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS
 from vesalius.explanations.findings import Account, Said
-from vesalius.explanations.hyve.grammar import describe_claims
-from vesalius.explanations.hyve.notation import OPERATORS
+from vesalius.explanations.hyve.grammar import OPERATORS, describe_claims
 from vesalius.explanations.hyve.prompting import TAXONOMY, helper_lines
 from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.explanations.claims import input_words
-from vesalius.explanations.claims.cells import worst_of
+from vesalius.explanations.claims.base import worst_of
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
 from vesalius.explanations.claims.moved import FIXED, MOVED
 from vesalius.explanations.claims.necessary import is_inert
