@@ -185,8 +185,9 @@ def moved_places(batch: Batch, bos: int | None, generator: torch.Generator) -> I
 # the answer position as the query.
 #
 # *Composition*: the path from one earlier component into the head's queries or keys alone carries the counterfactual
-# value; everything else stays clean. What the head then attends to needs one layer's arithmetic, no forward pass, so all
-# earlier components can be tested. *Cutting* removes keys from the head's attention and scales the rest to sum to one.
+# value; everything else stays clean. What the head then attends to needs one layer's arithmetic, no forward pass, so
+# all earlier components can be tested. *Cutting* removes keys from the head's attention and scales the rest to sum to
+# one.
 
 AttentionPort = Literal["q", "k"]
 PORTS: tuple[AttentionPort, ...] = ("q", "k")

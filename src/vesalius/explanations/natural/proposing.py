@@ -43,8 +43,8 @@ from vesalius.explanations.natural.selection import Selection
 
 # From verdicts to a role: the name of a component, by rule.
 #
-# A role has two halves. Where a head attends: *induction head*, *previous-token head*, *duplicate-token head*, *reads X*
-# (a token role of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*, if the
+# A role has two halves. Where a head attends: *induction head*, *previous-token head*, *duplicate-token head*, *reads
+# X* (a token role of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*, if the
 # claim that it attends there is supported. What part it plays:
 #
 #     inhibits the answer          replacing it helps
