@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from vesalius.behaviours.controls import Corpus, control
-from vesalius.behaviours.material import SPLITS, split_index
+from vesalius.behaviours.prompts import SPLITS, split_index
 from vesalius.behaviours.trial import trial, unchanged_outputs, unique
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput

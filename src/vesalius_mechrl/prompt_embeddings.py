@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.errors import BadInput
-from vesalius.intervene.embeddings import mean_embedding
+from vesalius.intervene.values import mean_embedding
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius_mechrl.matrices import Matrix, Rows

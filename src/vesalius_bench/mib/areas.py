@@ -18,12 +18,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
-from vesalius.discovery.faithfulness import resampled_faithfulness
-from vesalius.discovery.kept import interval_metric
+from vesalius.discovery.faithfulness import interval_metric, resampled_faithfulness
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model.specimen import Specimen
 from vesalius_bench.mib.documents import Level, MibScore
 from vesalius_bench.mib.files import SHARES, FileContent, FolderContent

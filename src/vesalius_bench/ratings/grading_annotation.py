@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vesalius.circuits.foreign_spec import KEY_FOLDER
+from vesalius.circuits.making import KEY_FOLDER
 from vesalius.circuits.originals import WEIGHTS
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.grading.judges.measures import MEASURES, Item
+from vesalius.grading.agreement import MEASURES, Item
 from vesalius.grading.keys import ReferenceTexts, known_roles, reference_texts
 from vesalius_bench.ratings.grading_ratings import item_text
 

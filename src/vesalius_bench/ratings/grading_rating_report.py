@@ -7,8 +7,8 @@ both orders of the texts; the lowest judge is held against the lowest human.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
+from vesalius.grading.agreement import MEASURES, Item, Measure, MeasureName
 from vesalius.grading.judges.circuit import JudgedCircuit, score_metric
-from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
 from vesalius_bench.ratings.documents_ratings import AgentScore, RatedItem, RaterKind, RaterPair, RaterSummary, Ratings
 from vesalius_bench.ratings.grading_ratings import Rated, Rating, agreement_of, item_text, majority, scores_by_rater
 

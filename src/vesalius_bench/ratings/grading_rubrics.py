@@ -8,7 +8,7 @@ import re
 from functools import cache
 from importlib import resources
 
-from vesalius.grading.judges.measures import MEASURES, MeasureName
+from vesalius.grading.agreement import MEASURES, MeasureName
 from vesalius_bench.ratings.documents_annotation import Rubric, RubricLevel
 
 QUESTIONS: dict[MeasureName, str] = {

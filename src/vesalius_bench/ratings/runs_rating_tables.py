@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vesalius.errors import BadInput, choices
+from vesalius.grading.agreement import MEASURES
 from vesalius.grading.judges import JudgedCircuit
-from vesalius.grading.judges.measures import MEASURES
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.state import State
+from vesalius.runs.scorecard import State
 from vesalius_bench.papers import published
 from vesalius_bench.papers.comparison import Comparison, Sheet
 from vesalius_bench.papers.published import NOT_MEASURED, SOURCE, Row

@@ -24,7 +24,7 @@ from vesalius.api.places import Out, directory_for, removed_if_empty, require_pl
 from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
-from vesalius.discovery.af1 import LLAMA_3_8B, is_llama_3_8b
+from vesalius.discovery.known_heads import LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
 from vesalius.errors import BadInput, Failed, choices, require_whole

@@ -10,7 +10,7 @@ from vesalius.api.circuit_sources import Given, Source
 from vesalius.api.loading import loaded
 from vesalius.api.plans import plan
 from vesalius.api.shapes import read_shape
-from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
+from vesalius.discovery.known_heads import AF1_COMPONENTS, is_llama_3_8b
 from vesalius.documents.plan import Plan
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
@@ -60,7 +60,7 @@ def study_plan(
         elif circuit is not None:
             subject |= {"circuit": circuit}  # refused: a circuit is found in weights
         elif is_llama_3_8b(config):
-            names = tuple(map(str, COMPONENTS))
+            names = tuple(map(str, AF1_COMPONENTS))
         studied = top if names is None else len(names)
         explaining = _with_evidence(plan("explain", model, components=names, top=top, **subject), studied)
         if names is not None:

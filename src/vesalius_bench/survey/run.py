@@ -18,7 +18,7 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.runs.directory import Run
-from vesalius.runs.ledger_state import LedgerState, LedgerStep
+from vesalius.runs.ledger import LedgerState, LedgerStep
 from vesalius.runs.steps import Options, StepProgress, Steps
 from vesalius.version import __version__
 from vesalius_bench.survey.documents import Survey, SurveyCell, short_name

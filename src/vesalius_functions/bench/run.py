@@ -15,8 +15,7 @@ from vesalius.progress import Progress
 from vesalius.runs.directory import Run, read_document
 from vesalius.runs.engine import engine_named
 from vesalius.runs.kinds import Benchmark
-from vesalius.runs.selection import selection_word
-from vesalius.runs.settings import RunLimits
+from vesalius.runs.settings import RunLimits, selection_word
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.bench.benchmark import FunctionsBenchmark, stored_seed
 from vesalius_functions.bench.functions import SEED as FUNCTIONS_SEED

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from vesalius.backbones import Totals
-from vesalius.runs.ledger import Record
-from vesalius.runs.ledger_state import LedgerState, LedgerStep
+from vesalius.runs.ledger import LedgerState, LedgerStep, Record
 
 INTERPRET, GRADE, EVALUATE = "interpret", "grade", "evaluate"
 #: What the language model behind a function used so far, over all steps of the case: a field of every record.
