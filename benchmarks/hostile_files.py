@@ -48,7 +48,7 @@ from vesalius.model.gguf_file import GgufFile
 from vesalius.model.sources import load_huggingface
 from vesalius.model.states import to_state, write_tensors
 from vesalius.runs.ledger import Ledger
-from vesalius_bench.ratings.grading_ratings import read_ratings
+from vesalius_bench.ratings.reading import read_ratings
 from vesalius_functions.entities import load_published as load_entities
 from vesalius_functions.numeric import load_published as load_numeric
 from vesalius_functions.strings import load_published as load_strings

@@ -209,7 +209,7 @@ def test_the_core_imports_no_package_beside_it_and_they_use_what_is_open_to_them
     [
         ("vesalius.runs.listing", "vesalius_bench.survey.documents.Survey"),
         ("vesalius.cli", "vesalius_workbench.cli"),
-        ("vesalius_functions.bench.run", "vesalius_bench.papers.figures"),
+        ("vesalius_functions.bench.run", "vesalius_bench.papers.published"),
         ("vesalius_workbench.store", "vesalius.explanations.claims"),
         ("vesalius_functions.box", "vesalius.circuits.specimens"),
     ],
@@ -323,7 +323,7 @@ def test_every_room_is_on_a_floor() -> None:
         ("vesalius.errors", "vesalius.model.config"),
         ("vesalius.discovery.sweep", "vesalius.runs.ledger"),
         ("vesalius.sandbox.fork", "vesalius.model.config"),
-        ("vesalius.report.heatmap", "vesalius.api.load"),
+        ("vesalius.report.plots", "vesalius.api.load"),
         ("vesalius.api", "vesalius.cli.console"),
         ("vesalius.model.states", "vesalius.utils.io"),
     ],

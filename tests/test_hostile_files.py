@@ -26,7 +26,7 @@ from vesalius.errors import LONGEST_MESSAGE, BadInput, Failed, quoted
 from vesalius.files import MAX_DEPTH, parse_json
 from vesalius.model.gguf_file import GgufFile
 from vesalius.runs.directory import read_run
-from vesalius_bench.ratings.grading_ratings import read_ratings
+from vesalius_bench.ratings.reading import read_ratings
 from vesalius_functions.strings import load_published
 
 

@@ -20,11 +20,11 @@ from vesalius.intervene.ablations import Ablation
 from vesalius.model.specimen import Specimen
 from vesalius.options import Out, require_drawable
 from vesalius.progress import Progress, silent
-from vesalius_mechrl.page_synergy import draw_synergy
+from vesalius_mechrl.documents import SETS_FILE, HeadSets
+from vesalius_mechrl.pictures import draw_synergy
 from vesalius_mechrl.sets.discover import DEFAULT_SEARCH, NAMES, SetDiscovery
 from vesalius_mechrl.sets.discover import discover_sets as searched
-from vesalius_mechrl.sets.document import SETS_FILE, HeadSets
-from vesalius_mechrl.sets.queries import LEAST_SHARE
+from vesalius_mechrl.sets.sources import LEAST_SHARE
 from vesalius_mechrl.sets.synergy import synergy_matrix
 
 DEFAULT_KIND = "mean"

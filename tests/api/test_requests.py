@@ -21,7 +21,7 @@ from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.methods import method_named, method_names
 from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
 from vesalius.model.specimen import Specimen
-from vesalius_mechrl.sets.document import HeadSets
+from vesalius_mechrl.documents import HeadSets
 
 #: Keywords that do not decide a result: where work is done and how often, where files go, who pays, what is shown.
 #: `unsafe_sandbox` decides where generated code may run, not what it gives; `replay` serves what was recorded, and

@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import Vesalius
 from tests.runs.paper_results import metric, write_run
 from vesalius_bench.papers import paper_runs
-from vesalius_bench.papers.figures import printed
 from vesalius_bench.papers.papers import PAPERS
+from vesalius_bench.papers.published import printed
 from vesalius_functions.knowledge.geography import installed
 
 

@@ -22,13 +22,13 @@ from vesalius.documents.circuit import Member
 from vesalius.documents.kinds import schema
 from vesalius.grading.keys import known_roles
 from vesalius.runs.ledger import read_ledger
-from vesalius_bench.ratings.grading_ratings import majority
-from vesalius_bench.study import studies, study_plans, study_steps
+from vesalius_bench.ratings.reading import majority
+from vesalius_bench.study import steps
+from vesalius_bench.study import study as verbs
 from vesalius_bench.study.documents import Localisation, Study, evidence_table
 from vesalius_bench.study.roles import read_roles
 from vesalius_bench.study.run import StudySettings
-from vesalius_bench.study.study_evidence import measured_evidence
-from vesalius_bench.study.study_steps import localise
+from vesalius_bench.study.steps import localise, measured_evidence
 
 STEPS = ["performed", "localised", "measured", "explained"]
 NAMED = ("L0H3", "L1H0", "L2_MLP")
@@ -81,7 +81,7 @@ def again(out: Path, **options: Any) -> Study:
 def test_a_circuit_is_discovered_explained_and_set_beside_the_published_rows(
     vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_steps, "POOL", 6)  # fewer sets to measure
+    monkeypatch.setattr(steps, "POOL", 6)  # fewer sets to measure
     command = ["study", "af1", "--model", "arithmetic", "--n", 8, "--top", 4, "--quick", "--out", "s"]
     got = vesalius(*command, "--json")
     assert got.code == 0, got.err
@@ -175,7 +175,7 @@ def test_a_study_costs_the_sum_of_its_steps(
         fixed = {"peak_bytes": 2, "weight_bytes": 1, "timed": "", "tokens": 7, "device": "cpu", "fits": True}
         return Plan(command=command, n=n, **figures, **fixed)
 
-    monkeypatch.setattr(study_plans, "plan", planned)
+    monkeypatch.setattr(verbs, "plan", planned)
     got = vesalius("study", "af1", "--model", "arithmetic", "--n", 4, "--top", 10, "--plan", "--json")
     assert got.code == 0, got.err
     plan = json.loads(got.out)
@@ -187,7 +187,7 @@ def test_a_study_costs_the_sum_of_its_steps(
     assert not Path("vesalius-runs").exists()
     shape(tmp_path)  # Llama-3-8B without weights: nothing to discover
     asked.clear()
-    assert study_plans.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(235)
+    assert verbs.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(235)
     assert asked == [("explain", tuple(map(str, AF1_COMPONENTS)))]
     refused(vesalius, ["study", "af1", "--model", "arithmetic", "--plan", "--judge", "a:b"], "--plan: how often")
 
@@ -433,15 +433,15 @@ def test_an_interrupted_study_continues(vesalius: Vesalius, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(studies, "explain", interrupt)
+        patched.setattr(verbs, "explain", interrupt)
         left = vesalius(*command)
     assert left.code == 130
     assert "the same command continues" in left.err
     assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == STEPS[:3]
-    monkeypatch.setattr(studies, "required_performance", interrupt)
+    monkeypatch.setattr(verbs, "required_performance", interrupt)
     assert vesalius(*command).code == 0
     assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == STEPS
-    monkeypatch.setattr(studies, "loaded", interrupt)  # nothing is left to measure
+    monkeypatch.setattr(verbs, "loaded", interrupt)  # nothing is left to measure
     assert vesalius(*command).code == 0
     other = vesalius(*command[:-4], "--n", 8, "--out", "s")
     assert other.code == 2

@@ -17,7 +17,7 @@ from vesalius.discovery.methods import circuit_method_names, method_named, metho
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
-from vesalius.report.discovery import render_discovery
+from vesalius.report.pages import render_discovery
 
 #: A method that scores a component by its place.
 PACKAGE = '''

@@ -29,7 +29,7 @@ from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
-from vesalius.report.bars import bars_of
+from vesalius.report.charts import bars_of
 
 SIZE = word_tokenizer().size
 

@@ -8,8 +8,8 @@ from typing import Any
 from tests.runs.models import perform, settings
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius_bench.ratings.grading_rating_report import rating_report
-from vesalius_bench.ratings.grading_ratings import Rating
+from vesalius_bench.ratings.agreement import rating_report
+from vesalius_bench.ratings.reading import Rating
 from vesalius_bench.study.documents import (
     CircuitEvidence,
     ComponentEvidence,

@@ -19,9 +19,9 @@ from tests.workbench.browsing import Browser, Served, serving
 from vesalius import api
 from vesalius.documents import Retest, Sweep
 from vesalius.documents.request import Request
-from vesalius.report.headmap import shade
 from vesalius.report.html import macro, package_text
 from vesalius.report.layout import plot
+from vesalius.report.maps import shade
 
 pytestmark = needs_browser
 HOSTILE = "<img src=x onerror=\"document.title='executed'\">"

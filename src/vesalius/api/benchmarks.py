@@ -17,7 +17,7 @@ from vesalius.errors import BadInput, note
 from vesalius.explanations.scientists import chosen_scientist
 from vesalius.json_lines import short_name
 from vesalius.progress import Progress, shown
-from vesalius.report.run import render_circuits
+from vesalius.report.pages import render_circuits
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings

@@ -31,7 +31,7 @@ from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
 from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts, Rivalry
 from vesalius.progress import Progress, silent
-from vesalius.report.discovery import render_discovery
+from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
 
 

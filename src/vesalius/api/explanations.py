@@ -35,7 +35,7 @@ from vesalius.json_lines import short_name
 from vesalius.model.specimen import Specimen
 from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Out, Parts
 from vesalius.progress import Progress, silent
-from vesalius.report.page import render_page
+from vesalius.report.pages import render_page
 from vesalius.runs.directory import EXECUTIONS, calls_path, under_way
 from vesalius.runs.parts import parts_on
 

@@ -34,7 +34,7 @@ from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Draw, Knockout, Out, Parts
 from vesalius.progress import Progress, silent
-from vesalius.report.heatmap import draw_heatmap
+from vesalius.report.plots import draw_heatmap
 from vesalius.runs.parts import parts_on
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__

@@ -31,12 +31,10 @@ from vesalius.documents.view import (
     View,
     cell,
 )
-from vesalius.report.bars import bars_of
-from vesalius.report.chart import draw_chart
+from vesalius.report.charts import bars_of, draw_chart
 from vesalius.report.diagram import draw_circuit
-from vesalius.report.grids import draw_grid
-from vesalius.report.headmap import draw_headmap, key_of
 from vesalius.report.html import SHARED, add_filters, render, write
+from vesalius.report.maps import draw_grid, draw_headmap, key_of
 
 #: Rows that a table of a page shows, and from how many on it can be sorted.
 MOST_ROWS, SORTABLE = 500, 4

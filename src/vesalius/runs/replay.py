@@ -28,8 +28,8 @@ from vesalius.runs.settings import RunLimits
 from vesalius.runs.steps import StepProgress
 from vesalius.runs.work import ModelAccess
 
-#: What is not compared. Scorecards of schema 1 do not say which statistic a metric is.
-NOT_COMPARED = ("seconds", "request", "statistic")
+#: What is not compared.
+NOT_COMPARED = ("seconds", "request")
 MOST = 20
 
 

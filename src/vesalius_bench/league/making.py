@@ -24,8 +24,7 @@ from vesalius.progress import Progress, shown
 from vesalius.rasp import Program, generate, roles_of
 from vesalius.rasp.document import to_document
 from vesalius.training.trainer import StepReport
-from vesalius_bench.league.documents import LEAGUE_FILE, League, LeagueCircuit
-from vesalius_bench.league.files import KEY_NAME, SPECIMENS, now, text_digest
+from vesalius_bench.league.documents import KEY_NAME, LEAGUE_FILE, SPECIMENS, League, LeagueCircuit, now, text_digest
 from vesalius_bench.sealing import cryptography_needed, seal_text
 
 MAKING = "making"

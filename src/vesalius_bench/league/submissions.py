@@ -17,8 +17,17 @@ from vesalius.errors import BadInput, Failed
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.grading.tags import NULL_SCIENTISTS, null_explanation
 from vesalius.progress import Progress, shown
-from vesalius_bench.league.documents import IDENTITY, SUBMISSION_FILE, League, LeagueError, LeagueSubmission
-from vesalius_bench.league.files import SPECIMENS, SUBMISSIONS, file_name, read_league
+from vesalius_bench.league.documents import (
+    IDENTITY,
+    SPECIMENS,
+    SUBMISSION_FILE,
+    SUBMISSIONS,
+    League,
+    LeagueError,
+    LeagueSubmission,
+    file_name,
+    read_league,
+)
 
 #: What one circuit of a league, by its name and its directory, is answered with; None where there is no answer.
 Solve = Callable[[str, Path], Explanation | Circuit | None]

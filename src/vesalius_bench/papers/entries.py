@@ -6,8 +6,7 @@ from typing import Literal
 
 from vesalius_bench.papers.comparison import Sheet
 from vesalius_bench.papers.documents import Cell, Paper, PaperEntry, PaperRow, PaperTable
-from vesalius_bench.papers.figures import printed
-from vesalius_bench.papers.published import NOT_MEASURED
+from vesalius_bench.papers.published import NOT_MEASURED, printed
 from vesalius_bench.papers.sources import Kind, Sources
 from vesalius_functions.knowledge.geography import installed
 

@@ -13,8 +13,7 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.runs.directory import EXPLANATIONS, document_or_none
 from vesalius.runs.scorecard import mean
-from vesalius_bench.papers.figures import printed
-from vesalius_bench.papers.published import NOT_MEASURED, Row
+from vesalius_bench.papers.published import NOT_MEASURED, Row, printed
 from vesalius_functions.bench.scorecard import deciding
 from vesalius_functions.bench.work import Graded, Interpreted
 

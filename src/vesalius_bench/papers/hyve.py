@@ -16,9 +16,9 @@ from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers.comparison import circuit_sheets
 from vesalius_bench.papers.documents import Cell, PaperRow
 from vesalius_bench.papers.entries import Entry, PaperTables, Rows, from_code, measured_rows, one_column
-from vesalius_bench.papers.figures import printed
+from vesalius_bench.papers.published import printed
 from vesalius_bench.papers.sources import Result, Sources
-from vesalius_bench.ratings.runs_rating_tables import judged_circuits, rating_sheets
+from vesalius_bench.ratings.agreement import judged_circuits, rating_sheets
 from vesalius_bench.study.documents import COLUMNS, ComponentEvidence, Study
 from vesalius_bench.study.run import folder_of
 

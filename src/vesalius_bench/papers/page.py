@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vesalius.report.figures import Picture, new_figure
+from vesalius.report.plots import Picture, new_figure
 from vesalius_bench.papers.documents import PaperRow, PaperTable
 from vesalius_functions.documents.reliability import Selectivity
 from vesalius_functions.page_kinds import COLOURS, draw_kinds
 from vesalius_mechrl.documents import MechrlStudy
-from vesalius_mechrl.page_regret import draw_learning, draw_regret
+from vesalius_mechrl.pictures import draw_learning, draw_regret
 
 #: Shares of at least this much have their figure printed.
 READABLE = 0.06

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vesalius.api.places import RUNS, Out, directory_for, require_place
 from vesalius.errors import BadInput, choices, note
-from vesalius.report.figures import save_figure
+from vesalius.report.plots import save_figure
 from vesalius_bench.papers import find, hyve, mechrl
 from vesalius_bench.papers.documents import PaperContents, PaperTable
 from vesalius_bench.papers.entries import Entry, PaperTables, filled, listed

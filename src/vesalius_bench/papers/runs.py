@@ -5,12 +5,11 @@ from pathlib import Path
 
 from vesalius.api.places import Out, directory_for, require_place
 from vesalius.errors import BadInput
-from vesalius.report.figures import save_figure
+from vesalius.report.plots import save_figure
 from vesalius_bench.papers.comparison import FIGURE_5, Comparison
 from vesalius_bench.papers.comparison import compare as compared
 from vesalius_bench.papers.published import NOT_MEASURED
-from vesalius_bench.ratings.runs_rating_sources import read_ratings_of
-from vesalius_bench.ratings.runs_rating_tables import with_ratings
+from vesalius_bench.ratings.agreement import read_ratings_of, with_ratings
 from vesalius_functions.page_kinds import draw_kinds
 
 

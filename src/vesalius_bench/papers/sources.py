@@ -15,7 +15,7 @@ from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.errors import BadInput, Failed, note
 from vesalius.runs.directory import RUN, SCORECARD, read_run, read_scorecard
 from vesalius_bench.papers.comparison import run_label
-from vesalius_bench.ratings.documents_ratings import RATINGS_FILE, Ratings
+from vesalius_bench.ratings.documents import RATINGS_FILE, Ratings
 from vesalius_bench.study.documents import STUDY_FILE, Study
 from vesalius_functions.documents.reliability import RELIABILITY_FILE, Reliability
 from vesalius_functions.documents.unit_tests import UNIT_TESTS_FILE, UnitTests

@@ -1,9 +1,7 @@
 """How reliably the functions of concepts and facts follow what they are: Table A1 and Figure A4 of their paper."""
 
 import math
-from typing import Any, Literal
-
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from typing import Literal
 
 from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenList, FrozenMap
@@ -27,6 +25,8 @@ class ReliableFunction(Record):
     """
 
     id: str
+    ABSENT_IF_DEFAULT = ("own", "random", "facts", "undefined")
+
     category: Literal["entities", "relations"]
     name: str
     rate: Metric
@@ -35,10 +35,6 @@ class ReliableFunction(Record):
     facts: Metric | None = None
     undefined: Metric | None = None
     n_error: int = 0
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class ReliableCategory(Record):

@@ -39,15 +39,12 @@ from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
-from vesalius_mechrl.clean_features import ATTRIBUTION_PASSES, CleanFeatures, measure_clean_features
-from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS
-from vesalius_mechrl.features import HeadView
+from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS, HeadView
 from vesalius_mechrl.matrices import Rows
-from vesalius_mechrl.policy import draw_candidates
+from vesalius_mechrl.networks import draw_candidates
 from vesalius_mechrl.ppo import PER_HEAD, Policy, Settings, load_policy, train
-from vesalius_mechrl.search.budget import QueryBudget
-from vesalius_mechrl.search.strategies import Strategy, run_strategy, thompson
-from vesalius_mechrl.tables import FeatureTables, Tables
+from vesalius_mechrl.strategies import QueryBudget, Strategy, run_strategy, thompson
+from vesalius_mechrl.tables import ATTRIBUTION_PASSES, CleanFeatures, FeatureTables, Tables, measure_clean_features
 
 TRAINING_STEPS = 20_000
 #: Bytes of the clean run that are kept in memory for all samples.

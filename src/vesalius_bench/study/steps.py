@@ -1,15 +1,15 @@
 """The steps of the AF1 study: which sums, which circuit, who explains it, how the roles are rated."""
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import discover
+from vesalius.api.measuring import instruments
 from vesalius.backbones import CapReached, SpendingCap, open_backbone
 from vesalius.behaviours.addition import ADDITION, Addition, addition
 from vesalius.behaviours.natural import with_behaviour
@@ -22,7 +22,9 @@ from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
-from vesalius.files import write_json, write_text
+from vesalius.explanations.laboratory import END
+from vesalius.explanations.natural.instruments import MOST_SETS, Instruments
+from vesalius.files import write_json
 from vesalius.grading.judges import Judge
 from vesalius.grading.keys import ReferenceRoles
 from vesalius.model.config import Config
@@ -30,16 +32,14 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress
 from vesalius.runs.directory import CALLS, EXPLANATIONS, read_explanation
 from vesalius.runs.work import judging_errors, totals
-from vesalius_bench.ratings.grading_ratings import LEAST_RATERS
-from vesalius_bench.study.documents import Localisation
-from vesalius_bench.study.roles import MEASURE, RatedText, rated_by_judges
+from vesalius_bench.study.documents import CircuitEvidence, ComponentEvidence, Localisation, PruningStep
+from vesalius_bench.study.roles import RatedText, rated_by_judges
 from vesalius_bench.study.run import StudyRun, StudySettings, folder_of
 from vesalius_mechrl.api_sets import discover_sets
 
 #: Heads among which sets are searched: the strongest of the sweep.
 POOL = 24
-SHEET_FILE, JUDGED = "rating-sheet.csv", "judged"
-SHEET_FIELDS = ("specimen", "explainer", "component", "rater", "measure", "score", "comment")
+JUDGED = "judged"
 
 
 def required_sums(behaviour: Any) -> Addition | None:
@@ -185,20 +185,69 @@ def judged_roles(
     return rated
 
 
-def write_sheet(path: Path, specimen: str, roles: Mapping[str, Sequence[str]]) -> Path:
-    """Write a sheet that raters fill in, one line for each of them, explainer and component. One in which a score is
-    filled in stays as it is.
-    """
-    if path.exists():
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            if any((row.get("score") or "").strip() for row in csv.DictReader(file)):
-                return path
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(SHEET_FIELDS)
-    for rater in range(1, LEAST_RATERS + 1):
-        for explainer, components in roles.items():
-            for component in components:
-                writer.writerow([specimen, explainer, component, f"rater {rater}", MEASURE, "", ""])
-    write_text(path, text.getvalue())
-    return path
+# Interventions on every component of a circuit at the last token: the figures that reference roles are annotated from.
+
+ZERO = "zero"
+#: Heads that are pruned one after another: the work grows with the square of their number.
+MOST_PRUNED = 24
+
+
+def measured_evidence(specimen: Specimen, localisation: Localisation, *, n: int, seed: int) -> CircuitEvidence:
+    """The interventions on each component of a circuit."""
+    tools = instruments(specimen, n=n, seed=seed)
+    names = list(localisation.components)
+    heads = [name for name in names if Component.parse(name).is_head]
+    operands = [role for role in tools.prompts.roles if role != END]
+    zeroed = _by_name(names, _each(names, partial(tools.replace, how=ZERO, at=END)))
+    attention = tools.attention(heads) if heads else {}
+    cuts = {role: _by_name(heads, _each(heads, partial(tools.cut_attention, role=role))) for role in operands}
+    corrupted = {role: _by_name(names, _corrupted(tools, names, role)) for role in operands}
+    lens, backups = tools.lens(names), _backups(tools, localisation.backup_groups)
+    parts = [
+        ComponentEvidence(
+            component=name,
+            zeroed=zeroed[name]["accuracy"],
+            attention={role: one["mass"][0] for role, one in attention.get(name, {}).items()},
+            cut={role: by_head[name]["accuracy"] for role, by_head in cuts.items() if name in by_head},
+            moved={role: one[name]["moved"][0] for role, one in corrupted.items() if name in one},
+            switched={role: one[name]["switched"][0] for role, one in corrupted.items() if name in one},
+            lens_answer=lens[name]["answer"][0],
+            lens_top_5=lens[name]["in_top_5"],
+            **backups.get(name, {}),
+        )
+        for name in names
+    ]
+    steps = tools.prune(heads[:MOST_PRUNED], how=ZERO, at=END) if heads else []
+    pruning = tuple(PruningStep(component=step["replaced"], accuracy=step["accuracy"]) for step in steps)
+    return CircuitEvidence(n=len(tools.prompts), components=tuple(parts), pruning=pruning)
+
+
+def _each(
+    names: Sequence[str], call: Callable[[Sequence[Sequence[str]]], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """What an instrument says about each component alone."""
+    sets = [[name] for name in names]
+    return [one for start in range(0, len(sets), MOST_SETS) for one in call(sets[start : start + MOST_SETS])]
+
+
+def _corrupted(tools: Instruments, names: Sequence[str], role: str) -> list[dict[str, Any]]:
+    """Each component patched from a run with another operand; nothing where no answer changes with it."""
+    try:
+        return _each(names, partial(tools.corrupt, role=role))
+    except BadInput:
+        return []
+
+
+def _by_name(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return dict(zip(names, rows, strict=True)) if rows else {}
+
+
+def _backups(tools: Instruments, groups: Sequence[Sequence[str]]) -> Mapping[str, dict[str, Any]]:
+    """For each head of a backup group, the accuracy with the others zeroed, and with all zeroed."""
+    backups: dict[str, dict[str, Any]] = {}
+    for group in groups:
+        without = [[other for other in group if other != head] for head in group]
+        *alone, whole = (one["accuracy"] for one in tools.replace([*without, list(group)], how=ZERO, at=END))
+        for head, others, rest in zip(group, without, alone, strict=True):
+            backups[head] = {"others": tuple(others), "once_others_zeroed": (rest, whole)}
+    return backups

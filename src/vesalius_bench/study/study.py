@@ -13,6 +13,7 @@ is opened after everything is explained.
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ from vesalius.api.circuit_sources import Given, Source
 from vesalius.api.explanations import MAX_TOKENS, explain
 from vesalius.api.loading import loaded
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.plans import plan
+from vesalius.api.shapes import read_shape
 from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
-from vesalius.discovery.known_heads import LLAMA_3_8B, is_llama_3_8b
+from vesalius.discovery.known_heads import AF1_COMPONENTS, LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
+from vesalius.documents.plan import Plan
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.explanations.natural.explain import require_enough
 from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist
@@ -37,7 +41,7 @@ from vesalius.model.states import fingerprint
 from vesalius.options import Load, require_drawable
 from vesalius.progress import Progress, shown
 from vesalius.runs.settings import RunLimits
-from vesalius_bench.ratings.grading_ratings import Rating, read_ratings
+from vesalius_bench.ratings.reading import Rating, read_ratings
 from vesalius_bench.study.documents import Localisation, Study
 from vesalius_bench.study.roles import RatedText, rated_by_people, read_roles
 from vesalius_bench.study.run import (
@@ -50,18 +54,25 @@ from vesalius_bench.study.run import (
     StudySettings,
     file_mark,
     open_study,
+    study_document,
+    study_request,
+    write_study,
 )
-from vesalius_bench.study.study_evidence import measured_evidence
-from vesalius_bench.study.study_results import study_document, study_request, write_study
-from vesalius_bench.study.study_steps import (
+from vesalius_bench.study.steps import (
+    MOST_PRUNED,
+    POOL,
+    given_circuit,
     judged_roles,
     localise,
+    measured_evidence,
     required_performance,
     required_sums,
     spending_cap,
+    sums_of,
     with_sums,
 )
 from vesalius_bench.survey.documents import short_name
+from vesalius_mechrl.sets.sources import default_budget
 from vesalius_mechrl.sets.synergy import LEAST_PROMPTS
 
 STUDIES = ("af1",)
@@ -343,3 +354,73 @@ def _rated(
         return judged_roles(work, references, judges, **judging)
     rateable = [one for one in work.localisation.components if one in references.roles]
     return rated_by_people(scores, work.performed.specimen, dict.fromkeys(work.explainers, rateable))
+
+
+# What a study will cost at most: passes, memory and time of the sweep, the sets, the interventions and the built-in
+# explanation.
+
+#: Passes of all prompts that the interventions on one component take, apart from the pruning of heads.
+EVIDENCE_PASSES = 8
+
+
+def study_plan(
+    name: str,
+    model: Specimen | str | Path,
+    *,
+    circuit: Given | Source = None,
+    behaviour: Any = None,
+    n: int = PROMPTS,
+    top: int = TOP,
+    seed: int = 0,
+    quick: bool = False,
+    dtype: str = "auto",
+    device: Devices = "auto",
+    progress: Progress | bool | None = None,
+) -> Plan:
+    """Passes, bytes at the peak and estimated seconds of a study without language models; `options` are those of
+    `study`. One small chunk is run to time it, and nothing is written. A directory with a `config.json` and no weights
+    can be planned too.
+    """
+    require_study(name)
+    sums = required_sums(behaviour)
+    with shown(progress) as report:
+        shape = None if isinstance(model, Specimen) else read_shape(model, dtype=dtype)
+        subject: dict[str, Any] = {"n": n, "seed": seed, "progress": report}
+        if shape is None:
+            model = with_sums(loaded(model, Load(dtype=dtype, device=device), progress=report), sums)
+            config = model.model.config
+        else:
+            config = shape.model.config
+            subject |= {"behaviour": sums_of(config, None, sums), "dtype": dtype, "device": device}
+        names: tuple[str, ...] | None = None
+        if circuit is not None and isinstance(model, Specimen):
+            names = given_circuit(model, circuit).components
+        elif circuit is not None:
+            subject |= {"circuit": circuit}  # refused: a circuit is found in weights
+        elif is_llama_3_8b(config):
+            names = tuple(map(str, AF1_COMPONENTS))
+        studied = top if names is None else len(names)
+        explaining = _with_evidence(plan("explain", model, components=names, top=top, **subject), studied)
+        if names is not None:
+            return explaining.model_copy(update={"command": f"study {name}"})
+        sweep = plan("discover", model, checks=not quick, **subject)
+    sets = default_budget(min(POOL, config.n_layers * config.n_heads))
+    per_pass = sweep.seconds / (sweep.forwards + sweep.checks_forwards)
+    return explaining.model_copy(
+        update={
+            "command": f"study {name}",
+            "forwards": math.fsum((explaining.forwards, sweep.forwards, sets)),
+            "checks_forwards": sweep.checks_forwards,
+            "peak_bytes": max(explaining.peak_bytes, sweep.peak_bytes),
+            "fits": None if explaining.fits is None else explaining.fits and bool(sweep.fits),
+            "seconds": math.fsum((explaining.seconds, sweep.seconds, sets * per_pass)),
+        }
+    )
+
+
+def _with_evidence(explaining: Plan, components: int) -> Plan:
+    """The plan of an explanation with the interventions on each component."""
+    pruned = min(components, MOST_PRUNED)
+    more = EVIDENCE_PASSES * components + pruned * (pruned + 1) / 2
+    seconds = explaining.seconds * (1 + more / explaining.forwards)
+    return explaining.model_copy(update={"forwards": explaining.forwards + more, "seconds": seconds})

@@ -26,8 +26,7 @@ from vesalius.progress import Progress, shown
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
-from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings
-from vesalius_bench.survey.survey_cells import loaded_model, measure_cell
+from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings, loaded_model, measure_cell
 
 
 #: The options that are not those of `SurveySettings` when they are left out.

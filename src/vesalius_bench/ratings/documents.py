@@ -1,12 +1,14 @@
-"""Scores of people and judges held against each other: who gave what, how far each pair agrees, what most say."""
+"""Ratings by people as files: scores held against each other and against judges, and texts that are rated blind."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, JsonValue
 
-from vesalius.documents.base import Line, Record, ResultDocument
+from vesalius.documents.base import Document, Line, Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first
+
+# Scores of people and judges held against each other: who gave what, how far each pair agrees, what most say.
 
 RATINGS_FILE = "ratings.json"
 RaterKind = Literal["person", "judge"]
@@ -44,6 +46,8 @@ class AgentScore(Record):
     `n_split` items have no such score: no score has a majority.
     """
 
+    ABSENT_IF_DEFAULT = ("run", "agent")
+
     run: str = ""
     agent: str = ""
     measure: str
@@ -52,10 +56,6 @@ class AgentScore(Record):
     high: float | None
     n: int
     n_split: int = 0
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value != "" or name not in ("run", "agent")}
 
 
 class RatedItem(Record):
@@ -151,3 +151,86 @@ def _agents(title: str, scores: tuple[AgentScore, ...]) -> list[Sheet]:
     ]
     columns = ("agent", "measure", "score", "low", "high", "n", *(["no majority"] if split else []))
     return [Sheet(columns, rows, title=title)] if rows else []
+
+
+# Blind rating of texts by people: what is rated, one text as a rater sees it, and how far each rater is.
+
+ANNOTATION_FILE = "annotation.json"
+
+
+class AnnotatedText(Record):
+    """One text that is rated and who wrote it; `digest` changes with the text."""
+
+    run: str
+    agent: str
+    item: str
+    digest: str
+
+
+class Annotation(Document, kind="annotation"):
+    """What is rated in one directory. `reference` says whether raters see the reference texts; `secret` decides the
+    order of each rater and the names that texts have in the browser.
+    """
+
+    FILE = ANNOTATION_FILE
+    RANK = None
+    SCHEMA = 1
+    REMEDY = "choose another `out`"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    reference: bool
+    secret: str
+    texts: tuple[AnnotatedText, ...]
+
+
+class RubricLevel(Record):
+    """One score of a rubric: its name, what it means, and the key that gives it."""
+
+    score: int
+    name: str
+    text: str
+    key: str
+
+
+class Rubric(Record):
+    """What raters are asked about one kind of text."""
+
+    measure: str
+    question: str
+    levels: tuple[RubricLevel, ...]
+    advice: str
+
+
+class RatingCard(Record):
+    """One text as a rater sees it: nothing here says who wrote it. `cut` characters of a long text are not shown."""
+
+    id: str
+    number: int
+    total: int
+    measure: str
+    specimen: str
+    component: str
+    text: str
+    cut: int = 0
+    reference: str | None
+    task: str | None
+    examples: tuple[tuple[JsonValue, JsonValue], ...] = ()
+    score: int | None
+    comment: str
+
+
+class RaterProgress(Record):
+    """How many of the texts a rater has scored, and the number of the first that is left."""
+
+    rater: str
+    rated: int
+    total: int
+    next: int | None
+
+
+class ImportedRatings(Record):
+    """What became of the rows of an imported file."""
+
+    added: int
+    replaced: int
+    unchanged: int

@@ -1,12 +1,15 @@
-"""Pictures of a search: regret against queries paid, and how policies learned, both with bands over seeds."""
+"""Pictures: regret against queries paid and how policies learned, with bands over seeds, and the synergy of pairs."""
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from vesalius.report.figures import Picture, new_figure
+from vesalius.report.plots import Picture, new_figure, save_figure
 
 COLUMNS = 3
 #: Learned policies are thick lines that lie below the others, so that a rival of equal regret is seen on top of them.
@@ -101,3 +104,39 @@ def _finish(figure: Picture, axes: Sequence[Any], *, title: str, x: str, y: str)
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False, fontsize=8)
     figure.suptitle(title)
     return figure
+
+
+# The synergy map: one cell per pair of heads, blue where they back each other up and red where they work in series.
+
+LABELLED_HEADS = 40
+
+
+def draw_synergy(
+    matrix: Float[np.ndarray, "head head"],
+    heads: Sequence[str],
+    path: Path,
+    *,
+    title: str,
+    unit: str,
+    marked: Sequence[tuple[str, ...]] = (),
+) -> Path:
+    """Write the symmetric matrix of pair synergies as a PNG; NaN stays blank, `marked` pairs get a frame."""
+    reach = float(np.nanmax(np.abs(matrix))) if np.isfinite(matrix).any() else 0.0
+    size = 2.6 + min(len(heads), LABELLED_HEADS) * 0.2
+    figure = new_figure(size + 0.9, size)
+    axes = figure.add_subplot()
+    image = axes.imshow(matrix, cmap="RdBu", vmin=-(reach or 1.0), vmax=reach or 1.0, origin="lower")
+    step = -(-len(heads) // LABELLED_HEADS)
+    places = range(0, len(heads), step)
+    axes.set_xticks(places, [heads[i] for i in places], rotation=90, fontsize=6)
+    axes.set_yticks(places, [heads[i] for i in places], fontsize=6)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title, fontsize=9)
+    at = {head: i for i, head in enumerate(heads)}
+    for pair in marked:
+        for one, other in (pair, pair[::-1]):
+            corner = (at[one] - 0.5, at[other] - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1))
+    figure.colorbar(image, ax=axes, shrink=0.8, label=f"synergy ({unit}): d(ij) - d(i) - d(j)")
+    return save_figure(figure, path)

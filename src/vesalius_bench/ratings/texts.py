@@ -13,6 +13,8 @@ import hmac
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
 from vesalius.circuits.making import KEY_FOLDER
@@ -21,9 +23,10 @@ from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.grading.agreement import MEASURES, Item
+from vesalius.grading.agreement import MEASURES, Item, MeasureName
 from vesalius.grading.keys import ReferenceTexts, known_roles, reference_texts
-from vesalius_bench.ratings.grading_ratings import item_text
+from vesalius_bench.ratings.documents import Rubric, RubricLevel
+from vesalius_bench.ratings.reading import item_text
 
 BLOT = "[author]"
 #: Ten circuits with 17 components, as many as the published human study rated, which does not list its own. Four are
@@ -129,3 +132,35 @@ def same_specimen(name: str) -> str:
     """A specimen's one name: the id where it is a benchmark circuit."""
     directory = benchmark_directory(name)
     return name if directory is None else directory.name
+
+
+# The rubrics for people: the levels that judges are told, with the key that gives each.
+
+QUESTIONS: dict[MeasureName, str] = {
+    "description_quality": "Does the candidate text describe what this component does in this task?",
+    "task_accuracy": "Does the candidate text describe what the whole model computes?",
+}
+ADVICE = (
+    "Wording, length and confidence earn and cost nothing. Where you hesitate between two scores, give the lower one."
+)
+_LEVEL = re.compile(r"^- (\d), ([^:]+): (.+?)(?=^- |\Z)", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def rubric(measure: MeasureName) -> Rubric:
+    """What raters are asked about one kind of text, the lowest level first."""
+    file = resources.files("vesalius.grading.judges") / "templates" / f"{measure}.md"
+    best = MEASURES[measure].best
+    levels = [
+        RubricLevel(
+            score=int(score), name=name, text=_sentence(text), key="3" if int(score) == best else "12"[int(score)]
+        )
+        for score, name, text in _LEVEL.findall(file.read_text(encoding="utf-8"))
+    ]
+    levels.sort(key=lambda level: level.score)
+    return Rubric(measure=measure, question=QUESTIONS[measure], levels=tuple(levels), advice=ADVICE)
+
+
+def _sentence(text: str) -> str:
+    words = " ".join(text.split())
+    return words[0].upper() + words[1:]

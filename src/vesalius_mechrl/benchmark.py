@@ -1,7 +1,8 @@
 """The published tables of MechRL on a natural model, as published and corrected."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,17 @@ from vesalius.api.places import Out, directory_for
 from vesalius.behaviours.controls import FACTBOOK, WIKITEXT, control_name, corpus_named
 from vesalius.behaviours.natural import require_performance
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput, choices, note
+from vesalius.errors import BadInput, Failed, choices, note
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.progress import Progress, shown
-from vesalius.report.figures import save_figure
+from vesalius.report.plots import save_figure
+from vesalius.runs.engine import Engine, Failure, map_cases
 from vesalius.runs.kinds import Benchmark
-from vesalius_mechrl.canonical import canonical_heads
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.environment import PAPER_QUIRKS
-from vesalius_mechrl.page_regret import draw_learning, draw_regret
-from vesalius_mechrl.runs import train_apart
-from vesalius_mechrl.study import Scope, study, train_policies, trainings
+from vesalius_mechrl.pictures import draw_learning, draw_regret
+from vesalius_mechrl.study import Scope, Training, study, train_policies, trainings
 from vesalius_mechrl.suite import (
     CONTROL,
     HELD_OUT,
@@ -34,11 +34,45 @@ from vesalius_mechrl.suite import (
     SIZES,
     TRAINING,
     SuitePlan,
+    canonical_heads,
     load_suite,
     measure_suite,
     missing_sources,
     require_text,
 )
+
+# The policies of `bench mechrl`, trained a few at a time in separate processes.
+#
+# A policy is trained on one thread from tables that lie on the disk, so neither its weights nor what is found with it
+# depend on how many are trained at once. A killed process is resumed from its last checkpoint.
+
+
+@dataclass(frozen=True)
+class TrainingCase:
+    """A policy to train, and the measured suite it is trained on."""
+
+    training: Training
+    matrices: Path
+    plan: SuitePlan
+
+
+def train_case(case: TrainingCase) -> None:
+    """Train one policy into its directory."""
+    case.training.run(load_suite(case.matrices, plan=case.plan))
+
+
+def train_apart(
+    trainings: Sequence[Training], matrices: Path, plan: SuitePlan, *, jobs: int = 2, engine: Engine | None = None
+) -> Generator[Training]:
+    """Train every policy into its directory, `jobs` at a time; each is yielded when it is there."""
+    cases = [TrainingCase(training, matrices, plan) for training in trainings]
+    with closing((engine or map_cases)(train_case, cases, jobs=jobs)) as results:
+        for case, result in results:
+            if isinstance(result, Failure):
+                if result.kind == "refused":
+                    raise BadInput(result.reason)
+                raise Failed(f"{case.training.directory}: the policy could not be trained: {result.reason}")
+            yield case.training
 
 
 def bench_mechrl(

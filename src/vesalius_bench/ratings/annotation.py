@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from vesalius.api.places import Out, directory_for, require_place
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, quoted
@@ -23,7 +24,7 @@ from vesalius.runs.directory import EVENTS, EXPLANATIONS, is_run, read_explanati
 from vesalius.runs.ledger import Ledger, Record, read_ledger
 from vesalius.runs.scorecard import model_name
 from vesalius.runs.settings import BENCHMARK
-from vesalius_bench.ratings.documents_annotation import (
+from vesalius_bench.ratings.documents import (
     ANNOTATION_FILE,
     AnnotatedText,
     Annotation,
@@ -32,15 +33,15 @@ from vesalius_bench.ratings.documents_annotation import (
     RatingCard,
     Rubric,
 )
-from vesalius_bench.ratings.grading_annotation import (
+from vesalius_bench.ratings.reading import Rating, item_fields, item_text, placed_ratings, read_csv_or_json
+from vesalius_bench.ratings.texts import (
     CandidateText,
     candidate_texts,
     chosen_specimens,
     in_order_of,
+    rubric,
     same_specimen,
 )
-from vesalius_bench.ratings.grading_ratings import Rating, item_fields, item_text, placed_ratings
-from vesalius_bench.ratings.grading_rubrics import rubric
 
 #: Texts of one annotation, characters of a text that are shown, of a comment, and of a rater's name.
 MOST_TEXTS, MOST_SHOWN, MOST_COMMENT, MOST_NAME = 5_000, 20_000, 4_000, 60
@@ -433,3 +434,39 @@ def _examples(specimens: set[str]) -> dict[str, tuple[tuple[Any, Any], ...]]:
         for name in (card.id, card.name)
         if name in specimens
     }
+
+
+__all__ = ["Annotating", "annotate"]
+
+
+def annotate(
+    runs: str | Path | Iterable[str | Path],
+    *,
+    reference: bool = False,
+    ids: Iterable[str] | None = None,
+    ratings: Iterable[str | Path] = (),
+    out: Out = True,
+) -> Annotating:
+    """Open the notes and task descriptions of runs for blind rating; close it, or use it in a `with` block.
+
+    `runs` are finished or unfinished runs of `vesalius bench circuits` and directories made by `explain`. `reference`
+    lets raters see the reference texts, which are those of the answer key for benchmark circuits. `ids` keeps some
+    specimens; "human-subset" names ten circuits with 17 components. `ratings` are CSV files to import. The directory
+    is `out`, or one under `vesalius-runs` that the same choice finds again.
+    """
+    directories = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
+    if not directories:
+        raise BadInput("annotation: no run is named; give one or more")
+    require_place(out)
+    chosen = None if ids is None else [ids] if isinstance(ids, str) else list(ids)
+    texts = collect_texts(directories, reference=reference, ids=chosen)
+    files = [read_csv_or_json(path, "ratings") for path in ratings]
+    place = directory_for(out, annotation_name(directories, reference=reference, ids=chosen))
+    opened = Annotating(place, texts, reference=reference)
+    try:
+        for path, text in files:
+            opened.import_ratings(text, source=str(path), csv_text=path.suffix.lower() == ".csv")
+    except BadInput:
+        opened.close()
+        raise
+    return opened
