@@ -12,7 +12,7 @@ from vesalius.components import Component
 from vesalius.discovery.checks import guarantee, guarantee_prompts, kept_bound
 from vesalius.documents.guarantee import Guarantee
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.statistics import mean_lower_bound, share_lower_bound
 
 

@@ -24,8 +24,8 @@ from vesalius.runs.discovery import (
     DiscoveryState,
     discovery_scorecard,
 )
+from vesalius.runs.discovery_cases import run_case
 from vesalius.runs.engine import Engine, Failure
-from vesalius.runs.methods import run_case
 from vesalius.runs.settings import CircuitCase, benchmark_circuits
 
 pytestmark = pytest.mark.slow

@@ -43,6 +43,10 @@ from vesalius.backbones.messages import (
 from vesalius.backbones.untrusted_text import Unreadable, read
 
 # Map exceptions of providers' libraries to our failures.
+#
+# The libraries differ, but all of them keep the HTTP status, the body and the headers somewhere in the chain of causes.
+# The status decides, except where providers use one status for two things: 429 is also "no credit left" (OpenAI), 400
+# is also "credit balance too low" (Anthropic) and "API key not valid" (Google).
 
 NO_CREDIT = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance is too low|billing|payment required"

@@ -1,7 +1,7 @@
 """Methods that estimate the effect of every edge from a slope: EAP, EAP-IG and RelP.
 
 An edge's score is the change of its sender's value from clean to counterfactual prompt, times the slope of the readout
-at its receiver (`intervene.edge_attribution`). Slopes need a readout that has one; the share of unchanged outputs has
+at its receiver (`intervene.attribution`). Slopes need a readout that has one; the share of unchanged outputs has
 none, so that specimens with a listed vocabulary are read by `contrast`, which takes two more passes.
 """
 
@@ -101,7 +101,7 @@ class EAPIG(EAP):
 
 @dataclass(frozen=True)
 class RelP(EAP):
-    """As EAP in a linearised model: relevance instead of the gradient (`intervene.relevance`)."""
+    """As EAP in a linearised model: relevance instead of the gradient (`intervene.attribution`)."""
 
     name = "relp"
     rule = "relp"

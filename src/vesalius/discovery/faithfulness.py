@@ -28,7 +28,7 @@ from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, effects
 from vesalius.intervene.ablations import Ablation, ablation_named
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
 
@@ -249,6 +249,9 @@ def _sizes(sizes: Sequence[int] | None, total: int) -> list[int]:
 
 
 # How much of the behaviour one given circuit keeps, beside random circuits of its size.
+#
+# The measure is that of `faithfulness`: 0 with everything ablated, 1 for the whole model. The control is the mean of a
+# few circuits of as many components (or edges), drawn among the same candidates.
 
 #: Random circuits that the control is the mean of.
 RANDOM_CIRCUITS = 5

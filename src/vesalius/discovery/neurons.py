@@ -29,8 +29,8 @@ from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import Rule, unit_changes
 from vesalius.intervene.effects import number
-from vesalius.intervene.hooked import neuron_logits
 from vesalius.intervene.plan import unit_place
+from vesalius.intervene.probes import neuron_logits
 from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import activations
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary

@@ -34,7 +34,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.documents.rivals import By, Distinction, Exchange, RivalCircuit, Rivals
 from vesalius.errors import BadInput, choices
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 

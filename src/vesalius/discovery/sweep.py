@@ -1,4 +1,7 @@
-"""The method `sweep`: a component's score is what replacing it alone by its counterfactual value costs."""
+"""The method `sweep`: a component's score is what replacing it alone by its counterfactual value costs.
+
+With it: components that show only at another position, and how sweeps and edge attribution are cut into parts.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +25,14 @@ from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 
 # Components that show only when their output is moved to another position.
+#
+# A component that holds nothing but the position writes the same on every prompt, so whatever puts the value of another
+# prompt in its place (a sweep, EAP, ACDC) sees no effect. Here its outputs on the counterfactual prompt are put in
+# random order of positions. That needs prompts whose positions are comparable, so it is done for specimens with a
+# finite vocabulary only. A method that measures effects leaves such a component without a score, so only those are
+# looked at; the scores of EAP are estimates and can be anything, so all are. A moved output can also disturb readers
+# that never use it, so a component must show when it is set to zero or to its mean as well, and not when it is
+# exchanged in place.
 
 #: A component is left without a score if it has less than this share of the largest one.
 SILENT = 0.01
@@ -138,6 +149,9 @@ def note_on_position(method: str, component: Component, effect: float) -> str:
 
 
 # Sweeps and edge attribution in parts: some components, or some prompts, at a time, by whichever process is free.
+#
+# Each function here that takes a specimen and a part is run where the part is; the others cut and put together again. A
+# part carries the prompts as token ids, so that every process runs the same ones.
 
 #: Parts for each process that works at a time: some take longer than others.
 PARTS_PER_JOB = 4

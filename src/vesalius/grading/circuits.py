@@ -238,6 +238,9 @@ def _graded(explanation: Explanation, directory: Path | None, *, programs: bool)
 
 
 # How explanations came about, counted from their traces: did the code run, how did it fail, when did it converge.
+#
+# The shares are over everything of all circuits; their intervals resample circuits, since what goes wrong in one
+# circuit goes wrong together. The names of the failure categories are those the agent wrote down.
 
 #: The published budget: iterations of hypothesis and validation per component.
 BUDGET = 3

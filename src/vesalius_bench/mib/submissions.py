@@ -30,7 +30,7 @@ from vesalius.discovery.faithfulness import interval_metric, resampled_faithfuln
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model.specimen import Specimen
 from vesalius.options import Draw
 from vesalius.progress import Progress, silent

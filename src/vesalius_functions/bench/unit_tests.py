@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from vesalius.errors import BadInput
-from vesalius.grading.agreement import plain_cell, safe_cell
+from vesalius.grading.ratings import plain_cell, safe_cell
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.work import ModelAccess

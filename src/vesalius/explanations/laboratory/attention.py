@@ -20,7 +20,7 @@ from vesalius.components import Component
 from vesalius.discovery.known_heads import Target, general_roles, masses
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.runs import Runs
-from vesalius.intervene.hooked import HeadInputs
+from vesalius.intervene.probes import HeadInputs
 
 AttentionPort = Literal["q", "k"]
 PORTS: tuple[AttentionPort, ...] = ("q", "k")

@@ -49,8 +49,8 @@ from vesalius.explanations.laboratory.runs import (
     moved_places,
 )
 from vesalius.intervene import Plan, Recordings, Row, Values, component_values, means_of, reordered, run, zeros
-from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.plan import KEEP, component_index
+from vesalius.intervene.probes import attention_cuts, hooked_scores, zeroing
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer

@@ -1,4 +1,5 @@
-"""A run done again from its records: no network, no key, and the same scorecard, or a list of what differs.
+"""Two results compared (below), and a run done again from its records: no network, no key, and the same scorecard,
+or a list of what differs.
 
 Every case is explained, graded and judged again in a temporary directory; language models are their recorded calls,
 and code that was executed is what it gave then, unless it is to be executed again.
@@ -119,6 +120,9 @@ def _same(stored: Any, replayed: Any) -> bool:
 
 
 # Two results of one kind compared, or two runs of a benchmark. What differs is for the kind to say (`compared`).
+#
+# Nothing is computed again: what is compared is what the two results say. Where both have intervals, two figures are
+# *apart* if these do not overlap, which is a careful rule: figures on the same prompts can differ by less.
 
 #: What a request says about the moment, not about the question.
 LEFT_OUT = ("versions", "schema_version", "schema")

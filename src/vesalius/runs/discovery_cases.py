@@ -18,9 +18,9 @@ from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import SPECIMEN_FILE, load_specimen
 from vesalius.components import Component
 from vesalius.discovery.checks import beside_random, circuit_size, guarantee
+from vesalius.discovery.discover import discover
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking, scores_without
 from vesalius.discovery.method import Method, MethodResult, NotResampled
-from vesalius.discovery.methods import discover
 from vesalius.discovery.rivals import find_rivals
 from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
@@ -34,11 +34,21 @@ from vesalius.grading.discovery import (
     precision_at_size,
     true_circuit,
 )
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen
 from vesalius.runs.settings import CircuitCase
 
 # `bench discovery --hard`: models written by hand that mislead discovery, and what is asked of each method on them.
+#
+# The models are those of `circuits.planted`, by seed, written beside the run directory. Each is there twice: as it is
+# (`hard-00`), and with a noisy behaviour (`wrong0.1-00`), in which a share of the answers that the method sees is
+# wrong; even seeds have the first share of `WRONG_ANSWERS`, odd ones the second. Specimens of the caller can be asked
+# the same.
+#
+# Beyond the figures of every discovery benchmark: precision at the true size, whether the guarantee of the chosen
+# components holds on many fresh prompts, and whether faithful circuits (the best and a rival) hold components that are
+# not in the known circuit. Wrong answers are in what a user would have, the prompts of the discovery and those that
+# rivals are confirmed on; faithfulness and guarantees are judged by the model's own outputs.
 
 MODELS = 20
 #: Shares of wrong answers in noisy behaviours.

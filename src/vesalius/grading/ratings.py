@@ -1,4 +1,5 @@
-"""How far two raters agree beyond chance: Cohen's kappa, plain or weighted by distance, with an interval.
+"""Ratings: what is asked, the file that holds them, and how far two raters agree beyond chance: Cohen's kappa, plain
+or weighted by distance, with an interval.
 
 Kappa is 1 minus the disagreement seen over the disagreement expected if both rated independently, each with the same
 shares of scores as before. Plain kappa counts every difference as one; the linear weights count 0 against 2 twice as
@@ -84,6 +85,10 @@ def _kappas(tables: np.ndarray, weighted: bool) -> np.ndarray:
 
 
 # Ratings as one CSV file that a spreadsheet opens safely and `read_ratings` reads back as they were.
+#
+# A spreadsheet runs a cell that begins with =, +, - or @. Such a cell is written with an apostrophe before it, and the
+# apostrophe is taken away again when the file is read; a cell that begins with apostrophes and one of these characters
+# gets one more, so that every text comes back as it was.
 
 COLUMNS = ("run", "agent", "rater", "item", "score", "comment")
 _RUNS = re.compile(r"'*[=+\-@\t\r]")
@@ -111,6 +116,8 @@ def ratings_csv(rows: Iterable[tuple[str, str, str, str, int, str]]) -> str:
 
 
 # What judges and people are asked: four measures, each with its scale and the texts it compares.
+#
+# A measure has the same name everywhere: in a prompt's template, a ratings file, a judged item and the scorecard.
 
 MeasureName = Literal["description_quality", "task_accuracy", "plan_soundness", "grounding"]
 

@@ -1,4 +1,5 @@
-"""Runs with many edges cut at once: sets of edges as masks, all prompts under many masks in one pass.
+"""The edges of a transformer as one table, and runs with many edges cut at once: sets of edges as masks, all prompts
+under many masks in one pass.
 
 A plan of the engine names its edges row by row, which suits a few edges in each row. ACDC and the faithfulness of edge
 circuits cut hundreds of edges in every row, the same on all prompts. Here such a set is a mask over the table of
@@ -28,6 +29,11 @@ from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import checkpoint
 
 # The edges of a transformer as one table: senders in rows, inputs of receivers in columns.
+#
+# Senders are the embedding and every component, in order of computation. Columns are, layer by layer, the q inputs of
+# the heads, their k inputs, their v inputs and the MLP's input, and the logits at the end. Whatever is computed before
+# a receiver feeds it, so the senders of a column are always a prefix of the rows. Keys and values are counted per query
+# head, also where several share a key-value head. In parallel blocks heads do not feed the MLP of their own layer.
 
 HEAD_PORTS: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
 

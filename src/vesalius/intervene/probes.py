@@ -1,4 +1,6 @@
-"""Runs with hooks, read like any other run: for interventions on attention, which the engine's plans do not have."""
+"""Looks inside a run that the engine's plans do not have: attention edited by hooks, one head taken apart, and the
+logit lens.
+"""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -66,6 +68,8 @@ def zeroing(model: Transformer, components: Sequence[Component], at: Int[Tensor,
 
 
 # One head taken apart: its queries, keys and values, and where it attends when one of them changes.
+#
+# What a head attends to needs one layer's arithmetic and no forward pass, so every earlier component can be tried.
 
 _CLEAN = Tap()
 Port = TypeVar("Port", bound=HeadPort)
@@ -122,6 +126,9 @@ class HeadInputs:
 
 
 # The logit lens: what a vector in the final residual stream says about two tokens.
+#
+# The final norm's scale is held at its value in the run, so that the logit difference is a sum over what was written
+# into the residual stream. A soft cap on the logits is left out: the difference is of uncapped logits.
 
 
 @torch.no_grad()

@@ -1,4 +1,7 @@
-"""The edges of a chunk of rows: what each sender wrote in each row, and the change each receiver's input gets."""
+"""What a chunk of rows replaces besides whole components.
+
+Edges: what each sender wrote in each row, and the change each receiver's input gets. Units of MLPs: at the end.
+"""
 
 from collections.abc import Callable
 from typing import Protocol

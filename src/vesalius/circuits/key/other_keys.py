@@ -1,4 +1,5 @@
-"""AgenticInterpBench's annotation files, read as answer keys.
+"""Answer keys that others wrote or studies established: AgenticInterpBench's annotation files, the AF1 components
+and the arithmetic model.
 
 The dataset holds one `annotations/case_ID.json` per circuit: a task summary, examples, the RASP program, the model
 and the components, each with `id`, `hook`, `role` (`tag` and `note`) and `labels`. Names and places of fields are read
@@ -146,6 +147,8 @@ def _text(value: Any) -> str:
 
 
 # What each of the ten AF1 components of Llama-3-8B does, by Tables 13 and 14 of the HyVE paper, in our own words.
+#
+# Nothing that proposes explanations may read it; the names of the components alone are in `discovery.known_heads`.
 
 
 def af1_roles() -> dict[str, Any]:
@@ -154,6 +157,9 @@ def af1_roles() -> dict[str, Any]:
 
 
 # What every component of the arithmetic model does, established by `scripts/study_arithmetic.py`.
+#
+# `components` has for each a role, a note and the figures behind them; `groups` has the heads that move one operand.
+# Nothing that proposes explanations may read it.
 
 
 def established_roles() -> dict[str, Any]:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 
 # Architectures of GGUF files: what their metadata say about a model's shape, and which tensor is which weight.
+#
+# Names and conventions are llama.cpp's. What it fixes in its code rather than in the file (Gemma's local rope base, the
+# layers of SmolLM3 without positions) is fixed here too.
 
 Field = Callable[..., Any]
 
