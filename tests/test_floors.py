@@ -20,7 +20,7 @@ SOURCE = ROOT.parent
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
     *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
-    *("options", "stopping", "version"),
+    *("options", "version"),
 }
 FLOORS = [
     {"documents"},
@@ -319,7 +319,7 @@ def test_every_room_is_on_a_floor() -> None:
         ("vesalius.model.hooks", "vesalius.intervene.Batch"),
         ("vesalius.intervene.plan", "vesalius.behaviours.trial"),
         ("vesalius.rasp.placement", "vesalius.model.transformer.Transformer"),
-        ("vesalius.rasp.placement", "vesalius.behaviours.words"),
+        ("vesalius.rasp.placement", "vesalius.behaviours.builtin"),
         ("vesalius.errors", "vesalius.model.config"),
         ("vesalius.discovery.sweep", "vesalius.runs.ledger"),
         ("vesalius.sandbox.fork", "vesalius.model.config"),

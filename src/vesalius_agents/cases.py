@@ -22,11 +22,11 @@ from vesalius.errors import BadInput
 from vesalius.explanations.retesting import Retester, why_not_again
 from vesalius.grading.circuits import Grade, grade
 from vesalius.grading.discovery import median_and_mean
-from vesalius.grading.natural import false_claims
+from vesalius.grading.keys import false_claims
 from vesalius.options import Load
 from vesalius.runs.discovery import DiscoverySettings
 from vesalius.runs.methods import DiscoveryCase, discover_case, grade_found
-from vesalius.runs.selection import CircuitCase, chosen_circuits
+from vesalius.runs.settings import CircuitCase, chosen_circuits
 
 __all__ = [
     "CircuitCase",

@@ -5,9 +5,7 @@ graded.
 """
 
 import math
-from typing import Any, Literal
-
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from typing import Literal
 
 from vesalius.documents.agent import AgentCall, RunState
 from vesalius.documents.agent import Text as CutText
@@ -147,6 +145,8 @@ class ReliableFunction(Record):
     its exception. `n_error` inputs got no usable reply and count as wrong.
     """
 
+    ABSENT_IF_DEFAULT = ("own", "random", "facts", "undefined")
+
     id: str
     category: Literal["entities", "relations"]
     name: str
@@ -156,10 +156,6 @@ class ReliableFunction(Record):
     facts: Metric | None = None
     undefined: Metric | None = None
     n_error: int = 0
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class ReliableCategory(Record):

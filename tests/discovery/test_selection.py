@@ -19,7 +19,7 @@ from vesalius.discovery.selection import Scored, parse_rules, select_circuit
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edge_masks import EdgeGraph
 from vesalius.model.transformer import Transformer
 
 GRAPH = EdgeGraph(1, 1)

@@ -10,7 +10,7 @@ pytest.importorskip("inspect_ai")
 from tests.inspection.evaluating import evaluated, figures, said_to_the_model, samples, scripted, values
 from vesalius import api
 from vesalius.circuits import key
-from vesalius.circuits.key.arithmetic import established_roles
+from vesalius.circuits.key.annotations import established_roles
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.grading.discovery import median_and_mean

@@ -206,7 +206,7 @@ STOPPED = {
 NUISANCES = {
     "replace json": "import json, json.encoder\njson.dumps = json.encoder.JSONEncoder.encode = None\nresult = 1",
     "replace os": "import os\nos.write = os._exit = os.read = None\nresult = 1",
-    "replace the harness": "import vesalius.sandbox.program as p, vesalius.sandbox.bounded_json as q\np.bounded_json = q.bounded_json = None\nresult = 1",
+    "replace the harness": "import vesalius.sandbox.program as p, vesalius.sandbox.program as q\np.bounded_json = q.bounded_json = None\nresult = 1",
     "replace builtins": "import builtins\nbuiltins.len = builtins.type = builtins.isinstance = None\nresult = 1",
     "no imports": "import builtins\nbuiltins.__import__ = None\nresult = 1",
     "replace the output": "import sys\nsys.stdout = sys.stderr = None\nresult = 1",

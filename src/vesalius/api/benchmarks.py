@@ -22,10 +22,9 @@ from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
 from vesalius.runs.engine import engine_named
-from vesalius.runs.hard import hard_circuits
 from vesalius.runs.kinds import Benchmark, benchmark_named, kind_of_directory
-from vesalius.runs.selection import chosen_circuits, selection_word
-from vesalius.runs.settings import RunLimits, Settings
+from vesalius.runs.methods import hard_circuits
+from vesalius.runs.settings import RunLimits, Settings, chosen_circuits, selection_word
 from vesalius.runs.steps import RunSettings, ScoredSteps
 
 __all__ = ["bench", "bench_circuits", "bench_discovery", "chosen_circuits"]

@@ -10,7 +10,7 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import removed_if_empty
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
+from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
 from vesalius.discovery.method import Method, MethodResult

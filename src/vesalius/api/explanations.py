@@ -36,9 +36,8 @@ from vesalius.model.specimen import Specimen
 from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Out, Parts
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_page
-from vesalius.runs.directory import EXECUTIONS, calls_path
+from vesalius.runs.directory import EXECUTIONS, calls_path, under_way
 from vesalius.runs.parts import parts_on
-from vesalius.runs.under_way import under_way
 
 __all__ = [
     "ACCURACY",

@@ -58,6 +58,6 @@ def _entry(plugin: Plugin, known: tuple[str, ...], *, check: bool) -> PluginEntr
         name=plugin.name,
         package=plugin.package,
         version=plugin.version,
-        target=plugin.entry.value,
+        target=plugin.target,
         problem=problem,
     )

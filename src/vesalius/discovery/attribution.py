@@ -12,16 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
 from vesalius.discovery.method import Method, Scores, option, scores_by_edges
-from vesalius.discovery.moved import moved_forwards
-from vesalius.discovery.parts import attributed_in_parts
+from vesalius.discovery.sweep import attributed_in_parts, moved_forwards
 from vesalius.errors import BadInput, require_whole
 from vesalius.intervene import Batch, Readout
-from vesalius.intervene.edge_attribution import edge_attribution
+from vesalius.intervene.attribution import Rule, edge_attribution
 from vesalius.intervene.estimate import Workload, attribution_peak
-from vesalius.intervene.relevance import Rule
 from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import Specimen

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard
@@ -28,7 +28,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Resample
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edge_masks import EdgeGraph
 from vesalius.intervene.estimate import Workload, sweep_peak
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen

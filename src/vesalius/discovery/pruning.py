@@ -18,14 +18,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
 from vesalius.discovery.method import Method, MethodResult, Scores, scores_by_edges
 from vesalius.discovery.stability import RESAMPLES, pairwise_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.intervene.estimate import Workload
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch

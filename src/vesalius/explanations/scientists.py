@@ -36,7 +36,7 @@ from vesalius.plugins import named_function
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
-    from vesalius.behaviours.elsewhere import Spread
+    from vesalius.behaviours.natural import Spread
     from vesalius.model.specimen import Specimen
 
 #: Why nothing is explained where a circuit is empty.

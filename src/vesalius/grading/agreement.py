@@ -6,7 +6,12 @@ much as 0 against 1. Where no disagreement is to be expected (no items, or both 
 score) there is nothing to compare with and kappa is None, however well they agree.
 """
 
+import csv
+import io
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -76,3 +81,84 @@ def _kappas(tables: np.ndarray, weighted: bool) -> np.ndarray:
     seen = (tables * distance).sum((1, 2)) * n
     expected = np.einsum("bi,bj,ij->b", rows, columns, distance)
     return np.where(expected > 0, 1 - seen / np.where(expected > 0, expected, 1.0), np.nan)
+
+
+# Ratings as one CSV file that a spreadsheet opens safely and `read_ratings` reads back as they were.
+
+COLUMNS = ("run", "agent", "rater", "item", "score", "comment")
+_RUNS = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+
+
+def safe_cell(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if _RUNS.match(text) else text
+
+
+def plain_cell(cell: str) -> str:
+    """The text of a cell that `safe_cell` made."""
+    return cell[1:] if _GUARDED.match(cell) else cell
+
+
+def ratings_csv(rows: Iterable[tuple[str, str, str, str, int, str]]) -> str:
+    """Rows of `COLUMNS` as the text of a CSV file."""
+    written = io.StringIO(newline="")
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for *texts, score, comment in rows:
+        writer.writerow([*(safe_cell(str(text)) for text in texts), score, safe_cell(comment)])
+    return written.getvalue()
+
+
+# What judges and people are asked: four measures, each with its scale and the texts it compares.
+
+MeasureName = Literal["description_quality", "task_accuracy", "plan_soundness", "grounding"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One question. `best` is its highest score, `unit` what one metric of the scorecard is the mean of: scores divided
+    by `best` where it is 1, scores as they are where it equals `best`. `given` and `judged` name the two texts.
+    """
+
+    name: MeasureName
+    best: int
+    unit: int
+    given: str = "REFERENCE"
+    judged: str = "CANDIDATE"
+
+    @property
+    def ordinal(self) -> bool:
+        """More than right and wrong: agreement is then weighted by how far two scores lie apart."""
+        return self.best > 1
+
+    @property
+    def per_circuit(self) -> bool:
+        """Asked once per circuit, not per component."""
+        return self.name == "task_accuracy"
+
+
+#: The published conventions: descriptions are rescaled to 0-1, the two diagnostics stay on 0-2.
+MEASURES: dict[MeasureName, Measure] = {
+    measure.name: measure
+    for measure in (
+        Measure("description_quality", best=2, unit=1),
+        Measure("task_accuracy", best=1, unit=1),
+        Measure("plan_soundness", best=2, unit=2, given="HYPOTHESIS", judged="PLAN"),
+        Measure("grounding", best=2, unit=2, given="OBSERVATION", judged="HYPOTHESIS"),
+    )
+}
+assert tuple(MEASURES) == get_args(MeasureName)
+
+
+class Item(NamedTuple):
+    """What a score is given to. `component` is empty for a whole circuit; `iteration` counts the hypotheses of one
+    component from 1, and is 1 where there is only one text to score. `explainer` says whose text it is where several
+    are rated in one file.
+    """
+
+    measure: MeasureName
+    specimen: str
+    component: str = ""
+    iteration: int = 1
+    explainer: str = ""

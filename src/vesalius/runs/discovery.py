@@ -19,11 +19,9 @@ from vesalius.grading.discovery import median_and_mean
 from vesalius.options import require_drawable
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure
-from vesalius.runs.hard import hard_metrics
-from vesalius.runs.ledger import Record
-from vesalius.runs.ledger_state import FAILED, LedgerState, LedgerStep
-from vesalius.runs.methods import DiscoveryCase, run_case
-from vesalius.runs.selection import CircuitCase, selection_options
+from vesalius.runs.ledger import FAILED, LedgerState, LedgerStep, Record
+from vesalius.runs.methods import DiscoveryCase, hard_metrics, run_case
+from vesalius.runs.settings import CircuitCase, selection_options
 from vesalius.runs.steps import ScoredSteps, StepProgress
 from vesalius.version import __version__
 

@@ -11,9 +11,8 @@ directory to write to). `warm_server.py` runs in the warm process, `program.py` 
 can be repeated without running them again.
 """
 
-from vesalius.sandbox.executions import Executions, RecordedSandbox
 from vesalius.sandbox.lockdown import CallResult, Limits, Outcome
-from vesalius.sandbox.sandbox import Sandbox
+from vesalius.sandbox.sandbox import Executions, RecordedSandbox, Sandbox
 from vesalius.sandbox.warm_process import Isolation
 
 __all__ = ["CallResult", "Executions", "Isolation", "Limits", "Outcome", "RecordedSandbox", "Sandbox"]

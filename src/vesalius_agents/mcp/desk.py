@@ -22,8 +22,8 @@ from vesalius.errors import BadInput, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget, Spending
 from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of
 from vesalius.explanations.session import Memory
-from vesalius.model.metering import metered
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.model.transformer import metered
 from vesalius.sandbox import Executions
 from vesalius_agents.mcp.runs import ToolRun
 from vesalius_agents.session import AgentSession

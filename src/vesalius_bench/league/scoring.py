@@ -35,8 +35,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.places import directory_for
-from vesalius.circuits.foreign_spec import KEY_FILE as SPEC_FILE
-from vesalius.circuits.foreign_spec import KEY_FOLDER, PROGRAM_FILE
+from vesalius.circuits.making import KEY_FILE as SPEC_FILE
+from vesalius.circuits.making import KEY_FOLDER, PROGRAM_FILE
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Evidence, Explanation
 from vesalius.documents.metric import Metric

@@ -12,11 +12,10 @@ from pydantic import JsonValue
 
 from vesalius.api.benchmarks import bench_circuits
 from vesalius.api.places import RUNS
-from vesalius.backbones.messages import TokenUsage
-from vesalius.backbones.prices import Prices
+from vesalius.backbones.messages import Prices, TokenUsage
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
-from vesalius.runs.selection import chosen_circuits
+from vesalius.runs.settings import chosen_circuits
 from vesalius_bench.papers.documents import PaperPlan, PaperStep
 from vesalius_bench.papers.entries import Entry, Filled, filled
 from vesalius_bench.papers.papers import Runs, entry_of, sources_for, tables_of

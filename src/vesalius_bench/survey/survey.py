@@ -20,7 +20,7 @@ from vesalius.discovery.methods import method_named
 from vesalius.documents.plan import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed, require_whole
 from vesalius.intervene.ablations import ablation_named
-from vesalius.model.dtypes import dtype_named
+from vesalius.model.devices import dtype_named
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
 from vesalius.runs.directory import Run

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from vesalius.backbones import Backbone, Message, Rejected, TokenUsage, assistant, system, user
-from vesalius.backbones.json_repair import THOUGHTS
+from vesalius.backbones.untrusted_text import THOUGHTS
 from vesalius.errors import BadInput, choices
 from vesalius_functions.agents.commands import (
     DIGITS,

@@ -23,8 +23,7 @@ from vesalius.runs.directory import EVENTS, EXPLANATIONS, Run, document_or_none,
 from vesalius.runs.engine import engine_named
 from vesalius.runs.kinds import Benchmark
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.selection import selection_word
-from vesalius.runs.settings import RunLimits
+from vesalius.runs.settings import RunLimits, selection_word
 from vesalius.runs.steps import Options, ScoredSteps, StepProgress
 from vesalius.runs.work import ModelAccess, totals
 from vesalius_functions.agents import DialogueLimits as Talk

@@ -22,9 +22,9 @@ from vesalius.runs.directory import (
     is_run,
     read_scorecard,
     require_benchmark,
+    worker_of,
 )
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.under_way import worker_of
 from vesalius.runs.watching import Watcher, run_state
 from vesalius_functions.bench.scorecard import case_figures, deciding, is_failure
 from vesalius_functions.bench.settings import GRADES, INTERPRET, FunctionState

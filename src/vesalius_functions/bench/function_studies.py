@@ -16,8 +16,7 @@ from vesalius.progress import Progress, shown
 from vesalius.runs.directory import CALLS, SPENDING
 from vesalius.runs.scorecard import call_totals, rounded
 from vesalius.runs.settings import RunLimits
-from vesalius.runs.spending import SpendingFile
-from vesalius.runs.work import ModelAccess, totals
+from vesalius.runs.work import ModelAccess, SpendingFile, totals
 from vesalius_functions.bench.functions import chosen_suite, suite_functions
 from vesalius_functions.bench.reliability import INPUTS, measured
 from vesalius_functions.bench.unit_tests import FUNCTIONS, TestedRun, sheet, unit_test_study

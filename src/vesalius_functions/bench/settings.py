@@ -11,8 +11,7 @@ from vesalius.backbones import Totals
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
-from vesalius.runs.ledger import Record
-from vesalius.runs.ledger_state import LedgerState, LedgerStep
+from vesalius.runs.ledger import LedgerState, LedgerStep, Record
 from vesalius.version import __version__
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter, check_white_box

@@ -22,7 +22,7 @@ import numpy as np
 from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.grading.rating_csv import plain_cell, safe_cell
+from vesalius.grading.agreement import plain_cell, safe_cell
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.scorecard import model_name

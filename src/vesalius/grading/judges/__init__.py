@@ -6,6 +6,7 @@ out of many. What is graded stays in its block of the prompt (`blocks`), and a j
 zero.
 """
 
+from vesalius.grading.agreement import MEASURES, Item, Measure, MeasureName
 from vesalius.grading.judges.circuit import (
     JudgedCircuit,
     JudgedItem,
@@ -14,7 +15,6 @@ from vesalius.grading.judges.circuit import (
     judged_metrics,
 )
 from vesalius.grading.judges.judge import Judge, Judgement, Opinion, PluginJudge, judge_plugin
-from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
 
 __all__ = [
     "MEASURES",
