@@ -209,7 +209,7 @@ def test_the_core_imports_no_package_beside_it_and_they_use_what_is_open_to_them
     [
         ("vesalius.runs.listing", "vesalius_bench.survey.documents.Survey"),
         ("vesalius.cli", "vesalius_workbench.cli"),
-        ("vesalius_functions.bench.run", "vesalius_bench.papers.published"),
+        ("vesalius_functions.bench.benchmark", "vesalius_bench.papers.published"),
         ("vesalius_workbench.store", "vesalius.explanations.claims"),
         ("vesalius_functions.box", "vesalius.circuits.specimens"),
     ],

@@ -7,7 +7,7 @@ from vesalius.errors import BadInput
 from vesalius.runs.discovery import DiscoveryState
 from vesalius.runs.ledger import LedgerState, LedgerStep
 from vesalius.runs.scorecard import State
-from vesalius_functions.bench.state import FunctionState
+from vesalius_functions.bench.settings import FunctionState
 
 EVENTS = {"explain": "explained", "grade": "graded"}
 STEPS = [LedgerStep(name, event, lambda record: record["value"]) for name, event in EVENTS.items()]

@@ -71,7 +71,7 @@ from vesalius_bench.league.documents import (
     open_key,
     read_league,
 )
-from vesalius_functions.bench.run import bench_functions
+from vesalius_functions.bench.benchmark import bench_functions
 from vesalius_functions.interpreters import ORACLE, TABLE
 
 #: How often a 95 % interval holds an independent mean of as many values: 2 * Phi(1.96 / sqrt(2)) - 1.

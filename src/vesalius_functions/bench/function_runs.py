@@ -26,11 +26,10 @@ from vesalius.runs.directory import (
 )
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.watching import Watcher, run_state
-from vesalius_functions.bench.benchmark import GRADES
 from vesalius_functions.bench.scorecard import case_figures, deciding, is_failure
-from vesalius_functions.bench.state import INTERPRET, FunctionState
+from vesalius_functions.bench.settings import GRADES, INTERPRET, FunctionState
 from vesalius_functions.bench.work import Interpreted
-from vesalius_functions.documents.function_run import (
+from vesalius_functions.documents import (
     Drawing,
     FunctionCase,
     FunctionExample,
