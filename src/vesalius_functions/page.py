@@ -18,7 +18,7 @@ from vesalius.report.charts import Curves, draw_curves
 from vesalius.report.html import render, write
 from vesalius.runs.conversation import Conversation
 from vesalius.runs.directory import INDEX, calls_path, document_or_none, explanation_path, read_scorecard
-from vesalius_functions.bench.benchmark import GRADES
+from vesalius_functions.bench.settings import GRADES
 from vesalius_functions.bench.work import Graded, Interpreted
 from vesalius_functions.suite import in_words
 

@@ -14,9 +14,8 @@ from vesalius.backbones import Scripted, open_backbone
 from vesalius.documents import Request
 from vesalius.report.charts import FUNCTION_HEIGHT, FUNCTION_LEFT, FUNCTION_WIDTH, draw_curves
 from vesalius_functions.agents import interpret_with
-from vesalius_functions.answer import Answer
 from vesalius_functions.bench.work import Graded, Interpreted
-from vesalius_functions.box import Box
+from vesalius_functions.box import Answer, Box
 from vesalius_functions.page import SHOWN_FAILURES, SHOWN_OTHERS, render_functions
 
 METRIC = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 2, "baseline": 0.1}

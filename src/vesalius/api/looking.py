@@ -13,7 +13,7 @@ from vesalius.components import Component, parse_components, split_names
 from vesalius.documents.experiments import AttentionLook, HeadAttention, LensLook, Likely, Look
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
-from vesalius.intervene.logit_lens import direct_logits
+from vesalius.intervene.probes import direct_logits
 from vesalius.intervene.values import OUTPUT_HOOKS, contribution, values_of
 from vesalius.model.specimen import Specimen, TextVocabulary, json_value
 

@@ -34,7 +34,7 @@ from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.documents.checks import RULES, Curve, RuleFigures, Selection
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput, choices, require_whole
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
 

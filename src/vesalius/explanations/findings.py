@@ -35,8 +35,8 @@ from vesalius.rasp import Aggregate, Map, Program, SelectorWidth, SequenceMap, i
 from vesalius.rasp.document import to_document
 from vesalius.rasp.draft import UNDEFINED
 from vesalius.rasp.language import Variable
-from vesalius.rasp.naming.standing import Codes, Labels, Same, Standing
-from vesalius.rasp.roles import role_of_carrier
+from vesalius.rasp.naming.table import Codes, Labels, Same, Standing
+from vesalius.rasp.program import role_of_carrier
 from vesalius.rasp.text import render, render_variables
 
 # The name of what a component does, from the program it was shown to carry a variable of.

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.places import directory_for
-from vesalius.circuits.foreign_spec import key_file, key_program
-from vesalius.circuits.making import make_many
+from vesalius.circuits.making import key_file, key_program, make_many
 from vesalius.circuits.specimens import SPECIMEN_FILE, write_blind
 from vesalius.errors import BadInput, Failed, note, require_whole
 from vesalius.files import write_json

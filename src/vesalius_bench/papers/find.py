@@ -14,11 +14,10 @@ from vesalius_bench.papers.comparison import FIGURE_5, function_sheets
 from vesalius_bench.papers.documents import Cell, PaperRow
 from vesalius_bench.papers.entries import Entry, PaperTables, Rows, from_code, measured_rows
 from vesalius_bench.papers.sources import Sources
-from vesalius_functions.categories import SUITE
 from vesalius_functions.interpreters import ORACLE
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.relations.functions import RelationFunction
-from vesalius_functions.suite import Suite, in_words
+from vesalius_functions.suite import SUITE, Suite, in_words
 
 RUN = "vesalius bench functions --category CATEGORY --interpreter aia --backbone P:M --evaluator P:M --max-cost DOLLARS"
 RELIABILITY = "vesalius functions reliability --backbone P:M --matrix --max-cost DOLLARS"

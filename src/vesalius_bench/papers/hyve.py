@@ -7,11 +7,11 @@ addition, Tables 6 to 8 by ratings. Tables 1 and 5 describe the benchmark; ours 
 from collections.abc import Callable, Iterator
 
 from vesalius.components import Component
-from vesalius.discovery.af1 import LLAMA_3_8B
+from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.trace import TRACE_FILE, Attempt, Trace
 from vesalius.documents.view import shortened
 from vesalius.explanations.hyve.prompting import TAXONOMY
-from vesalius.grading.key_statistics import key_statistics
+from vesalius.grading.key_check import key_statistics
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers.comparison import circuit_sheets
 from vesalius_bench.papers.documents import Cell, PaperRow

@@ -5,7 +5,7 @@ from typing import Any
 
 from vesalius.report.plots import Picture, new_figure
 from vesalius_bench.papers.documents import PaperRow, PaperTable
-from vesalius_functions.documents.reliability import Selectivity
+from vesalius_functions.documents import Selectivity
 from vesalius_functions.page_kinds import COLOURS, draw_kinds
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.pictures import draw_learning, draw_regret

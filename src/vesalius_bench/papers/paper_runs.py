@@ -12,19 +12,18 @@ from pydantic import JsonValue
 
 from vesalius.api.benchmarks import bench_circuits
 from vesalius.api.places import RUNS
-from vesalius.backbones.messages import TokenUsage
-from vesalius.backbones.prices import Prices
+from vesalius.backbones.messages import Prices, TokenUsage
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
-from vesalius.runs.selection import chosen_circuits
+from vesalius.runs.settings import chosen_circuits
 from vesalius_bench.papers.documents import PaperPlan, PaperStep
 from vesalius_bench.papers.entries import Entry, Filled, filled
 from vesalius_bench.papers.papers import Runs, entry_of, sources_for, tables_of
 from vesalius_bench.papers.published import GPT, TABLE_11
 from vesalius_bench.study.study import study
+from vesalius_functions.bench.benchmark import bench_functions
 from vesalius_functions.bench.function_studies import function_reliability
-from vesalius_functions.bench.run import bench_functions
-from vesalius_functions.categories import SUITE
+from vesalius_functions.suite import SUITE
 from vesalius_mechrl.benchmark import bench_mechrl
 
 #: The models that are studied where none is named.

@@ -27,7 +27,7 @@ from vesalius.api.shapes import read_shape
 from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
-from vesalius.discovery.af1 import COMPONENTS, LLAMA_3_8B, is_llama_3_8b
+from vesalius.discovery.known_heads import AF1_COMPONENTS, LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.printed import Plan
@@ -398,7 +398,7 @@ def study_plan(
         elif circuit is not None:
             subject |= {"circuit": circuit}  # refused: a circuit is found in weights
         elif is_llama_3_8b(config):
-            names = tuple(map(str, COMPONENTS))
+            names = tuple(map(str, AF1_COMPONENTS))
         studied = top if names is None else len(names)
         explaining = _with_evidence(plan("explain", model, components=names, top=top, **subject), studied)
         if names is not None:

@@ -16,11 +16,11 @@ from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.discovery.methods import method_named
+from vesalius.discovery.discover import method_named
 from vesalius.documents.printed import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed, require_whole
 from vesalius.intervene.ablations import ablation_named
-from vesalius.model.dtypes import dtype_named
+from vesalius.model.devices import dtype_named
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, shown
 from vesalius.runs.directory import Run

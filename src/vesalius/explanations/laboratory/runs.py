@@ -17,11 +17,10 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.attention import Target, general_roles, masses
+from vesalius.discovery.known_heads import Target, general_roles, masses
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Recordings, Values
-from vesalius.intervene.head_inputs import HeadInputs
-from vesalius.intervene.logit_lens import direct_difference
+from vesalius.intervene.probes import HeadInputs, direct_difference
 from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
 from vesalius.intervene.values import contribution, values_of
 from vesalius.model.hooks import Cache

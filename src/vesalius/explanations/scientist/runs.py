@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from vesalius.components import Component
 from vesalius.intervene import Batch, Plan, Readout, Recordings, component_values, run_with_outputs
-from vesalius.intervene.head_inputs import HeadInputs
+from vesalius.intervene.probes import HeadInputs
 from vesalius.model.specimen import FiniteVocabulary, Specimen, listed_tokens
 from vesalius.model.transformer import Transformer
 

@@ -30,7 +30,7 @@ from vesalius.rasp.document import to_document
 from vesalius.rasp.draft import LENGTH, Draft
 from vesalius.rasp.language import Value
 from vesalius.rasp.naming import Operation, SequenceTask, name_sequence_task
-from vesalius.rasp.naming.standing import MOST_ENTRIES, Labels, Same, Scaled, Standing
+from vesalius.rasp.naming.table import MOST_ENTRIES, Labels, Same, Scaled, Standing
 from vesalius.rasp.placement import head_name
 
 NAME = "circuit"

@@ -5,7 +5,7 @@
 | `sweep`, `Sweep`    | clean minus edited score, each component resampled alone; no edges  | at most 1 per component|
 | `eap`, `EAP`        | first-order effect of every edge                                    | 4                      |
 | `eap-ig`, `EAPIG`   | the same, gradient averaged between counterfactual and clean prompt | 1 + 3 per step         |
-| `relp`, `RelP`      | as `eap` in a linearised model (`intervene.relevance`)              | 4                      |
+| `relp`, `RelP`      | as `eap` in a linearised model (`intervene.attribution`)              | 4                      |
 | `relp-qk`, `RelPQK` | the same, attention patterns not frozen                             | 4                      |
 | `acdc`, `ACDC`      | largest threshold at which an edge survives greedy pruning          | thresholds x edges / 2 |
 
@@ -25,18 +25,16 @@ from typing import Any, cast
 
 import torch
 
-from vesalius.behaviours.elsewhere import Spread
-from vesalius.behaviours.natural import require_performance
+from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import EAP, EAPIG, RelP, RelPQK
 from vesalius.discovery.method import REGISTERED, Method, MethodResult, Scores
-from vesalius.discovery.moved import moved_effects, note_on_position, silent
 from vesalius.discovery.pruning import ACDC
-from vesalius.discovery.sweep import Sweep
+from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput, choices
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer

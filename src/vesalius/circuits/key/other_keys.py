@@ -1,4 +1,5 @@
-"""AgenticInterpBench's annotation files, read as answer keys.
+"""Answer keys that others wrote or studies established: AgenticInterpBench's annotation files, the AF1 components
+and the arithmetic model.
 
 The dataset holds one `annotations/case_ID.json` per circuit: a task summary, examples, the RASP program, the model
 and the components, each with `id`, `hook`, `role` (`tag` and `note`) and `labels`. Names and places of fields are read
@@ -9,8 +10,7 @@ graded against them.
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.key.inert import is_interchange_inert
-from vesalius.circuits.key.task import AnswerKey, ComponentAnswer
+from vesalius.circuits.key.task import AnswerKey, ComponentAnswer, is_interchange_inert
 from vesalius.circuits.originals import hook_component
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
@@ -144,3 +144,24 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(line for line in value if isinstance(line, str))
     return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+# What each of the ten AF1 components of Llama-3-8B does, by Tables 13 and 14 of the HyVE paper, in our own words.
+#
+# Nothing that proposes explanations may read it; the names of the components alone are in `discovery.known_heads`.
+
+
+def af1_roles() -> dict[str, Any]:
+    """The task, and a role and a note for each component."""
+    return read_json(Path(__file__).with_name("af1.json"))
+
+
+# What every component of the arithmetic model does, established by `scripts/study_arithmetic.py`.
+#
+# `components` has for each a role, a note and the figures behind them; `groups` has the heads that move one operand.
+# Nothing that proposes explanations may read it.
+
+
+def established_roles() -> dict[str, Any]:
+    """Roles and figures of the arithmetic model."""
+    return read_json(Path(__file__).with_name("arithmetic.json"))
