@@ -28,7 +28,7 @@ def finished(directory: Path, **card: Any) -> Path:
         "seed": 0,
         "cost": 0.0,
         "seconds": 1.0,
-        "schema": 1,
+        "schema": 2,
     }
     (directory / "scorecard.json").write_text(json.dumps({**fields, **card}))
     return directory

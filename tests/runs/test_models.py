@@ -17,11 +17,11 @@ from vesalius.cli.console import print_view
 from vesalius.documents.metric import metric_sheet
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
+from vesalius.runs.comparing import differences, replay
 from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
-from vesalius.runs.replay import differences, replay
+from vesalius.runs.scorecard import State
 from vesalius.runs.settings import RunLimits, Settings
-from vesalius.runs.state import State
 from vesalius.runs.work import no_connections, totals
 from vesalius_bench.papers.comparison import compare_runs
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from vesalius.api.door import verb
 from vesalius.api.places import directory_for
-from vesalius.circuits.foreign_spec import key_file, key_program
-from vesalius.circuits.making import make_many
+from vesalius.circuits.making import key_file, key_program, make_many
 from vesalius.circuits.specimens import SPECIMEN_FILE, write_blind
 from vesalius.errors import BadInput, Failed, note
 from vesalius.files import write_json

@@ -9,7 +9,7 @@ from vesalius.api.door import verb
 from vesalius.api.explanations import explain
 from vesalius.api.places import directory_for
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card
-from vesalius.discovery.methods import circuit_method
+from vesalius.discovery.discover import circuit_method
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, Failed

@@ -26,13 +26,11 @@ from vesalius.api.door import verb
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.checks import HELD_OUT_SEED
-from vesalius.discovery.faithfulness import resampled_faithfulness
-from vesalius.discovery.kept import interval_metric
+from vesalius.discovery.faithfulness import interval_metric, resampled_faithfulness
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model.specimen import Specimen
 from vesalius.options import Draw
 from vesalius.progress import Progress, silent

@@ -12,20 +12,19 @@ from pydantic import JsonValue
 from vesalius.api.benchmarks import bench_circuits
 from vesalius.api.door import verb
 from vesalius.api.places import RUNS
-from vesalius.backbones.messages import TokenUsage
-from vesalius.backbones.prices import Price, Prices
+from vesalius.backbones.messages import Price, Prices, TokenUsage
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
-from vesalius.runs.selection import chosen_circuits
+from vesalius.runs.settings import chosen_circuits
 from vesalius_bench.options import Filling
 from vesalius_bench.papers.documents import PaperPlan, PaperStep
 from vesalius_bench.papers.published import GPT, TABLE_11, Entry, Filled
 from vesalius_bench.papers.tables import Runs, entry_of, filled, sources_for, tables_of
 from vesalius_bench.study.study import study
+from vesalius_functions.bench.benchmark import bench_functions
 from vesalius_functions.bench.function_studies import function_reliability
-from vesalius_functions.bench.run import bench_functions
-from vesalius_functions.categories import SUITE
-from vesalius_mechrl.api import bench_mechrl
+from vesalius_functions.suite import SUITE
+from vesalius_mechrl.benchmark import bench_mechrl
 
 #: The models that are studied where none is named.
 STUDY_MODEL, MECHRL_MODEL = "arithmetic", "smollm2-135m"

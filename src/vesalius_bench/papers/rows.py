@@ -16,13 +16,13 @@ from itertools import groupby
 from statistics import fmean
 
 from vesalius.components import Component
-from vesalius.discovery.af1 import LLAMA_3_8B
+from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.metric import Figure
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.documents.view import shortened
 from vesalius.explanations.hyve.prompting import TAXONOMY
-from vesalius.grading.key_statistics import key_statistics
+from vesalius.grading.key_check import key_statistics
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers.comparison import FIGURE_5, ComparedTable, circuit_tables, function_tables
 from vesalius_bench.papers.documents import Cell, PaperRow
@@ -31,11 +31,10 @@ from vesalius_bench.papers.sources import Result, Sources
 from vesalius_bench.ratings.agreement import judged_circuits, rating_sheets
 from vesalius_bench.study.documents import COLUMNS, ComponentEvidence, Study
 from vesalius_bench.study.run import folder_of
-from vesalius_functions.categories import SUITE
 from vesalius_functions.interpreters import ORACLE
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.relations.functions import RelationFunction
-from vesalius_functions.suite import Suite, in_words
+from vesalius_functions.suite import SUITE, Suite, in_words
 from vesalius_mechrl.documents import MechrlStudy
 
 Rows = Callable[[Sources], list[PaperRow]]

@@ -18,8 +18,7 @@ from vesalius_bench.papers.comparison import run_label
 from vesalius_bench.papers.published import Kind
 from vesalius_bench.ratings.documents import RATINGS_FILE, Ratings
 from vesalius_bench.study.documents import STUDY_FILE, Study
-from vesalius_functions.documents.reliability import RELIABILITY_FILE, Reliability
-from vesalius_functions.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
+from vesalius_functions.documents import RELIABILITY_FILE, UNIT_TESTS_FILE, Reliability, UnitTests
 from vesalius_mechrl.documents import MechrlStudy
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

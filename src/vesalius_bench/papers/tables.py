@@ -13,10 +13,10 @@ from vesalius_bench.papers.published import PAPERS, Entry, Kind, PaperTables
 from vesalius_bench.papers.rows import ROWS
 from vesalius_bench.papers.sources import Sources, find_sources, read_sources
 from vesalius_bench.ratings.agreement import read_ratings_of, with_ratings
-from vesalius_functions.documents.reliability import Selectivity
+from vesalius_functions.documents import Selectivity
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.page_kinds import COLOURS, draw_kinds
-from vesalius_mechrl.page_regret import draw_learning, draw_regret
+from vesalius_mechrl.pictures import draw_learning, draw_regret
 
 Runs = Sequence[str | Path]
 INSTALL = "pip install 'vesalius[functions]'"

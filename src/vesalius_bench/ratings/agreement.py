@@ -14,10 +14,10 @@ from vesalius.api.runs import require_run
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_text
 from vesalius.grading.judges.circuit import JudgedCircuit, score_metric
-from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
+from vesalius.grading.ratings import MEASURES, Item, Measure, MeasureName
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.state import State
+from vesalius.runs.scorecard import State
 from vesalius_bench.papers import published
 from vesalius_bench.papers.comparison import ComparedTable, Comparison, Line, beside
 from vesalius_bench.papers.published import SOURCE, Row

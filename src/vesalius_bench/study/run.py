@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from vesalius.discovery.af1 import LLAMA_3_8B
+from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
 from vesalius.documents.performance import Performance

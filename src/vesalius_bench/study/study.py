@@ -28,7 +28,7 @@ from vesalius.api.shapes import read_shape
 from vesalius.backbones import open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
-from vesalius.discovery.af1 import COMPONENTS, LLAMA_3_8B, is_llama_3_8b
+from vesalius.discovery.known_heads import AF1_COMPONENTS, LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.plan import Plan
@@ -73,7 +73,7 @@ from vesalius_bench.study.steps import (
     with_sums,
 )
 from vesalius_bench.survey.documents import short_name
-from vesalius_mechrl.sets.queries import default_budget
+from vesalius_mechrl.sets.sources import default_budget
 from vesalius_mechrl.sets.synergy import LEAST_PROMPTS
 
 STUDIES = ("af1",)
@@ -330,7 +330,7 @@ def study_plan(name: str, model: Specimen | str | Path, *, studied: Studied, pro
     elif studied.circuit is not None:
         subject |= {"circuit": studied.circuit}  # refused: a circuit is found in weights
     elif is_llama_3_8b(config):
-        names = tuple(map(str, COMPONENTS))
+        names = tuple(map(str, AF1_COMPONENTS))
     explaining = plan("explain", model, components=names, top=studied.top, **subject)
     components = studied.top if names is None else len(names)
     pruned = min(components, MOST_PRUNED)

@@ -17,11 +17,11 @@ from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.discovery.methods import method_named
+from vesalius.discovery.discover import method_named
 from vesalius.documents.plan import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene.ablations import ablation_named
-from vesalius.model.dtypes import dtype_named
+from vesalius.model.devices import dtype_named
 from vesalius.options import Parts, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import Run
