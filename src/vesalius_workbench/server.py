@@ -17,7 +17,7 @@ from vesalius import api
 from vesalius.api.watching import Stopped
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
-from vesalius_bench.ratings.api_annotating import Annotating
+from vesalius_bench.ratings.annotation import Annotating
 from vesalius_workbench import annotation, circuits, claims, components, live, pages, saving, working
 from vesalius_workbench.asking import (
     AttentionQuestion,

@@ -8,8 +8,6 @@ circuit has the same share over the circuits.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
 from vesalius.documents.base import Record
 from vesalius.documents.view import Facts, Sheet
 
@@ -34,6 +32,8 @@ class Metric(Record):
     `n` cases are in it and `n_error` (where counted) are not, because something failed on them. `baseline` is what a
     guess would earn. Over no cases there is no value and no interval.
     """
+
+    ABSENT_IF_DEFAULT = ("baseline", "n_error")
 
     value: float | None
     low: float | None
@@ -86,11 +86,6 @@ class Metric(Record):
     def with_errors(self, n_error: int) -> "Metric":
         """The same, with the number of cases that something failed on."""
         return self.model_copy(update={"n_error": n_error})
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        kept = ("value", "low", "high")
-        return {name: value for name, value in handler(self).items() if value is not None or name in kept}
 
     @property
     def figures(self) -> str:
