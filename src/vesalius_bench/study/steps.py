@@ -164,8 +164,7 @@ def judged_roles(
     **options: Any,
 ) -> dict[str, dict[str, RatedText]]:
     """What judges say about every explainer's roles. Their calls are recorded, so that none is made twice."""
-    assert work.localisation is not None
-    directory, components, rated = work.run.directory, work.localisation.components, {}
+    directory, components, rated = work.run.directory, work.circuit.components, {}
     cap = spending_cap(directory, limit)
     (directory / CALLS).mkdir(exist_ok=True)
     (directory / JUDGED).mkdir(exist_ok=True)
