@@ -103,7 +103,9 @@ def metric_sheet(metrics: Mapping[str, Metric], **options: Any) -> Sheet:
 
 
 def metric_facts(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), most: int = SHOWN_METRICS) -> Facts:
-    """A few metrics, those named `first` before others, one line each: value, interval, count and baseline."""
+    """A few metrics, those named `first` before others, one line each: value, interval, count and baseline. Pages have
+    the table of all of them.
+    """
     order = list(dict.fromkeys([*(name for name in first if name in metrics), *metrics]))
     lines = [
         f"{name} {metric.figures}, n {metric.n}"
@@ -111,4 +113,5 @@ def metric_facts(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), mo
         for name, metric in ((name, metrics[name]) for name in order[:most])
     ]
     left = len(metrics) - most
-    return Facts([("", line) for line in lines] + ([("", f"... {left} more metrics in .table()")] if left > 0 else []))
+    more = [("", f"... {left} more metrics in .table()")] if left > 0 else []
+    return Facts([*(("", line) for line in lines), *more], terminal_only=True)
