@@ -17,8 +17,8 @@ from vesalius.behaviours.trial import trial
 from vesalius.components import Component
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen
-from vesalius_mechrl.clean_features import ATTRIBUTION_PASSES
 from vesalius_mechrl.suite import CONTROL, SIZES
+from vesalius_mechrl.tables import ATTRIBUTION_PASSES
 
 PUBLISHED_FORWARDS, PUBLISHED_ROWS = 487_560, 32
 RESULT = Path("benchmarks/results/mechrl.json")

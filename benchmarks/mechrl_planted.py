@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from vesalius_mechrl.evaluate import compare
 from vesalius_mechrl.ppo import Settings, train
+from vesalius_mechrl.study import compare
 from vesalius_mechrl.tables import Tables
 
 HEADS, ROWS = 144, 512

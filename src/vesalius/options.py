@@ -10,12 +10,22 @@ Nothing heavy is imported here, so that `--help` stays quick.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, fields, replace
-from difflib import get_close_matches
+from dataclasses import Field, FrozenInstanceError, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from vesalius.errors import BadInput, choices, require_whole
 
@@ -96,10 +106,40 @@ def _without_none(kind: Any) -> Any:
     return parts[0] if get_origin(kind) in (Union, UnionType) and len(parts) == 1 else kind
 
 
+@dataclass_transform(frozen_default=True)
 class Record:
-    """Options that belong together. Values that can be refused without a model are refused when the record is made."""
+    """Options that belong together: the subclass is a frozen dataclass, with its fields declared in the class.
+
+    Values that can be refused without a model are refused when the record is made. The methods that `dataclass` would
+    write for every class stand here once: writing them takes longer than the rest of `vesalius --help` of ours.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls, *, kw_only: bool = False) -> None:
+        dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        own = fields(self)
+        places = [one.name for one in own if not one.kw_only]
+        values = dict(zip(places, args, strict=False))
+        if len(args) > len(places) or values.keys() & given.keys() or given.keys() - {one.name for one in own}:
+            raise TypeError(f"{type(self).__name__} has the options {', '.join(one.name for one in own)}, each once")
+        for one in own:
+            object.__setattr__(self, one.name, (values | given).get(one.name, one.default))
+        self.__post_init__()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.values().items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and cast(Record, other).values() == self.values()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.values().values()))
 
     def __post_init__(self) -> None:
         for option in options_of(type(self)):
@@ -203,6 +243,8 @@ class Flat:
             elif self.open is not None:
                 further[key] = value
             else:
+                from difflib import get_close_matches
+
                 near = get_close_matches(key, [*self.plain, *owner], 1)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
                 raise TypeError(f"{self.name}() has no option {key!r}{meant}")
@@ -238,8 +280,7 @@ def require_drawable(n: int, seed: int) -> None:
         raise BadInput(f"seed {seed} cannot be used; choose one from 0 to {LARGEST_SEED}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Read(Record):
+class Read(Record, kw_only=True):
     """How a model is read. A request takes these from the loaded specimen."""
 
     tokenizer: Annotated[Any, flag("Directory of a tokenizer for a natural model. Default: its own.", rare=True)] = None
@@ -257,7 +298,6 @@ class Read(Record):
     ] = "auto"
 
 
-@dataclass(frozen=True)
 class Load(Read):
     """How a specimen is read, and what it is studied for."""
 
@@ -280,7 +320,6 @@ class Load(Read):
     ] = None
 
 
-@dataclass(frozen=True)
 class Draw(Record):
     """Which prompts."""
 
@@ -295,7 +334,6 @@ class Draw(Record):
         require_drawable(self.n, self.seed)
 
 
-@dataclass(frozen=True)
 class Parts(Record):
     """Where parts of the work run."""
 
@@ -314,7 +352,6 @@ class Parts(Record):
     ] = None
 
 
-@dataclass(frozen=True)
 class Knockout(Record):
     """What a sweep replaces, and by what."""
 
@@ -338,7 +375,6 @@ class Knockout(Record):
     ] = None
 
 
-@dataclass(frozen=True)
 class Edit(Record):
     """What takes the place of components in one question: values of which kind, where, and on which prompt."""
 
@@ -370,14 +406,12 @@ class Edit(Record):
             raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
 
 
-@dataclass(frozen=True)
 class Force(Record):
     """Whether work goes on where there may be nothing to find."""
 
     force: Annotated[bool, flag("Continue although the model does not perform the behaviour.", "--force")] = False
 
 
-@dataclass(frozen=True)
 class Cut(Record):
     """How a circuit is cut to a size."""
 
@@ -395,7 +429,6 @@ class Cut(Record):
     ] = None
 
 
-@dataclass(frozen=True)
 class Rivalry(Record):
     """Which other circuits are searched beside the one that was found."""
 
@@ -414,7 +447,6 @@ class Rivalry(Record):
     )
 
 
-@dataclass(frozen=True)
 class Checked(Record):
     """Whether what was found is checked."""
 
@@ -424,7 +456,6 @@ class Checked(Record):
     ] = True
 
 
-@dataclass(frozen=True)
 class Scoring(Record):
     """How neurons are scored, and how much of the behaviour they keep."""
 
@@ -450,7 +481,6 @@ class Scoring(Record):
             raise BadInput(f"keep={self.keep:g} is not a share of the behaviour; give a number above 0, at most 1")
 
 
-@dataclass(frozen=True)
 class Pruned(Record):
     """What of a circuit is measured, and what takes the place of everything else."""
 
@@ -462,7 +492,6 @@ class Pruned(Record):
     ] = "resample"
 
 
-@dataclass(frozen=True)
 class CircuitFrom(Record):
     """Which circuit is explained, where it is not given by its components."""
 
@@ -479,7 +508,6 @@ class CircuitFrom(Record):
     ] = None
 
 
-@dataclass(frozen=True)
 class Explaining(Record):
     """Who explains, and how much of the model."""
 
@@ -502,7 +530,6 @@ class Explaining(Record):
     ] = None
 
 
-@dataclass(frozen=True)
 class Spend(Record):
     """What language models may cost, and what code they write may do."""
 
@@ -533,7 +560,6 @@ class Spend(Record):
     ] = False
 
 
-@dataclass(frozen=True)
 class Ask(Spend):
     """What is asked of a language model that explains, and how."""
 
@@ -556,7 +582,6 @@ class Ask(Spend):
     ] = False
 
 
-@dataclass(frozen=True)
 class Calls(Record):
     """Where calls of a language model are kept, or served from."""
 

@@ -12,19 +12,18 @@ in the same way; their names count as built-in.
 """
 
 import importlib
+import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import Distribution, EntryPoint, distributions
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache, reduce
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from vesalius.errors import BadInput, choices, quoted
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A kind of plug-in: its entry points, what one is called, and whether `package.module:function` names one too."""
 
     entry_points: str
@@ -53,15 +52,14 @@ OWN = "vesalius"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 
 
-@dataclass(frozen=True)
-class Plugin:
-    """One plug-in: the group and name it has, the package it is of, and what it names there."""
+class Plugin(NamedTuple):
+    """One plug-in: the group and name it has, the package it is of, and the `module:object` it names there."""
 
     group: Group
     name: str
     package: str
     version: str
-    entry: EntryPoint
+    target: str
 
     @property
     def built_in(self) -> bool:
@@ -71,7 +69,8 @@ class Plugin:
     def load(self) -> Any:
         """Import it; refused, with the name of the package, where that fails."""
         try:
-            return self.entry.load()
+            module, _, names = self.target.partition(":")
+            return reduce(getattr, filter(None, names.split(".")), importlib.import_module(module))
         except (Exception, SystemExit) as error:  # an imported module may raise anything
             problem = " ".join(f"{type(error).__name__}: {error}".split())
             raise self.refused(f"cannot be loaded ({problem})") from error
@@ -172,25 +171,52 @@ def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
     groups = {group.entry_points: group for group in GROUPS}
     plugins: list[Plugin] = []
     seen: set[str] = set()
-    for package in distributions(path=list(path)):
-        if not (entries := _entry_points(package, groups)):  # names and versions take far longer to read
-            continue
+    for folder in _metadata_folders(path):
         try:
-            name, version = str(package.metadata["Name"]), str(package.version)
-        except Exception:
+            if not (entries := list(_entry_points(folder, groups))):
+                continue
+            name, version = _name_and_version(folder)
+        except (OSError, ValueError):
             continue
         same = re.sub(r"[-_.]+", "-", name).lower()
         if same not in seen:
             seen.add(same)
-            plugins += [Plugin(groups[entry.group], entry.name, name, version, entry) for entry in entries]
+            plugins += [Plugin(groups[group], entry, name, version, target) for group, entry, target in entries]
     return tuple(sorted(plugins, key=lambda plugin: (plugin.group.entry_points, plugin.name, plugin.package)))
 
 
-def _entry_points(package: Distribution, groups: Collection[str]) -> list[EntryPoint] | None:
-    """The entry points of a package in these groups, parsed where their file names one; None where it is damaged."""
+def _metadata_folders(path: Iterable[str]) -> Iterator[str]:
+    """What installers leave of each package. It is read here, as the packaging specifications describe it, because
+    `importlib.metadata` takes longer to import than all these files take to read.
+    """
+    for place in dict.fromkeys(path):
+        try:
+            names = sorted(os.listdir(place or "."))
+        except OSError:  # a zip file, or nothing
+            continue
+        yield from (os.path.join(place, name) for name in names if name.endswith((".dist-info", ".egg-info")))
+
+
+def _entry_points(folder: str, groups: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """The group, name and target of each entry point of a package in these groups."""
     try:
-        text = package.read_text("entry_points.txt") or ""
-        named = any(group in text for group in groups)
-        return [entry for entry in package.entry_points if entry.group in groups] if named else []
-    except Exception:
-        return None
+        text = Path(folder, "entry_points.txt").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    group = ""
+    for line in text.splitlines() if "[vesalius." in text else ():
+        if line.startswith("["):
+            group = line.strip(" []")
+        elif group in groups and "=" in line and not line.startswith(("#", ";")):
+            name, _, target = line.partition("=")
+            yield group, name.strip(), target.partition("[")[0].replace(" ", "")
+
+
+def _name_and_version(folder: str) -> tuple[str, str]:
+    """What the metadata of a package calls it."""
+    file = "METADATA" if folder.endswith(".dist-info") else "PKG-INFO"
+    head = Path(folder, file).read_text(encoding="utf-8").partition("\n\n")[0]
+    name, version = (re.search(rf"^{key}: *(.*)$", head, re.MULTILINE) for key in ("Name", "Version"))
+    if name is None or version is None:
+        raise ValueError(f"{folder}: no name and version")
+    return name[1].strip(), version[1].strip()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from vesalius.report.figures import Picture, new_figure
+from vesalius.report.plots import Picture, new_figure
 
 COLOURS = ("#2166ac", "#b2182b", "#7f7f7f", "#2e7d4f", "#8c6bb1", "#d98c1f")
 

@@ -11,7 +11,7 @@ from vesalius.api.notes import note_unperformed
 from vesalius.api.places import directory_for, removed_if_empty, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
-from vesalius.discovery.methods import DEFAULT_PROMPTS
+from vesalius.discovery.discover import DEFAULT_PROMPTS
 from vesalius.documents.request import Request
 from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, choices, require_whole
@@ -20,11 +20,11 @@ from vesalius.intervene.ablations import Ablation
 from vesalius.model.specimen import Specimen
 from vesalius.options import Out, require_drawable
 from vesalius.progress import Progress, silent
-from vesalius_mechrl.page_synergy import draw_synergy
+from vesalius_mechrl.documents import SETS_FILE, HeadSets
+from vesalius_mechrl.pictures import draw_synergy
 from vesalius_mechrl.sets.discover import DEFAULT_SEARCH, NAMES, SetDiscovery
 from vesalius_mechrl.sets.discover import discover_sets as searched
-from vesalius_mechrl.sets.document import SETS_FILE, HeadSets
-from vesalius_mechrl.sets.queries import LEAST_SHARE
+from vesalius_mechrl.sets.sources import LEAST_SHARE
 from vesalius_mechrl.sets.synergy import synergy_matrix
 
 DEFAULT_KIND = "mean"

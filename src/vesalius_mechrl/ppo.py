@@ -30,9 +30,8 @@ from torch import Tensor
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json, write_json
 from vesalius.model.states import read_tensors, write_tensors
-from vesalius_mechrl.environment import STEPS, Episodes, next_episode
-from vesalius_mechrl.features import HeadView
-from vesalius_mechrl.policy import (
+from vesalius_mechrl.environment import STEPS, Episodes, HeadView, next_episode
+from vesalius_mechrl.networks import (
     NO_HEAD,
     ActorCritic,
     PerHead,

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from vesalius_bench.ratings.api_annotating import Annotating
+from vesalius_bench.ratings.annotation import Annotating
 
 Rater = Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -63,7 +63,7 @@ def open_workbench(
     from pathlib import Path
 
     from vesalius.cli.console import print_line
-    from vesalius_bench.ratings.api_annotating import annotate as open_texts
+    from vesalius_bench.ratings.annotation import annotate as open_texts
 
     serving = {"port": port, "host": host, "browser": browser, "say": print_line}
     if not annotate:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import uvicorn
 
 from vesalius.errors import BadInput, note, quoted
-from vesalius_bench.ratings.api_annotating import Annotating
+from vesalius_bench.ratings.annotation import Annotating
 from vesalius_workbench.guard import new_token
 from vesalius_workbench.password import SHORTEST, Password
 from vesalius_workbench.server import create_annotation_app, create_app

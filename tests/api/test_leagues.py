@@ -18,24 +18,22 @@ import pytest
 import vesalius as ves
 from vesalius import api
 from vesalius.circuits import making
-from vesalius.circuits.foreign_spec import key_program
+from vesalius.circuits.making import key_program
 from vesalius.circuits.specimens import Sampler
 from vesalius.components import Component
 from vesalius.documents import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Program, roles_of
 from vesalius.rasp.document import from_document, to_document
 from vesalius.training import gate
 from vesalius.training.fit import train_group
-from vesalius_bench.league import grading as league_grading
 from vesalius_bench.league import making as league_making
-from vesalius_bench.league.documents import League, LeagueRow
-from vesalius_bench.league.files import open_key
-from vesalius_bench.league.grading import ScoredCircuit, StatedAgain, circuit_score_metrics
-from vesalius_bench.league.scoring import counting_failures
+from vesalius_bench.league import scoring
+from vesalius_bench.league.documents import League, LeagueRow, open_key
+from vesalius_bench.league.scoring import ScoredCircuit, StatedAgain, circuit_score_metrics, counting_failures
 from vesalius_bench.sealing import SCRYPT
 from vesalius_functions.suite import Suite
 
@@ -177,13 +175,13 @@ def test_nulls_earn_what_the_key_says(own: Path, sources: Path) -> None:
 def test_the_built_in_scientist_and_its_stated_values(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that is repeated counts once, and is measured again on inputs that only the key tells."""
     seeds: list[int] = []
-    true_retester = league_grading.Retester
+    true_retester = scoring.Retester
 
     def watched(*given: Any, seed: int) -> Any:
         seeds.append(seed)
         return true_retester(*given, seed=seed)
 
-    monkeypatch.setattr(league_grading, "Retester", watched)
+    monkeypatch.setattr(scoring, "Retester", watched)
     api.submit_league(own, scientist="builtin", interpreter="builtin", progress=False)
     place = Path(shutil.copytree(own / "submissions" / "builtin", own / "submissions" / "loud"))
     for path in place.glob("explanations/*.json"):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.runs.annotated import write_runs
-from vesalius_bench.ratings.api_annotating import annotate
+from vesalius_bench.ratings.annotation import annotate
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")

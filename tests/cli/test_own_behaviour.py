@@ -263,7 +263,7 @@ def test_a_model_in_memory_needs_a_tokenizer_for_a_behaviour() -> None:
 
 def test_functions_keep_their_names_beside_packages() -> None:
     import vesalius.behaviours.registry
-    import vesalius.report.page  # noqa: F401
+    import vesalius.report.pages  # noqa: F401
 
     assert callable(ves.behaviours)
     assert callable(ves.report)

@@ -15,21 +15,20 @@ from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.runs.models import PRICES
 from vesalius.api.shapes import read_shape
-from vesalius.circuits.key.af1 import af1_roles
-from vesalius.circuits.key.arithmetic import established_roles
-from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
+from vesalius.circuits.key.other_keys import af1_roles, established_roles
+from vesalius.discovery.known_heads import AF1_COMPONENTS, is_llama_3_8b
 from vesalius.documents import Circuit, Plan
 from vesalius.documents.circuit import Member
 from vesalius.documents.kinds import schema
 from vesalius.grading.keys import known_roles
 from vesalius.runs.ledger import read_ledger
-from vesalius_bench.ratings.grading_ratings import majority
-from vesalius_bench.study import studies, study_plans, study_steps
+from vesalius_bench.ratings.reading import majority
+from vesalius_bench.study import steps
+from vesalius_bench.study import study as verbs
 from vesalius_bench.study.documents import Localisation, Study, evidence_table
 from vesalius_bench.study.roles import read_roles
 from vesalius_bench.study.run import StudySettings
-from vesalius_bench.study.study_evidence import measured_evidence
-from vesalius_bench.study.study_steps import localise
+from vesalius_bench.study.steps import localise, measured_evidence
 
 STEPS = ["performed", "localised", "measured", "explained"]
 NAMED = ("L0H3", "L1H0", "L2_MLP")
@@ -82,7 +81,7 @@ def again(out: Path, **options: Any) -> Study:
 def test_a_circuit_is_discovered_explained_and_set_beside_the_published_rows(
     vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_steps, "POOL", 6)  # fewer sets to measure
+    monkeypatch.setattr(steps, "POOL", 6)  # fewer sets to measure
     command = ["study", "af1", "--model", "arithmetic", "--n", 8, "--top", 4, "--quick", "--out", "s"]
     got = vesalius(*command, "--json")
     assert got.code == 0, got.err
@@ -176,7 +175,7 @@ def test_a_study_costs_the_sum_of_its_steps(
         fixed = {"peak_bytes": 2, "weight_bytes": 1, "timed": "", "tokens": 7, "device": "cpu", "fits": True}
         return Plan(command=command, n=n, **figures, **fixed)
 
-    monkeypatch.setattr(study_plans, "plan", planned)
+    monkeypatch.setattr(verbs, "plan", planned)
     got = vesalius("study", "af1", "--model", "arithmetic", "--n", 4, "--top", 10, "--plan", "--json")
     assert got.code == 0, got.err
     plan = json.loads(got.out)
@@ -188,8 +187,8 @@ def test_a_study_costs_the_sum_of_its_steps(
     assert not Path("vesalius-runs").exists()
     shape(tmp_path)  # Llama-3-8B without weights: nothing to discover
     asked.clear()
-    assert study_plans.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(235)
-    assert asked == [("explain", tuple(map(str, COMPONENTS)))]
+    assert verbs.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(235)
+    assert asked == [("explain", tuple(map(str, AF1_COMPONENTS)))]
     refused(vesalius, ["study", "af1", "--model", "arithmetic", "--plan", "--judge", "a:b"], "--plan: how often")
 
 
@@ -230,7 +229,7 @@ def test_other_shapes_are_not_taken_for_it(tmp_path: Path, changes: dict[str, An
 
 def test_every_published_component_has_a_reference_role_that_only_grading_sees() -> None:
     key = af1_roles()["components"]
-    assert set(key) == set(map(str, COMPONENTS))
+    assert set(key) == set(map(str, AF1_COMPONENTS))
     references = known_roles("Llama-3-8B")
     assert references is not None
     assert references.roles.keys() == key.keys()
@@ -401,7 +400,7 @@ def test_refusals_leave_nothing_behind(vesalius: Vesalius, arguments: list[str],
     shape = {"n_layers": 3, "n_heads": 6, "d_model": 192}
     circuit = {"cfg": shape, "nodes": {"a9.h0": {"in_graph": True}}, "edges": {}}
     Path("unknown.json").write_text(json.dumps(circuit))
-    other = Circuit(n_layers=2, n_heads=6, d_model=192, nodes={COMPONENTS[0].parse("L0H0"): Member()}, edges={})
+    other = Circuit(n_layers=2, n_heads=6, d_model=192, nodes={AF1_COMPONENTS[0].parse("L0H0"): Member()}, edges={})
     other.write("other.json")
     refused(vesalius, ["study", *arguments, "--n", 4], reason)
     assert not Path("vesalius-runs").exists() or not list(Path("vesalius-runs").iterdir())
@@ -425,7 +424,7 @@ def test_ratings_of_something_else_are_refused(copy: Path, change: dict[str, str
 
 def test_an_interrupted_study_continues(vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch) -> None:
     names = Circuit(
-        n_layers=3, n_heads=6, d_model=192, nodes={COMPONENTS[0].parse("L2_MLP"): Member(score=1.0)}, edges={}
+        n_layers=3, n_heads=6, d_model=192, nodes={AF1_COMPONENTS[0].parse("L2_MLP"): Member(score=1.0)}, edges={}
     )
     names.write("circuit.json")
     command = ["study", "af1", "--model", "arithmetic", "--circuit", "circuit.json", "--n", 4, "--out", "s"]
@@ -434,15 +433,15 @@ def test_an_interrupted_study_continues(vesalius: Vesalius, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(studies, "explain", interrupt)
+        patched.setattr(verbs, "explain", interrupt)
         left = vesalius(*command)
     assert left.code == 130
     assert "the same command continues" in left.err
     assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == STEPS[:3]
-    monkeypatch.setattr(studies, "required_performance", interrupt)
+    monkeypatch.setattr(verbs, "required_performance", interrupt)
     assert vesalius(*command).code == 0
     assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == STEPS
-    monkeypatch.setattr(studies, "loaded", interrupt)  # nothing is left to measure
+    monkeypatch.setattr(verbs, "loaded", interrupt)  # nothing is left to measure
     assert vesalius(*command).code == 0
     other = vesalius(*command[:-4], "--n", 8, "--out", "s")
     assert other.code == 2

@@ -17,13 +17,12 @@ from vesalius.behaviours.natural import with_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
-from vesalius.intervene.embeddings import mean_embedding
+from vesalius.intervene.values import mean_embedding
 from vesalius_mechrl.documents import MethodRegret, TaskRegret
 from vesalius_mechrl.environment import Episodes
-from vesalius_mechrl.evaluate import policy_orders
-from vesalius_mechrl.policy import WithEncoder
+from vesalius_mechrl.networks import WithEncoder
 from vesalius_mechrl.ppo import Settings, load_policy, save_policy, train
-from vesalius_mechrl.study import Scope, study, train_policies, trainings
+from vesalius_mechrl.study import Scope, policy_orders, study, train_policies, trainings
 from vesalius_mechrl.suite import SuitePlan, load_suite, measure_suite, missing_sources
 from vesalius_mechrl.tables import FeatureTables, Tables
 

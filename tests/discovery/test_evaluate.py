@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.discovery.planted import planted_tables
 from vesalius.errors import BadInput
-from vesalius_mechrl.evaluate import compare, most_picked, pick_ranks, policy_orders
 from vesalius_mechrl.ppo import Settings, Trainer, train
-from vesalius_mechrl.search.comparison import static_scores
+from vesalius_mechrl.strategies import static_scores
+from vesalius_mechrl.study import compare, most_picked, pick_ranks, policy_orders
 
 pytestmark = pytest.mark.slow
 

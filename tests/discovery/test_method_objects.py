@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
+from vesalius.discovery.discover import circuit_method_names, method_named, method_names
 from vesalius.discovery.method import REGISTERED, Method, Scores, option
-from vesalius.discovery.methods import circuit_method_names, method_named, method_names
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
-from vesalius.report.discovery import render_discovery
+from vesalius.report.pages import render_discovery
 
 #: A method that scores a component by its place.
 PACKAGE = '''

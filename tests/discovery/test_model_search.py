@@ -11,13 +11,13 @@ from tests.models import random_model, small_config
 from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
+from vesalius.discovery.discover import discover, method_named
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import discover, method_named
 from vesalius.errors import BadInput
-from vesalius_mechrl.search import model_search
-from vesalius_mechrl.search.budget import QueryBudget
-from vesalius_mechrl.search.model_search import RL, Bandit, HeadEffects
+from vesalius_mechrl import methods
+from vesalius_mechrl.methods import RL, Bandit, HeadEffects
 from vesalius_mechrl.sets.discover import discover_sets
+from vesalius_mechrl.strategies import QueryBudget
 
 
 @pytest.mark.parametrize("method", ["bandit", "rl"])
@@ -52,7 +52,7 @@ def test_a_head_scores_the_mean_of_all_its_samples(monkeypatch: pytest.MonkeyPat
         budgets.append(QueryBudget(*args, **options))
         return budgets[-1]
 
-    monkeypatch.setattr(model_search, "QueryBudget", record)
+    monkeypatch.setattr(methods, "QueryBudget", record)
     specimen = ves.load("frac_prevs")
     material = trial(specimen, 16)
     result = Bandit(budget=1, seeds=5).score(specimen, material, seed=2)
@@ -122,7 +122,7 @@ def test_a_policy_is_trained_on_other_prompts_than_it_searches(monkeypatch: pyte
         trials.append(trial(*args, **options))
         return trials[-1]
 
-    monkeypatch.setattr(model_search, "trial", record)
+    monkeypatch.setattr(methods, "trial", record)
     RL(steps=64).score(specimen, material)
     assert len(trials) == 1
     assert rows_of(trials[0]).isdisjoint(rows_of(material))

@@ -17,7 +17,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
-from vesalius.report.heatmap import draw_heatmap
+from vesalius.report.plots import draw_heatmap
 
 SPECIMEN = "frac_prevs"
 

@@ -12,14 +12,17 @@ from tests.discovery.test_strategies import with_attribution
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, attribute, logit_difference
 from vesalius.intervene.ablations import ablation_named
-from vesalius_mechrl.clean_features import ATTENTION_TARGETS, features_path, measure_clean_features, target_keys
-from vesalius_mechrl.environment import Episodes
-from vesalius_mechrl.evaluate import policy_orders, start_episodes
-from vesalius_mechrl.features import FEATURES, HeadView
+from vesalius_mechrl.environment import FEATURES, Episodes, HeadView
 from vesalius_mechrl.matrices import Rows
-from vesalius_mechrl.policy import PerHead, draw_candidates
+from vesalius_mechrl.methods import packaged_policy
+from vesalius_mechrl.networks import PerHead, draw_candidates
 from vesalius_mechrl.ppo import PER_HEAD, Settings, load_policy, play, save_policy, train
-from vesalius_mechrl.search.model_search import packaged_policy
+from vesalius_mechrl.study import policy_orders, start_episodes
+from vesalius_mechrl.tables import (
+    ATTENTION_TARGETS,
+    measure_clean_features,
+    target_keys,
+)
 
 QUICK = replace(PER_HEAD, total_steps=160, steps=8, width=8, games=4, evaluation_episodes=2)
 
@@ -149,9 +152,3 @@ def test_features_are_the_columns_of_the_requested_heads() -> None:
     pattern = model.run_with_cache(tokens)[1][f"blocks.{heads[0].layer}.attn.hook_pattern"][:, heads[0].head]
     first = pattern[:, 1:, 0].mean(1)
     assert torch.allclose(features.attention[:, 0, ATTENTION_TARGETS.index("first")], first, atol=1e-6)
-
-
-def test_features_are_found_under_the_former_name_of_their_file(tmp_path: Path) -> None:
-    assert features_path(tmp_path).name == "clean_features.safetensors"
-    (tmp_path / "beforehand.safetensors").touch()
-    assert features_path(tmp_path).name == "beforehand.safetensors"

@@ -16,7 +16,7 @@ from tests.closeness import adam_bound, largest_difference, mean_difference
 from tests.discovery.planted import planted_tables
 from vesalius.errors import BadInput
 from vesalius.model.states import read_tensors, write_tensors
-from vesalius_mechrl.policy import MASKED, NO_HEAD, ActorCritic, draw_candidates, draw_log_prob, entropy
+from vesalius_mechrl.networks import MASKED, NO_HEAD, ActorCritic, draw_candidates, draw_log_prob, entropy
 from vesalius_mechrl.ppo import Policy, Rollout, Settings, Trainer, advantages, load_policy, train
 
 pytestmark = pytest.mark.slow

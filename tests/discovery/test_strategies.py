@@ -9,20 +9,19 @@ from hypothesis import strategies as st
 
 from tests.discovery.planted import planted_tables
 from vesalius.errors import BadInput
-from vesalius_mechrl.search.budget import BudgetSpent, QueryBudget
-from vesalius_mechrl.search.comparison import (
+from vesalius_mechrl.strategies import (
+    BudgetSpent,
+    QueryBudget,
     compare_strategies,
     episode_budget,
     for_every_episode,
-    standard_strategies,
-)
-from vesalius_mechrl.search.strategies import (
     full_sweep,
     halving,
     in_order,
     layers_first,
     random_order,
     run_strategy,
+    standard_strategies,
     thompson,
 )
 from vesalius_mechrl.tables import FeatureTables, Tables

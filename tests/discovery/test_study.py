@@ -16,12 +16,11 @@ from vesalius.cli.console import print_view
 from vesalius.discovery import known_heads
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius_mechrl.api import write_study
-from vesalius_mechrl.canonical import CATEGORIES, canonical_heads, heads_by_attention
+from vesalius_mechrl.benchmark import write_study
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.matrices import behaviour_matrix
 from vesalius_mechrl.ppo import Settings, Trainer
-from vesalius_mechrl.search.comparison import Comparison, Regret
+from vesalius_mechrl.strategies import Comparison, Regret
 from vesalius_mechrl.study import (
     Scope,
     _in_top_ten,
@@ -30,7 +29,16 @@ from vesalius_mechrl.study import (
     trainings,
     verdicts,
 )
-from vesalius_mechrl.suite import Suite, SuitePlan, load_suite, measure_suite, missing_sources
+from vesalius_mechrl.suite import (
+    CATEGORIES,
+    Suite,
+    SuitePlan,
+    canonical_heads,
+    heads_by_attention,
+    load_suite,
+    measure_suite,
+    missing_sources,
+)
 from vesalius_mechrl.tables import Tables
 
 SIZE = word_tokenizer().size

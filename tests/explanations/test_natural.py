@@ -11,7 +11,7 @@ from tests.closeness import assert_same_document
 from tests.devices import LogicalDevices
 from tests.explanations.induction_model import ANSWER, POSITION, PREVIOUS, SWITCH, WIDTH, as_specimen, induction_model
 from tests.models import random_model, small_config
-from vesalius.behaviours import words
+from vesalius.behaviours import builtin as words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
@@ -26,10 +26,10 @@ from vesalius.documents.explanation import (
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
-from vesalius.explanations.natural.roles import NO_ROLE, Findings
+from vesalius.explanations.natural.proposing import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
-from vesalius.report.bars import bars_of
+from vesalius.report.charts import bars_of
 
 SIZE = word_tokenizer().size
 

@@ -11,12 +11,21 @@ from tests.explanations.induction_model import as_specimen
 from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
 from vesalius.components import Component
-from vesalius.discovery.attention import masses
+from vesalius.discovery.known_heads import masses
 from vesalius.explanations.claims.base import against
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.laboratory.answers import answer_readout
-from vesalius.explanations.laboratory.attention import HeadPaths, at_answer, everywhere, random_keys, shuffled
-from vesalius.explanations.laboratory.runs import direct_attribution, edges_between, feeds, logit_difference_of
+from vesalius.explanations.laboratory.runs import (
+    HeadPaths,
+    at_answer,
+    direct_attribution,
+    edges_between,
+    everywhere,
+    feeds,
+    logit_difference_of,
+    random_keys,
+    shuffled,
+)
 from vesalius.explanations.natural.selection import _within_reach, select
 from vesalius.intervene import Batch, Recordings, Row, means, means_of
 

@@ -4,16 +4,16 @@ import pytest
 
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.errors import BadInput
-from vesalius.grading.judges.measures import Item
-from vesalius_bench.ratings.grading_annotation import (
+from vesalius.grading.ratings import Item
+from vesalius_bench.ratings.texts import (
     HUMAN_SUBSET,
     CandidateText,
     chosen_specimens,
     in_order_of,
     mark,
     reference_of,
+    rubric,
 )
-from vesalius_bench.ratings.grading_rubrics import rubric
 
 TEXTS = [
     CandidateText(run, agent, item, "text")

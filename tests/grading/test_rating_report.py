@@ -9,9 +9,9 @@ import vesalius as ves
 from vesalius.errors import BadInput
 from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.judge import ORDERS
-from vesalius.grading.judges.measures import Item
-from vesalius_bench.ratings.grading_rating_report import rating_report
-from vesalius_bench.ratings.grading_ratings import item_fields, item_text, majority, read_ratings
+from vesalius.grading.ratings import Item
+from vesalius_bench.ratings.agreement import rating_report
+from vesalius_bench.ratings.reading import item_fields, item_text, majority, read_ratings
 
 #: Item, then the scores of three people. Ten texts: (0,0) x 3, (1,1) x 2, (2,2) x 2, (0,1) x 1, (1,2) x 1, (2,0) x 1.
 SCORES = [

@@ -7,7 +7,7 @@ import pytest
 
 from vesalius.errors import BadInput
 from vesalius.grading.judges import Item
-from vesalius_bench.ratings.grading_ratings import Rating, rater_agreement, read_ratings
+from vesalius_bench.ratings.reading import Rating, rater_agreement, read_ratings
 
 HEADER = "specimen,component,rater,measure,score\n"
 

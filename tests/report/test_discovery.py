@@ -14,16 +14,16 @@ import vesalius as ves
 from vesalius import api
 from vesalius.cli.console import print_view
 from vesalius.discovery.checks import run_checks
-from vesalius.discovery.methods import discover
+from vesalius.discovery.discover import discover
 from vesalius.documents import Checks, Discovery, Performance, Request
 from vesalius.documents.checks import Curve, faithfulness_chart
 from vesalius.documents.kinds import kind_in
 from vesalius.documents.view import HeadMap, cell, interval
 from vesalius.errors import BadInput
-from vesalius.report.chart import draw_chart
-from vesalius.report.discovery import render_discovery
-from vesalius.report.headmap import draw_headmap
-from vesalius_mechrl.search.model_search import HeadSearch
+from vesalius.report.charts import draw_chart
+from vesalius.report.maps import draw_headmap
+from vesalius.report.pages import render_discovery
+from vesalius_mechrl.methods import HeadSearch
 
 AREAS = dict.fromkeys(("cmd", "cmd_low", "cmd_high", "cpr", "cpr_low", "cpr_high"), 0.5)
 CURVE = Curve(

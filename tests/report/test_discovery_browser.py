@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.browser import chromium, needs_browser, probe
 from tests.report.test_discovery import written
-from vesalius.report.discovery import render_discovery
+from vesalius.report.pages import render_discovery
 
 pytestmark = [needs_browser, pytest.mark.slow]
 

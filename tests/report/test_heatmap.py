@@ -10,7 +10,7 @@ import pytest
 from vesalius.components import Component
 from vesalius.documents.view import HeadMap
 from vesalius.errors import Failed
-from vesalius.report.heatmap import draw_heatmap
+from vesalius.report.plots import draw_heatmap
 
 EVERY = {Component(layer, head): 0.1 * layer - 0.3 for layer in range(4) for head in (0, 1, 2, None)}
 

@@ -13,16 +13,15 @@ import pytest
 
 from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
+from vesalius.documents.claims import read_records, read_table, spell
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation, commands, draw_profile
-from vesalius.documents.free_records import read_records, read_table, spell
 from vesalius.documents.request import Request
 from vesalius.documents.view import duration, figure
 from vesalius.errors import BadInput, Failed
-from vesalius.report.bars import bars_of
+from vesalius.report.charts import bars_of
 from vesalius.report.html import LIMIT_BYTES, linked, short_role
-from vesalius.report.index import IndexRow, render_index
 from vesalius.report.layout import plot
-from vesalius.report.page import render_page
+from vesalius.report.pages import IndexRow, render_index, render_page
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted' <img src=x onerror=alert(1)>"
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -214,12 +213,12 @@ def test_large_page_loses_pictures_first(tmp_path: Path, monkeypatch: pytest.Mon
     explanation, specimen = invert_if_sorted(), load("invert_if_sorted")
     bare = render_page(explanation, tmp_path / "bare.html").stat().st_size
     whole = render_page(explanation, tmp_path / "whole.html", specimen=specimen).stat().st_size
-    monkeypatch.setattr(sys.modules["vesalius.report.page"], "LIMIT_BYTES", whole)
+    monkeypatch.setattr(sys.modules["vesalius.report.pages"], "LIMIT_BYTES", whole)
     lean = render_page(explanation, tmp_path / "lean.html", specimen=specimen)
     assert bare < lean.stat().st_size < whole
-    monkeypatch.setattr(sys.modules["vesalius.report.page"], "LIMIT_BYTES", bare + 3000)
+    monkeypatch.setattr(sys.modules["vesalius.report.pages"], "LIMIT_BYTES", bare + 3000)
     assert "Left out to keep" in read(render_page(explanation, tmp_path / "none.html", specimen=specimen))[1]
-    monkeypatch.setattr(sys.modules["vesalius.report.page"], "LIMIT_BYTES", 1000)
+    monkeypatch.setattr(sys.modules["vesalius.report.pages"], "LIMIT_BYTES", 1000)
     with pytest.raises(Failed, match="explain fewer components"):
         render_page(explanation, tmp_path / "never.html", specimen=specimen)
 
@@ -233,8 +232,8 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_commands_are_quoted() -> None:
-    odd = frac_prevs().model_copy(update={"specimen": "my runs/$(x)", "scientist": "hyve", "seed": 4})
-    # The file does not say which language model it was: a command without one would be refused.
+    odd = frac_prevs().model_copy(update={"specimen": "my runs/$(x)", "scientist": "hyve", "seed": 4, "request": None})
+    # The explanation does not say what was asked.
     assert commands(odd) == ["vesalius show 'my runs/$(x)'"]
     known = Request(
         command="explain",

@@ -9,8 +9,7 @@ import pytest
 from tests.report.browser import chromium, needs_browser, probe, screenshot
 from tests.report.explanations import frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
-from vesalius.report.index import render_index
-from vesalius.report.page import render_page
+from vesalius.report.pages import render_index, render_page
 
 pytestmark = [needs_browser, pytest.mark.slow]
 DESKTOP, PHONE = 1280, 390

@@ -12,7 +12,7 @@ from vesalius.api import load
 from vesalius.documents.view import Grid
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen, TextVocabulary
-from vesalius.report.grids import draw_grid, label, short
+from vesalius.report.maps import draw_grid, label, short
 from vesalius.report.pictures import INPUTS, draw_components
 
 

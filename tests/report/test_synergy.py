@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vesalius.errors import Failed
-from vesalius_mechrl.page_synergy import draw_synergy
+from vesalius_mechrl.pictures import draw_synergy
 
 HEADS = ("L0H0", "L0H1", "L1H0")
 

@@ -173,7 +173,7 @@ def test_an_abstention_has_a_page_and_a_picture_that_says_so(tmp_path: Path) -> 
 
 
 def test_what_cannot_be_drawn_says_so() -> None:
-    from vesalius.report.views import plot
+    from vesalius.report.pages import plot
 
     with pytest.raises(BadInput, match=r"a dict has no picture; use \.table\(\)"):
         plot({})

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.runs.models import perform, settings
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.request import Request
-from vesalius_bench.ratings.grading_rating_report import rating_report
-from vesalius_bench.ratings.grading_ratings import Rating
+from vesalius_bench.ratings.agreement import rating_report
+from vesalius_bench.ratings.reading import Rating
 from vesalius_bench.study.documents import (
     CircuitEvidence,
     ComponentEvidence,
@@ -19,8 +19,7 @@ from vesalius_bench.study.documents import (
     Study,
     StudyRow,
 )
-from vesalius_functions.documents.reliability import Reliability
-from vesalius_functions.documents.unit_tests import UnitTests
+from vesalius_functions.documents import Reliability, UnitTests
 from vesalius_mechrl.documents import MechrlStudy
 
 RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "paper"

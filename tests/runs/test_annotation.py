@@ -13,8 +13,15 @@ from tests.runs.annotated import RUNS, write_runs
 from tests.runs.models import perform, settings
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, write_json
-from vesalius_bench.ratings.api_annotating import Annotating, annotate
-from vesalius_bench.ratings.runs_annotation import MOST_COMMENT, MOST_SHOWN, clean_comment, rater_name, read_annotation
+from vesalius_bench.ratings.annotation import (
+    MOST_COMMENT,
+    MOST_SHOWN,
+    Annotating,
+    annotate,
+    clean_comment,
+    rater_name,
+    read_annotation,
+)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tests.closeness import adam_bound, largest_difference, mean_difference
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.errors import BadInput
+from vesalius_mechrl.benchmark import train_apart
 from vesalius_mechrl.ppo import load_policy
-from vesalius_mechrl.runs import train_apart
 from vesalius_mechrl.study import Scope, train_policies, trainings
 from vesalius_mechrl.suite import SuitePlan, load_suite, measure_suite
 

@@ -16,8 +16,8 @@ pytest.importorskip("httpx")
 from starlette.testclient import TestClient
 
 from tests.runs.annotated import RUNS, write_runs
-from vesalius_bench.ratings.api_annotating import Annotating, annotate
-from vesalius_bench.ratings.documents_annotation import Annotation
+from vesalius_bench.ratings.annotation import Annotating, annotate
+from vesalius_bench.ratings.documents import Annotation
 from vesalius_workbench.server import VIEWS, create_annotation_app
 
 HOST = "127.0.0.1:4321"

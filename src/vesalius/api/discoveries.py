@@ -10,20 +10,19 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import removed_if_empty
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
+from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
+from vesalius.discovery.discover import Named, method_named
+from vesalius.discovery.discover import discover as scored
 from vesalius.discovery.method import Method, MethodResult
-from vesalius.discovery.methods import Named, method_named
-from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
-from vesalius.documents.checks import Checks
+from vesalius.documents.checks import Checks, Selection
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
-from vesalius.documents.selection import Selection
 from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen
@@ -31,7 +30,7 @@ from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
 from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts, Rivalry
 from vesalius.progress import Progress, silent
-from vesalius.report.discovery import render_discovery
+from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
 
 

@@ -11,14 +11,14 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_SEED
-from vesalius.discovery.kept import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
+from vesalius.discovery.faithfulness import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.selection import parse_rules, select_circuit
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member
 from vesalius.documents.claims import LOGITS, TOKENS
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
+from vesalius.documents.experiments import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.runs import edges_between

@@ -10,7 +10,7 @@ from vesalius.documents.view import Viewable
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
-from vesalius.report.page import render_page
+from vesalius.report.pages import render_page
 from vesalius.runs.directory import is_run
 from vesalius.runs.kinds import kind_of_directory
 

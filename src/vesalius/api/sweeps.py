@@ -17,10 +17,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, split_names
-from vesalius.discovery.parts import swept_in_parts
+from vesalius.discovery.sweep import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.view import subject_of
@@ -34,7 +34,7 @@ from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Draw, Knockout, Out, Parts
 from vesalius.progress import Progress, silent
-from vesalius.report.heatmap import draw_heatmap
+from vesalius.report.plots import draw_heatmap
 from vesalius.runs.parts import parts_on
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__

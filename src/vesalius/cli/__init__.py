@@ -15,6 +15,7 @@ import typer
 from vesalius.cli.commands import bench, checking, circuits, documents, neurons, runs, specimens, training
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.cli.help import StoryFirst
+from vesalius.cli.options import command
 from vesalius.errors import BadInput, Failed
 from vesalius.plugins import COMMANDS, installed, why_hidden
 from vesalius.version import __version__
@@ -54,7 +55,7 @@ def _add_commands() -> None:
             groups[group].add_typer(loaded, name=name)
         elif callable(loaded):
             holder = typer.Typer()  # commands of sub-typers stand after those of this package
-            holder.command(name)(loaded)
+            command(holder, name=name)(loaded)
             groups[group].add_typer(holder)
 
 
@@ -63,8 +64,7 @@ def _own_names() -> set[str]:
     names = {"bench"}
     for part in PARTS:
         group = "bench." if part is bench else ""
-        functions = ((one.name, getattr(one.callback, "__name__", "")) for one in part.commands.registered_commands)
-        names |= {f"{group}{name or function.replace('_', '-')}" for name, function in functions}
+        names |= {f"{group}{one.name}" for one in part.commands.registered_commands}
     return names
 
 

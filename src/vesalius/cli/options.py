@@ -1,6 +1,6 @@
 """Commands from records: every field of a record is a flag, with the same help text and default as the verb's keyword.
 
-    @command(commands, panel=STORY)
+    @command(commands)
     def sweep(specimen: SpecimenArgument, *, load: Load, draw: Draw = SWEPT, json: JsonOption = False) -> None: ...
 
 The help of a command lists ten options; the others, and those that are `rare`, stand under "More".
@@ -10,11 +10,12 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import wraps
+from dataclasses import replace
+from functools import partial, wraps
 from typing import Annotated, Any, cast, get_args
 
 import typer
+from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from vesalius.errors import BadInput
@@ -25,30 +26,55 @@ LISTED = 10
 MORE = "More"
 
 
-def command(
-    app: typer.Typer, *, name: str | None = None, panel: str | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a command whose parameters may be records; `panel` is its group on the first page of help."""
+def command(app: typer.Typer, *, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a command whose parameters may be records."""
 
-    def declare(function: Callable[..., None]) -> Callable[..., None]:
-        flat = Flat.of(function)
-        fields = [option for _, option in flat.options()]
-        own = {name: [_parameter(option) for owner, option in flat.options() if owner == name] for name in flat.records}
-        ordered = (own.get(name) or [_keyword(flat.plain[name])] for name in inspect.signature(function).parameters)
-        parameters = list(_listed(one for several in ordered for one in several))
-        off = {option.key: option.name for option in fields if option.flag.off}
-
-        @wraps(function)
-        def call(**given: Any) -> None:
-            values = {off.get(key, key): not value if key in off else value for key, value in given.items()}
-            function(**flat.gather((), values))
-
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {one.name: one.annotation for one in parameters}
-        app.command(name=name, rich_help_panel=panel)(call)
-        return call
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        named, told = name or function.__name__.replace("_", "-"), inspect.getdoc(function)
+        late: Any = partial(LateCommand, function)
+        app.command(name=named, help=told, cls=late)(_no_options)
+        return function
 
     return declare
+
+
+class LateCommand(TyperCommand):
+    """A command whose options are made when they are looked at: the first page of help only names commands."""
+
+    def __init__(self, function: Callable[..., Any], **given: Any) -> None:
+        super().__init__(**given)
+        self._function = function
+        del self.params, self.callback
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("params", "callback"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        holder = typer.Typer(add_completion=False)
+        holder.command()(_of_options(self._function))
+        made = typer.main.get_command(holder)
+        self.params, self.callback = made.params, made.callback
+        return getattr(self, name)
+
+
+def _no_options() -> None: ...
+
+
+def _of_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as typer takes it: every field of its records is a parameter."""
+    flat = Flat.of(function)
+    own = {name: [_parameter(option) for owner, option in flat.options() if owner == name] for name in flat.records}
+    ordered = (own.get(name) or [_keyword(flat.plain[name])] for name in inspect.signature(function).parameters)
+    parameters = list(_listed(one for several in ordered for one in several))
+    off = {option.key: option.name for _, option in flat.options() if option.flag.off}
+
+    @wraps(function)
+    def call(**given: Any) -> None:
+        values = {off.get(key, key): not value if key in off else value for key, value in given.items()}
+        function(**flat.gather((), values))
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    return call
 
 
 def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -77,13 +103,14 @@ def _listed(parameters: Iterable[inspect.Parameter]) -> Iterator[inspect.Paramet
     """The parameters in order; options after the first ten of those that are not rare stand under "More"."""
     left = LISTED
     for parameter in parameters:
-        kind, told = get_args(parameter.annotation)[:2]
+        kind, told = (*get_args(parameter.annotation), None, None)[:2]
         if isinstance(told, OptionInfo) and told.rich_help_panel is None:
-            if left <= 0:
+            left -= 1
+            if left < 0:
                 told = copy(told)
                 told.rich_help_panel = MORE
-            left -= 1
-        yield parameter.replace(annotation=Annotated[kind, told])
+                parameter = parameter.replace(annotation=Annotated[kind, told])
+        yield parameter
 
 
 SpecimenArgument = Annotated[
@@ -250,7 +277,6 @@ CompactOption = Annotated[
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
 
-@dataclass(frozen=True)
 class OnePrompt(Record):
     """One prompt instead of a behaviour."""
 

@@ -35,7 +35,7 @@ SHOWN_ROWS, SHOWN_TEXT = 12, 80
 #: A prompt in a title; of a longer one the end is shown.
 TITLE_PROMPT = 60
 #: The module that registers the renderer.
-RENDERER_MODULE = "vesalius.report.views"
+RENDERER_MODULE = "vesalius.report.pages"
 #: Two neighbouring columns of these names are shown as one interval.
 INTERVAL = ("low", "high")
 INTERVAL_NAME = "95 % interval"

@@ -18,7 +18,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.budget import Budget
 from vesalius_agents.inspection.agents import ours
 from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS, AgentSession, investigate
-from vesalius_functions.bench.function_cases import Box
+from vesalius_functions.box import Box
 
 SESSION, OPTIONS, ANSWER = "vesalius:session", "vesalius:options", "vesalius:answer"
 Opened = TypeVar("Opened")

@@ -22,7 +22,7 @@ from vesalius.files import parse_json
 from vesalius.grading.judges.circuit import JudgedCircuit, judge_explanation
 from vesalius.grading.judges.judge import Judge, Judgement
 from vesalius.grading.keys import ReferenceRoles, ReferenceTexts
-from vesalius_bench.ratings.grading_ratings import LEAST_RATERS, Rating, majority, read_csv_or_json, votes
+from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, majority, read_csv_or_json, votes
 
 MEASURE = "description_quality"
 

@@ -4,23 +4,49 @@ The settings decide the circuit. Explainers, ratings and judges may differ from 
 that explained the circuit before, ratings and judges are about all of them.
 """
 
+import csv
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.documents.performance import Performance
+from pydantic import JsonValue
+
+from vesalius.discovery.known_heads import LLAMA_3_8B
+from vesalius.documents.circuit import CIRCUIT_FILE
+from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
+from vesalius.documents.metric import Performance
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.files import sha256
-from vesalius.runs.directory import EVENTS, EXPLANATIONS, RUN, Run
+from vesalius.explanations.scientists import BUILTIN
+from vesalius.files import sha256, write_text
+from vesalius.grading.keys import ReferenceRoles
+from vesalius.runs.directory import EVENTS, EXPLANATIONS, RUN, Run, read_explanation
 from vesalius.runs.ledger import Record
 from vesalius.runs.settings import RunLimits
 from vesalius.version import __version__
-from vesalius_bench.study.documents import CircuitEvidence, Localisation
+from vesalius_bench.papers.published import SOURCE as PUBLISHED_IN
+from vesalius_bench.papers.published import TABLE_4
+from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, rater_agreement
+from vesalius_bench.study.documents import (
+    RATINGS,
+    STUDY_FILE,
+    CircuitEvidence,
+    Localisation,
+    RaterAgreement,
+    StudiedExplainer,
+    StudiedRole,
+    Study,
+    StudyRow,
+)
+from vesalius_bench.study.roles import MEASURE, RatedText
 
 PERFORMED, LOCALISED, MEASURED, EXPLAINED = "performed", "localised", "measured", "explained"
+SHEET_FILE = "rating-sheet.csv"
+SHEET_FIELDS = ("specimen", "explainer", "component", "rater", "measure", "score", "comment")
 
 
 @dataclass(frozen=True)
@@ -91,6 +117,18 @@ class StudyRun:
         for record in run.ledger.records:
             self._take(record)
 
+    @property
+    def adds(self) -> Performed:
+        """That the model adds, once that is established."""
+        assert self.performed is not None
+        return self.performed
+
+    @property
+    def circuit(self) -> Localisation:
+        """The circuit, once it is known."""
+        assert self.localisation is not None
+        return self.localisation
+
     def note(self, event: str, **fields: Any) -> None:
         """Write a step down that is done."""
         self._take(self.run.ledger.append(event, **fields))
@@ -146,3 +184,158 @@ def file_mark(path: Path) -> str | None:
     """What stands for the content of a file, or of the files at the top of a directory; None where there is none."""
     files = [path] if path.is_file() else sorted(path.glob("*.json"))
     return ",".join(sha256(file)[:16] for file in files) or None
+
+
+def study_document(
+    work: StudyRun,
+    request: Request,
+    references: ReferenceRoles | None,
+    rated: dict[str, dict[str, RatedText]],
+    scores: Sequence[Rating],
+    judges: Sequence[str],
+) -> Study:
+    """Everything that is known by now."""
+    performed, found = work.adds, work.circuit
+    assert work.evidence is not None
+    known: Mapping[str, str] = {} if references is None else references.roles
+    rows = (
+        StudyRow(agent=agent, source="published", model=LLAMA_3_8B, n=sum(row.values()), **row, not_rated=0)
+        for agent, row in TABLE_4.items()
+    )
+    return Study(
+        request=request,
+        model=str(request.options["model"]),
+        recognised_as=performed.recognised_as,
+        behaviour=performed.behaviour,
+        performance=performed.performance,
+        localisation=found,
+        evidence=work.evidence,
+        references={name: known[name] for name in found.components if name in known},
+        references_from=None if references is None else references.source,
+        not_localised=tuple(name for name in known if name not in found.components),
+        rated_by=_raters(scores, judges),
+        explainers=tuple(_explainer(work, one, rated.get(one.name), known) for one in work.explainers.values()),
+        agreement=tuple(_agreement(scores)),
+        published=tuple(rows),
+        published_in=PUBLISHED_IN,
+        directory=str(work.run.directory),
+    )
+
+
+def _explainer(
+    work: StudyRun, explained: ExplainedBy, rated: dict[str, RatedText] | None, known: Mapping[str, str]
+) -> StudiedExplainer:
+    directory = work.directory_of(explained.name)
+    explanation = read_explanation(directory / EXPLANATION_FILE)
+    said = {part.id: part for part in explanation.components}
+    roles = tuple(_role(name, said.get(name), rated, name in known) for name in work.circuit.components)
+    return StudiedExplainer(
+        name=explained.name,
+        scientist=explained.scientist,
+        backbone=explained.backbone,
+        protocol=explained.protocol,
+        roles=roles,
+        cost=explanation.cost,
+        seconds=explanation.seconds,
+        directory=str(directory.relative_to(work.run.directory)),
+    )
+
+
+def _role(
+    component: str, part: ComponentExplanation | None, rated: dict[str, RatedText] | None, known: bool
+) -> StudiedRole:
+    """What is said about a component, which may be nothing, and its rating."""
+    fields: dict[str, Any] = {"component": component, "role": None, "note": "", "verdict": "untested"}
+    if part is not None:
+        fields |= {"role": part.role, "note": part.note, "verdict": part.verdict}
+    if not known:
+        return StudiedRole(**fields, unrated="no reference role")
+    one = RatedText(None, "nobody rated it") if rated is None else rated[component]
+    rating = None if one.score is None else RATINGS[one.score]
+    return StudiedRole(**fields, rating=rating, unrated=one.unrated, votes=dict(one.votes or {}))
+
+
+def _raters(scores: Sequence[Rating], judges: Sequence[str]) -> str | None:
+    if judges:
+        return f"{', '.join(judges)} (judges; the lowest score counts)"
+    raters = sorted({rating.rater for rating in scores if rating.measure == MEASURE})
+    if not raters:
+        return None
+    rule = "the majority counts" if len(raters) >= LEAST_RATERS else f"fewer than {LEAST_RATERS}: nothing is rated"
+    return f"{len(raters)} rater{'s' * (len(raters) > 1)} ({', '.join(raters)}; {rule})"
+
+
+def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
+    pairs = []
+    for pair, kappa in rater_agreement(scores).get(MEASURE, {}).items():
+        first, _, second = pair.partition(" | ")
+        pairs.append(
+            RaterAgreement(
+                raters=(first, second),
+                kappa=kappa.value,
+                low=kappa.low,
+                high=kappa.high,
+                agreement=kappa.agreement,
+                n=kappa.n,
+            )
+        )
+    return pairs
+
+
+def study_request(
+    work: StudyRun, settings: StudySettings, last: ExplainedBy, judges: Sequence[str], files: dict[str, str]
+) -> Request:
+    """What was asked, so that it can be asked again; a circuit that was in memory is named by the file of the run."""
+    in_memory = settings.circuit is None and settings.circuit_mark is not None
+    options: dict[str, JsonValue] = {
+        "model": settings.model,
+        "n": settings.n,
+        "top": settings.top,
+        "quick": settings.quick or None,
+        "judge": list(judges) or None,
+        "dtype": None if settings.dtype == "auto" else settings.dtype,
+        **last.options,
+        **files,
+    }
+    return Request(
+        command="study af1",
+        behaviour=settings.behaviour,
+        circuit=str(work.run.directory / CIRCUIT_FILE) if in_memory else settings.circuit,
+        method=None if last.scientist == BUILTIN else last.scientist,
+        options={name: value for name, value in options.items() if value is not None},
+        seed=settings.seed,
+        backbone=last.backbone,
+        protocol=last.protocol,
+    )
+
+
+def write_study(work: StudyRun, result: Study) -> None:
+    """The document, the page and, where there are reference roles, the sheet for raters."""
+    directory = work.run.directory
+    result.write(directory / STUDY_FILE)
+    result.page(directory)
+    if result.references:
+        rateable = {
+            one.name: [role.component for role in one.roles if role.component in result.references]
+            for one in result.explainers
+        }
+        write_sheet(directory / SHEET_FILE, work.adds.specimen, rateable)
+
+
+def write_sheet(path: Path, specimen: str, roles: Mapping[str, Sequence[str]]) -> Path:
+    """Write a sheet that raters fill in, one line for each of them, explainer and component. One in which a score is
+    filled in stays as it is.
+    """
+    if path.exists():
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            if any((row.get("score") or "").strip() for row in csv.DictReader(file)):
+                return path
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(SHEET_FIELDS)
+    for rater in range(1, LEAST_RATERS + 1):
+        for explainer, components in roles.items():
+            for component in components:
+                writer.writerow([specimen, explainer, component, f"rater {rater}", MEASURE, "", ""])
+    write_text(path, text.getvalue())
+    return path

@@ -1,20 +1,37 @@
 """Several models on several behaviours as a file: `survey.json`. A cell is one model on one behaviour."""
 
-from collections.abc import Iterable
-from importlib import import_module
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import JsonValue, SerializerFunctionWrapHandler, computed_field, model_serializer
+from pydantic import JsonValue, computed_field
 
-from vesalius.documents.base import Line, Record, ResultDocument
+from vesalius.components import Component
+from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
-from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.metric import Figure
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Figure, Performance
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import HalfAgreement, SweepRow
-from vesalius.documents.view import Row, View, made, shortened
+from vesalius.documents.view import (
+    Answer,
+    Bars,
+    Facts,
+    Grid,
+    Group,
+    HeadMap,
+    LateRows,
+    Link,
+    Mark,
+    Row,
+    Section,
+    Sheet,
+    Text,
+    View,
+    duration,
+    made,
+    shortened,
+    title_of,
+)
 
 SURVEY_FILE = "survey.json"
 #: Whether a model performs a behaviour: "undecided" where the prompts are too few to tell, "failed" where nothing could
@@ -66,6 +83,18 @@ class SurveyCell(Record):
     and `discovery` are None where it does not. A cell that failed has an `error` and nothing else.
     """
 
+    ABSENT_IF_DEFAULT = (
+        "performance",
+        "metric",
+        "metric_name",
+        "sweep",
+        "discovery",
+        "notes",
+        "error",
+        "error_kind",
+        "fingerprint",
+    )
+
     id: str
     model: str
     behaviour: str
@@ -80,10 +109,6 @@ class SurveyCell(Record):
     error_kind: str | None = None
     fingerprint: str | None = None
     seconds: float = 0.0
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value not in (None, "", [], ())}
 
     def row(self) -> Row:
         """The cell as a row of a table."""
@@ -117,6 +142,7 @@ class Survey(ResultDocument, kind="survey"):
     RANK = 90
     OWNS_DIRECTORY = True
     REMEDY = "run `vesalius survey` again"
+    ABSENT_IF_DEFAULT = ("directory",)
 
     request: Request
     cells: tuple[SurveyCell, ...]
@@ -156,10 +182,6 @@ class Survey(ResultDocument, kind="survey"):
         self.model_copy(update={"directory": str(place)}).write(place / SURVEY_FILE)
         return place / SURVEY_FILE
 
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None or name != "directory"}
-
     def counts(self) -> str:
         """How many cells ended how, in words."""
         statuses = [cell.status for cell in self.cells]
@@ -171,7 +193,7 @@ class Survey(ResultDocument, kind="survey"):
 
     def view(self) -> View:
         """Who performs what, which components matter, how stable that is, and every cell."""
-        return import_module("vesalius_bench.survey.view").survey_view(self)
+        return survey_view(self)
 
 
 def short_name(name: str) -> str:
@@ -194,3 +216,283 @@ def _clear(row: SweepRow) -> bool:
 
 def _texts(value: JsonValue) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+#: Components that a table lists for a cell, and those of each behaviour that a model's table compares.
+LISTED, COMPARED = 10, 4
+#: Columns that a notebook shows.
+NOTEBOOK = ("model", "behaviour", "status", "accuracy", "metric", "heads", "jaccard")
+#: Head maps that a view still has, and cells that a terminal lists one by one.
+MOST_MAPS, MOST_LINES = 40, 24
+#: How each status looks, and what a terminal says.
+LOOKS = {"performed": "supported", "undecided": "untested", "not performed": "refuted", "failed": "untested"}
+SAID = {"performed": "yes", "undecided": "unclear", "not performed": "no", "failed": "failed"}
+#: Characters of the strongest components in the summary.
+STRONGEST = 240
+AGAIN = "the same command tries what failed again"
+
+
+def survey_view(survey: Survey) -> View:
+    """The sections of a survey."""
+    swept = [cell for cell in survey.cells if cell.sweep is not None]
+    models, behaviours = len(survey.models), len(survey.behaviours)
+    size = f"{models} model{'s' * (models != 1)} x {behaviours} behaviour{'s' * (behaviours != 1)}"
+    parts = [f"{_name(cell)}: {names(cell.sweep.strongest(NAMED))}" for cell in swept if cell.sweep]
+    strongest = shortened("; ".join(parts), STRONGEST) or "no cell was swept"
+    columns = tuple(survey.cells[0].row()) if survey.cells else ()
+    rows = LateRows(len(survey.cells), lambda most: [tuple(cell.row().values()) for cell in survey.cells[:most]])
+    failed = [cell for cell in survey.cells if cell.status == "failed"]
+    return View(
+        f"Survey: {size.replace(' x ', ', ')}",
+        Answer(f"Survey of {size}: {survey.counts()}"),
+        [
+            Facts([("strongest", strongest)]),
+            Facts(_facts(survey)),
+            Sheet(columns, rows, title="All figures", folded=True, terminal=0, notebook=NOTEBOOK),
+            *_in_terminal(survey),
+            *_performed(survey),
+            Group(_compared(survey), title="Which components", pages_only=True),
+            Group(_stability(swept), title="How stable", pages_only=True),
+            *(
+                [
+                    Group(
+                        [_cell(cell, drawn=place < MOST_MAPS) for place, cell in enumerate(swept)],
+                        title="Cell by cell",
+                        pages_only=True,
+                    )
+                ]
+                if swept
+                else []
+            ),
+            *(
+                [Text([*_failures(failed), "The same command tries what failed again."], title="Failed")]
+                if failed
+                else []
+            ),
+        ],
+        command=survey.request.command_line(),
+        place=survey.directory and f"{survey.directory}/report.html",
+        files=[("numbers", f"{survey.directory}/{SURVEY_FILE}")] if survey.directory else [],
+        note="survey.json holds the effect of every component.",
+    )
+
+
+def _facts(survey: Survey) -> list[tuple[str, str]]:
+    options, best = survey.request.options, []
+    for model in survey.models:
+        performed = [_label(cell.behaviour) for cell in _of_model(survey, model) if cell.status == "performed"]
+        best += [f"{short_name(model)} performs {', '.join(performed)}"] if performed else []
+    facts = [("in short", f"{'; '.join(best) or 'No model performs any of the behaviours'}.")]
+    facts += [
+        ("in all", f"{len(survey.cells)} cell{'s' * (len(survey.cells) != 1)}: {survey.counts()}"),
+        ("replaced by", str(options.get("kind", ""))),
+    ]
+    facts += [("prompts of a sweep", str(options.get("n", ""))), ("seed", str(survey.request.seed))]
+    facts += [("discovery", str(options["discover"]))] if options.get("discover") else []
+    return [*facts, ("work", duration(survey.seconds))]
+
+
+def _label(behaviour: str) -> str:
+    return title_of(behaviour)
+
+
+def _of_model(survey: Survey, model: str) -> list[SurveyCell]:
+    return [survey.cell(model, behaviour) for behaviour in survey.behaviours]
+
+
+def _name(cell: SurveyCell) -> str:
+    return f"{short_name(cell.model)}, {short_name(cell.behaviour)}"
+
+
+def _in_terminal(survey: Survey) -> list[Section]:
+    """A line for each cell, or a grid where there are many."""
+    if len(survey.cells) > MOST_LINES:
+        rows = [(short_name(model), *(_short(cell) for cell in _of_model(survey, model))) for model in survey.models]
+        columns = ("model", *(short_name(name) for name in survey.behaviours))
+        return [Sheet(columns, rows, title="accuracy", terminal=200, terminal_only=True)]
+    rows = []
+    for cell in survey.cells:
+        measured, metric, swept = cell.performance, cell.metric, cell.sweep
+        words = [SAID[cell.status]]
+        if measured is not None:
+            words.append(f"{measured.accuracy:.2f} [{measured.accuracy_low:.2f}, {measured.accuracy_high:.2f}]")
+        rows.append(
+            (
+                short_name(cell.model),
+                short_name(cell.behaviour),
+                " ".join(words),
+                f"{metric.value:.2f}" if metric else "",
+                ", ".join(row.id for row in swept.strongest(3)) if swept else "",
+                f"{swept.agreement.jaccard:.2f}" if swept and swept.agreement else "",
+            )
+        )
+    columns = ("model", "behaviour", "performed, accuracy", "metric", "strongest", "halves")
+    alike = "halves: how alike the strongest components of two halves of the prompts are (Jaccard index)"
+    return [
+        Sheet(columns, rows, terminal=MOST_LINES, terminal_only=True),
+        *([Text([alike], terminal_only=True)] if any(cell.sweep for cell in survey.cells) else []),
+    ]
+
+
+def _short(cell: SurveyCell) -> str:
+    said = SAID[cell.status]
+    return said if cell.performance is None else f"{cell.performance.accuracy:.2f} {said}"
+
+
+def _performed(survey: Survey) -> list[Section]:
+    """Models by behaviours: as words, and as a picture."""
+    rule = next((cell.performance.rule for cell in survey.cells if cell.performance), "")
+    rule = f"{rule[:1].upper()}{rule[1:]}. " if rule else ""
+    models = [short_name(model) for model in survey.models]
+    behaviours = [_label(name) for name in survey.behaviours]
+    rows = [(name, *map(_mark, _of_model(survey, model))) for name, model in zip(models, survey.models, strict=True)]
+    accuracy = [
+        [cell.performance.accuracy if cell.performance else None for cell in _of_model(survey, model)]
+        for model in survey.models
+    ]
+    words = [[_in_picture(cell) for cell in _of_model(survey, model)] for model in survey.models]
+    return [
+        Group(
+            [
+                Sheet(
+                    ("model", *behaviours),
+                    rows,
+                    caption=f"{rule}Undecided: the means are as they should be, the prompts are too few. Intervals are "
+                    "95 %.",
+                ),
+                Grid(
+                    accuracy,
+                    models,
+                    behaviours,
+                    f"accuracy by model and behaviour: {survey.counts()}",
+                    words=words,
+                    title="accuracy",
+                    pictured=True,
+                ),
+            ],
+            title="Who performs what",
+            pages_only=True,
+        )
+    ]
+
+
+def _in_picture(cell: SurveyCell) -> str:
+    return cell.status if cell.performance is None else f"{cell.performance.accuracy:.2f}\n{cell.status}"
+
+
+def _mark(cell: SurveyCell) -> Mark:
+    address = f"#{_name(cell)}" if cell.sweep else ""
+    if (measured := cell.performance) is None or (metric := cell.metric) is None:
+        return Mark(LOOKS[cell.status], cell.status, cell.error or "", address)
+    accuracy = f"accuracy {measured.accuracy:.2f} [{measured.accuracy_low:.2f}, {measured.accuracy_high:.2f}]"
+    interval = "" if metric.low is None or metric.high is None else f" [{metric.low:.2f}, {metric.high:.2f}]"
+    words = f"{cell.metric_name.replace('-', ' ')} {metric.value:.2f}{interval}, n {measured.n}"
+    return Mark(LOOKS[cell.status], cell.status, f"{accuracy}; {words}", address)
+
+
+def _compared(survey: Survey) -> list[Section]:
+    """The strongest components of each model's behaviours side by side: what of the clean score each one is worth."""
+    sheets: list[Section] = []
+    for model in survey.models:
+        cells = [cell for cell in _of_model(survey, model) if cell.sweep and cell.sweep.baseline.value]
+        sweeps: list[CellSweep] = [cell.sweep for cell in cells if cell.sweep]
+        if not cells:
+            continue
+        chosen = {row.id for swept in sweeps for row in swept.strongest(COMPARED)}
+        effects = [{row.id: row for row in swept.components} for swept in sweeps]
+        rows = [
+            (id, *(_share(table.get(id), swept.baseline.value) for table, swept in zip(effects, sweeps, strict=True)))
+            for id in map(str, sorted(map(Component.parse, chosen)))
+        ]
+        columns = ("component", *(_label(cell.behaviour) for cell in cells))
+        sheets.append(Sheet(columns, rows, title=short_name(model)))
+    if not sheets:
+        return [Text(["No behaviour is performed, so nothing was replaced."])]
+    words = (
+        "What replacing a component costs, as a share of the clean score; the strongest of every behaviour. A star: "
+        "the 95 % interval does not hold 0, as one in twenty would by chance."
+    )
+    return [*sheets, Text([words], quiet=True)]
+
+
+def _share(row: SweepRow | None, baseline: float) -> str:
+    """An effect as a share of the clean score, with a star where its interval does not hold 0."""
+    if row is None:
+        return ""
+    clear = row.ci_low is not None and row.ci_high is not None and (row.ci_low > 0 or row.ci_high < 0)
+    return f"{_of_clean(row, baseline)}{'*' if clear else ''}"
+
+
+def _of_clean(row: SweepRow, baseline: float) -> str:
+    return f"{round(row.effect / abs(baseline), 2) + 0.0:+.2f}" if baseline else "–"  # + 0.0: no minus before zero
+
+
+def _stability(cells: Sequence[SurveyCell]) -> list[Section]:
+    """Both figures of every cell that has enough prompts to be halved."""
+    halved = [(cell, cell.sweep.agreement) for cell in cells if cell.sweep and cell.sweep.agreement]
+    if not halved:
+        return [Text(["No sweep has the four prompts that two halves need."])]
+    first = halved[0][1]
+    jaccard = Bars(
+        [(_name(cell), half.jaccard, half.jaccard_low, half.jaccard_high) for cell, half in halved],
+        title=f"The same {first.top} components?",
+        caption=f"Jaccard index of the {first.top} largest effects on two halves of the prompts. "
+        f"Random components would give {first.chance:.2f} in the first row.",
+    )
+    ranks = Bars(
+        [(_name(cell), half.rank_correlation, half.rank_low, half.rank_high) for cell, half in halved],
+        title="The same order?",
+        caption="Spearman's rank correlation of all effects. Most components do next to nothing, and their order is "
+        "noise.",
+    )
+    words = "Means over random halvings of the prompts; the line holds the middle 95 % of them."
+    return [Group([jaccard, ranks], side_by_side=True), Text([words], quiet=True)]
+
+
+def _cell(cell: SurveyCell, *, drawn: bool) -> Group:
+    """A cell that was swept: its sentence, its map, its strongest components, and what was discovered."""
+    swept = cell.sweep
+    assert swept is not None
+    strongest = swept.strongest(len(swept.components))
+    clear, chance = len(swept.clear()), max(1, round(len(swept.components) / 20))
+    heads, mlps = (", ".join(row.id for row in swept.strongest(3, heads=kind)) for kind in (True, False))
+    words = [f"Heads: {heads}." if heads else "", f"MLPs: {mlps}." if mlps else ""]
+    lede = (
+        f"{' '.join(filter(None, words)) or 'No component has an effect.'} The intervals of {clear} of "
+        f"{len(swept.components)} components do not hold 0; about {chance} would by chance."
+    )
+    sections: list[Section] = [Text([lede])]
+    if drawn:
+        intervals = {
+            row.id: (row.ci_low, row.ci_high)
+            for row in swept.components
+            if row.ci_low is not None and row.ci_high is not None
+        }
+        values = {row.id: row.effect for row in strongest}
+        ask = {"specimen": cell.model, "behaviour": cell.behaviour, "kind": "resample"}
+        unit = f"effect, {swept.unit}"
+        sections.append(HeadMap(values, swept.layers, swept.heads, unit=unit, intervals=intervals, ask=ask))
+    rows = [
+        (rank, row.id, row.effect, row.ci_low, row.ci_high, _of_clean(row, swept.baseline.value))
+        for rank, row in enumerate(strongest[:LISTED], 1)
+    ]
+    columns = ("rank", "component", f"effect ({swept.unit})", "low", "high", "share of the clean score")
+    sections.append(Sheet(columns, rows))
+    if (discovery := cell.discovery) is not None:
+        found = ", ".join(f"{row.id} {row.score:+.2f}" for row in discovery.components[:5])
+        figures = ", ".join(f"{name} {value:.2f}" for name, value in discovery.metrics.items())
+        words = f"{discovery.method}: {found or 'nothing scores'}. Checks: {figures or 'none'}."
+        sections.append(
+            Sheet(("discovery", "page"), [(words, Link("Its page", f"{discovery.directory}/discovery.html"))])
+        )
+    if cell.notes:
+        sections.append(Text(cell.notes, quiet=True))
+    return Group(sections, title=_name(cell), name=_name(cell))
+
+
+def _failures(failed: Sequence[SurveyCell]) -> list[str]:
+    """Why cells failed; the cells of a model that failed alike are one line."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for cell in failed:
+        alike.setdefault((short_name(cell.model), cell.error or ""), []).append(short_name(cell.behaviour))
+    return [f"failed: {model}, {', '.join(names)}: {why}" for (model, why), names in alike.items()]

@@ -22,19 +22,28 @@ import torch
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import ablation_named
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
 from vesalius.statistics import mean_interval
 from vesalius_mechrl.matrices import behaviour_rows
-from vesalius_mechrl.sets.backups import Confirmation, confirm
 from vesalius_mechrl.sets.policy import SetPolicy, by_policy, load_policy
-from vesalius_mechrl.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, SetQueries, check_budget
 from vesalius_mechrl.sets.searches import SEARCHES, Search, search
-from vesalius_mechrl.sets.sources import HeadSet, LiveSource, Source, head_pool, pair_effects
-from vesalius_mechrl.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
+from vesalius_mechrl.sets.sources import (
+    LEAST_SHARE,
+    PRICE_SHARE,
+    Goal,
+    HeadSet,
+    LiveSource,
+    SetQueries,
+    Source,
+    check_budget,
+    head_pool,
+    pair_effects,
+)
+from vesalius_mechrl.sets.synergy import LEAST_PROMPTS, Confirmation, Synergy, confirm, judge, synergy_rows
 
 NAMES = (*SEARCHES, "rl")
 DEFAULT_SEARCH = "group"
@@ -139,7 +148,7 @@ def discover_sets(
     """Search for sets of heads that matter together, and test which are backups of each other.
 
     `pool` are the candidate heads (default: all), `budget` the maximum number of queries, `price` and `least` shares of
-    the clean score (see `queries.Goal`). `search_name` is one of `NAMES`. A behaviour that a natural model does not
+    the clean score (see `sources.Goal`). `search_name` is one of `NAMES`. A behaviour that a natural model does not
     perform is refused, unless `force`.
     """
     if search_name not in NAMES:

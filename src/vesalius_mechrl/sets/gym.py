@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from vesalius.errors import BadInput
-from vesalius_mechrl.sets.effect_models import EffectModels
-from vesalius_mechrl.sets.environment import FEATURES, Rules, SetGames
+from vesalius_mechrl.sets.policy import FEATURES, EffectModels, Rules, SetGames
 
 ENVIRONMENT = "Vesalius/Sets-v0"
 

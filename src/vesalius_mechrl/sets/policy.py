@@ -1,33 +1,251 @@
 """A policy for `Vesalius/Sets-v0`: the same weights for every head, trained by PPO on simulated effects.
 
-The PPO updates are those of `mechrl.ppo`; only the environment differs. Training costs no query, because simulated
+The PPO updates are those of `ppo`; only the environment differs. Training costs no query, because simulated
 effects need no model. A trained policy is then used on a model, where every new set is a query. It observes heads only
 by what happened to them, so it cannot learn *which* heads matter, only *how to search*. One ships with the package
 (`load_policy`); it was made by `python -m benchmarks.backup --train`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model.states import read_tensors, write_tensors
-from vesalius_mechrl.policy import MASKED, draw_candidates, draw_log_prob
+from vesalius_mechrl.networks import MASKED, draw_candidates, draw_log_prob
 from vesalius_mechrl.ppo import Rollout, Settings, as_float32, learn
-from vesalius_mechrl.sets.effect_models import EffectModels, QueriedEffects, planted_effects
-from vesalius_mechrl.sets.environment import FEATURES, Rules, SetGames
-from vesalius_mechrl.sets.queries import Goal, SetQueries
 from vesalius_mechrl.sets.searches import STARTS, suspects
-from vesalius_mechrl.sets.sources import HeadSet
+from vesalius_mechrl.sets.sources import PRICE_SHARE, Goal, HeadSet, SetQueries
+
+# The effect of every set of heads, as the environment needs it.
+#
+# `QueriedEffects` measures a model through `SetQueries`, which counts. `planted_effects` simulates effects from a seed,
+# so that a policy can be trained without a model. Both give effects as shares of the clean score.
+#
+# A simulation has one to three groups of one to three heads, and a few specialists; every group that is completely
+# inside the set takes its weight of the remaining score, and every head adds some noise:
+#
+#     effect(S) = 1 - product over groups inside S of (1 - weight) + sum over heads in S of noise
+
+MOST_GROUPS, MOST_TOGETHER = 3, 3
+GROUP_WEIGHT, SPECIALIST_WEIGHT, NOISE = (0.3, 1.0), (0.01, 0.2), 0.003
+
+
+class EffectModel(Protocol):
+    """Effects of sets, as shares of the clean score."""
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        ...
+
+    @property
+    def largest(self) -> int:
+        """The largest number of heads of a set."""
+        ...
+
+    def effect(self, inside: Bool[np.ndarray, " head"]) -> float:
+        """The effect of ablating these heads."""
+        ...
+
+
+EffectModels = Callable[[int], EffectModel]
+
+
+class QueriedEffects:
+    """The effects of a real source; every new set is a query."""
+
+    def __init__(self, queries: SetQueries) -> None:
+        self.queries, self._clean = queries, abs(queries.source.clean) or 1.0
+
+    @property
+    def heads(self) -> int:
+        """The number of heads of the source."""
+        return self.queries.n
+
+    @property
+    def largest(self) -> int:
+        """Two for a table of pairs."""
+        return self.queries.source.largest
+
+    def effect(self, inside: Bool[np.ndarray, " head"]) -> float:
+        """Query the set."""
+        return self.queries.one(frozenset(np.flatnonzero(inside).tolist())) / self._clean
+
+
+class PlantedEffects:
+    """Simulated effects: groups with weights, and noise."""
+
+    def __init__(
+        self, groups: Bool[np.ndarray, "group head"], weights: np.ndarray, noise: np.ndarray | None = None
+    ) -> None:
+        self.groups, self.weights = groups, weights
+        self.noise = np.zeros(groups.shape[1]) if noise is None else noise
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        return self.groups.shape[1]
+
+    @property
+    def largest(self) -> int:
+        """Every set has an effect."""
+        return self.heads
+
+    def effect(self, inside: Bool[np.ndarray, " head"]) -> float:
+        """The effect of the groups inside the set, and noise."""
+        complete = ~(self.groups & ~inside).any(1)
+        return float(1 - np.prod(1 - self.weights[complete]) + self.noise[inside].sum())
+
+
+def planted_effects(seed: int, *, heads: int = 16) -> PlantedEffects:
+    """The simulated effects of this seed."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, MOST_TOGETHER + 1, rng.integers(1, MOST_GROUPS + 1)).tolist()
+    specialists = int(rng.integers(0, heads // 3 + 1))
+    weights = [*rng.uniform(*GROUP_WEIGHT, len(sizes)), *rng.uniform(*SPECIALIST_WEIGHT, specialists)]
+    sizes += [1] * specialists
+    order = rng.permutation(heads)
+    groups, first = np.zeros((len(sizes), heads), bool), 0
+    for number, size in enumerate(sizes):
+        groups[number, order[first : first + size]] = True
+        first += size
+    filled = groups.any(1)  # with few heads, the last groups are empty
+    return PlantedEffects(groups[filled], np.array(weights)[filled], rng.normal(0, NOISE, heads))
+
+
+# The search for a set as an environment; `gym` wraps it in the Gymnasium interface.
+#
+# The state is a set of ablated heads; the game starts with all heads ablated (`start="full"`) or none (`"empty"`). An
+# action toggles one head, adding it to the set or removing it, or stops (the last action). A head may be toggled twice:
+# tried, and undone. With a source that has only pairs, sets of two heads cannot grow. An illegal action costs 1 and
+# changes nothing.
+#
+#     value(S) = effect(S) - price * |S|,   effect as a share of the clean score
+#     reward of a step = value after - value before;   stopping has reward 0 and ends the game
+#
+# so an episode's return is the value of its last set minus that of its first. The result is the best set of the
+# episode. The observation has one row per action, the stop action last, so that one policy works for any number of
+# heads.
+
+FEATURES = ("stop", "inside", "tried", "settled", "last", "lost", "effect", "at first", "last lost", "size", "used")
+MOST_TOGGLES = 2
+ILLEGAL_PENALTY = -1.0
+STARTING_SETS = ("full", "empty")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Price of a head as a share of the clean score, where the game starts, and after how many steps it ends."""
+
+    price: float = PRICE_SHARE
+    start: str = "full"
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTING_SETS or not 0 <= self.price < 1 or (self.steps is not None and self.steps < 1):
+            raise BadInput(
+                f"rules: start {self.start!r} is one of {', '.join(STARTING_SETS)}, price {self.price:g} a share "
+                f"from 0 to 1, steps {self.steps} at least 1"
+            )
+
+
+class SetGames:
+    """Several games in parallel, all with the same number of heads."""
+
+    def __init__(self, n: int, heads: int, rules: Rules | None = None) -> None:
+        self.rules, self.heads = rules or Rules(), heads
+        self.steps = self.rules.steps or MOST_TOGGLES * heads + 1
+        self.models: list[EffectModel | None] = [None] * n
+        self.inside = np.zeros((n, heads), bool)
+        self.toggles = np.zeros((n, heads), np.int64)
+        self.lost = np.zeros((n, heads))
+        self.last = np.full(n, -1)
+        self.effect, self.first_effect = np.zeros(n), np.zeros(n)
+        self.best = np.full(n, -np.inf)
+        self.used = np.zeros(n, np.int64)
+        self.stopped = np.zeros(n, bool)
+
+    def begin(self, game: int, model: EffectModel) -> None:
+        """Start a game on a world."""
+        full = self.rules.start == "full"
+        if model.heads != self.heads:
+            raise BadInput(f"a world of {model.heads} heads does not fit a game of {self.heads}")
+        if full and model.largest < model.heads:
+            raise BadInput("a table of pairs cannot start with every head removed; run the model, or start empty")
+        self.models[game] = model
+        self.inside[game], self.toggles[game], self.lost[game], self.last[game] = full, 0, 0.0, -1
+        self.used[game], self.stopped[game] = 0, False
+        self.effect[game] = self.first_effect[game] = model.effect(self.inside[game]) if full else 0.0
+        self.best[game] = self.value[game]
+
+    @property
+    def value(self) -> Float[np.ndarray, " game"]:
+        """Effect of each game's set minus the price of its heads."""
+        return self.effect - self.rules.price * self.inside.sum(1)
+
+    @property
+    def finished(self) -> Bool[np.ndarray, " game"]:
+        """Stopped, or out of steps."""
+        return self.stopped | (self.used >= self.steps)
+
+    @property
+    def legal(self) -> Bool[np.ndarray, "game action"]:
+        """Heads that may still be toggled, and stopping; only stopping in a finished game."""
+        largest = np.array([self.heads if model is None else model.largest for model in self.models])
+        may_grow = (self.inside.sum(1) < largest)[:, None]
+        heads = (self.toggles < MOST_TOGGLES) & (self.inside | may_grow) & ~self.finished[:, None]
+        return np.concatenate([heads, np.ones((len(heads), 1), bool)], 1)
+
+    def observe(self) -> Float[np.ndarray, "game action feature"]:
+        """One row per action, features as in `FEATURES`."""
+        n, heads = self.inside.shape
+        rows = np.zeros((n, heads + 1, len(FEATURES)), np.float32)
+        rows[:, -1, 0] = 1
+        rows[:, :-1, 1], rows[:, :-1, 2], rows[:, :-1, 3] = self.inside, self.toggles > 0, self.toggles >= MOST_TOGGLES
+        rows[:, :-1, 4] = np.arange(heads) == self.last[:, None]
+        rows[:, :-1, 5] = self.lost
+        last_lost = np.where(self.last >= 0, self.lost[np.arange(n), self.last], 0.0)
+        whole = (self.effect, self.first_effect, last_lost, self.inside.mean(1), self.used / self.steps)
+        rows[:, :, 6:] = np.stack(whole, 1)[:, None]
+        return rows
+
+    def step(self, actions: Int[np.ndarray, " game"]) -> Float[np.ndarray, " game"]:
+        """Take one action in every game that is not finished; returns the rewards."""
+        rewards, legal = np.zeros(len(actions)), self.legal
+        for game in np.flatnonzero(~self.finished):
+            self.used[game] += 1
+            allowed = legal[game, actions[game]]
+            rewards[game] = self._act(int(game), int(actions[game])) if allowed else ILLEGAL_PENALTY
+        return rewards
+
+    def _act(self, game: int, action: int) -> float:
+        if action == self.heads:
+            self.stopped[game] = True
+            return 0.0
+        model = self.models[game]
+        assert model is not None
+        before, effect = self.value[game], self.effect[game]
+        self.inside[game, action] ^= True
+        self.effect[game] = model.effect(self.inside[game])
+        change = self.effect[game] - effect
+        self.lost[game, action] = change if self.inside[game, action] else -change
+        self.toggles[game, action] += 1
+        self.last[game] = action
+        value = self.value[game]
+        self.best[game] = max(self.best[game], value)
+        return float(value - before)
+
 
 SCHEMA = 1
 _DESCRIPTION, _WEIGHTS = "policy.json", "policy.safetensors"

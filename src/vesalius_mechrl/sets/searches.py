@@ -30,9 +30,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from vesalius.errors import BadInput
-from vesalius_mechrl.search.budget import BudgetSpent
-from vesalius_mechrl.sets.queries import BEAM_WIDTH, Goal, SetQueries
-from vesalius_mechrl.sets.sources import HeadSet
+from vesalius_mechrl.sets.sources import BEAM_WIDTH, Goal, HeadSet, SetQueries
+from vesalius_mechrl.strategies import BudgetSpent
 
 STARTS = 3
 Search = Callable[[SetQueries, Goal], Iterator[HeadSet]]

@@ -11,11 +11,19 @@ import torch
 from tests.closeness import adam_bound, largest_difference, mean_difference
 from tests.discovery.sets.tables import FunctionSource, three_heads
 from vesalius.errors import BadInput
-from vesalius_mechrl.sets.effect_models import QueriedEffects
-from vesalius_mechrl.sets.environment import Rules, SetGames
-from vesalius_mechrl.sets.policy import TRAINING, SetPolicy, by_policy, load_policy, save_policy, train_policy
-from vesalius_mechrl.sets.queries import Goal, SetQueries
+from vesalius_mechrl.sets.policy import (
+    TRAINING,
+    QueriedEffects,
+    Rules,
+    SetGames,
+    SetPolicy,
+    by_policy,
+    load_policy,
+    save_policy,
+    train_policy,
+)
 from vesalius_mechrl.sets.searches import search
+from vesalius_mechrl.sets.sources import Goal, SetQueries
 
 QUICK = replace(TRAINING, games=4, steps=9, total_steps=144, width=8)
 

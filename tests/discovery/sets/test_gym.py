@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius_mechrl.sets.effect_models import PlantedEffects, planted_effects
-from vesalius_mechrl.sets.environment import FEATURES, Rules
+from vesalius_mechrl.sets.policy import FEATURES, PlantedEffects, Rules, planted_effects
 
 gymnasium = pytest.importorskip("gymnasium")
 from gymnasium.utils.env_checker import check_env  # noqa: E402

@@ -4,8 +4,8 @@ import pytest
 
 from tests.discovery.sets.tables import FunctionSource, three_heads
 from vesalius.errors import BadInput
-from vesalius_mechrl.search.budget import BudgetSpent
-from vesalius_mechrl.sets.queries import Goal, SetQueries, default_budget
+from vesalius_mechrl.sets.sources import Goal, SetQueries, default_budget
+from vesalius_mechrl.strategies import BudgetSpent
 
 A, B, AB = frozenset({0}), frozenset({1}), frozenset({0, 1})
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from tests.discovery.sets.tables import FunctionSource, random_function, three_heads
 from vesalius.errors import BadInput
-from vesalius_mechrl.sets.queries import Goal, SetQueries
 from vesalius_mechrl.sets.searches import SEARCHES, beam, greedy, group, pairs, prune, search
-from vesalius_mechrl.sets.sources import HeadSet
+from vesalius_mechrl.sets.sources import Goal, HeadSet, SetQueries
 
 GOAL = Goal(price=0.05, least=0.1)
 

@@ -11,8 +11,7 @@ from vesalius.behaviours.trial import trial
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 from vesalius_mechrl.matrices import behaviour_matrix
-from vesalius_mechrl.sets.queries import SetQueries
-from vesalius_mechrl.sets.sources import LiveSource, PairEffects, head_pool, pair_effects
+from vesalius_mechrl.sets.sources import LiveSource, PairEffects, SetQueries, head_pool, pair_effects
 
 POOLS = {"validation": 4, "test": 3}
 OPTIONS = {"pools": POOLS, "kind": "zero", "block": 2}

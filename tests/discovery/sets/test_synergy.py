@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 from tests.discovery.sets.tables import FunctionSource, three_heads
 from vesalius.errors import BadInput
 from vesalius_mechrl.sets import synergy
-from vesalius_mechrl.sets.backups import confirm, connected
-from vesalius_mechrl.sets.queries import Goal, SetQueries
 from vesalius_mechrl.sets.searches import surplus
-from vesalius_mechrl.sets.sources import HeadSet, pair_place
-from vesalius_mechrl.sets.synergy import LEAST_VARIANCE, judge, simultaneous_interval, synergy_matrix, synergy_rows
+from vesalius_mechrl.sets.sources import Goal, HeadSet, SetQueries, pair_place
+from vesalius_mechrl.sets.synergy import (
+    LEAST_VARIANCE,
+    confirm,
+    connected,
+    judge,
+    simultaneous_interval,
+    synergy_matrix,
+    synergy_rows,
+)
 
 PAIRS = [frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})]
 

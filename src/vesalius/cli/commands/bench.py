@@ -24,6 +24,7 @@ from vesalius.cli.options import (
     SpecimensOption,
     TimeoutOption,
     UnsafeSandboxOption,
+    command,
     names,
 )
 
@@ -32,7 +33,7 @@ commands = typer.Typer(
 )
 
 
-@commands.command()
+@command(commands)
 def circuits(
     scientist: Annotated[
         str | None,
@@ -107,7 +108,7 @@ def circuits(
     output(card, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def discovery(
     methods: Annotated[
         str, typer.Option("--methods", help="Discovery methods, comma-separated; also of plug-ins.")

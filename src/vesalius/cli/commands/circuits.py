@@ -216,7 +216,7 @@ def explain(
         print_sections(claims_of(explanation))
 
 
-@commands.command()
+@command(commands)
 def report(
     run: Annotated[
         str,

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption
+from vesalius.cli.options import JsonOption, command
 
 commands = typer.Typer()
 
 
-@commands.command()
+@command(commands)
 def schema(
     name: Annotated[str | None, typer.Argument(help="A document, such as explanation. Default: list them.")] = None,
     json: JsonOption = False,
@@ -30,7 +30,7 @@ def schema(
     return None
 
 
-@commands.command()
+@command(commands)
 def convert(
     source: Annotated[str, typer.Argument(help="A circuit in MIB form, its directory, or an attribution graph.")],
     out: Annotated[str, typer.Option(help="The file to write; it ends in .json.")],
@@ -55,7 +55,7 @@ def convert(
     )
 
 
-@commands.command()
+@command(commands)
 def plugins(
     check: Annotated[
         bool, typer.Option("--check", help="Import each, and say what is wrong with those that fail.")

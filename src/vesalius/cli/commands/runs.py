@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption
+from vesalius.cli.options import JsonOption, command
 
 commands = typer.Typer()
 DocumentOutOption = Annotated[str | None, typer.Option(help="Directory for the result as JSON. Default: none.")]
 
 
-@commands.command()
+@command(commands)
 def replay(
     run: Annotated[
         str, typer.Argument(help="A finished run of `vesalius bench`, or a run of `vesalius mcp`.", metavar="RUN")
@@ -42,7 +42,7 @@ def replay(
         raise typer.Exit(1)
 
 
-@commands.command()
+@command(commands)
 def diff(
     a: Annotated[str, typer.Argument(help="A result: a directory or its JSON file.", metavar="A")],
     b: Annotated[str, typer.Argument(help="Another result of the same kind.", metavar="B")],
@@ -65,7 +65,7 @@ def diff(
     return print_view(difference.view())
 
 
-@commands.command()
+@command(commands)
 def runs(
     directory: Annotated[str, typer.Argument(help="Where results are looked for.", metavar="[DIRECTORY]")] = (
         "vesalius-runs"

@@ -20,6 +20,7 @@ from vesalius.cli.options import (
     SpecimenArgument,
     TokenizerOption,
     WrongOption,
+    command,
     studied_for,
 )
 from vesalius.errors import BadInput, Failed
@@ -27,7 +28,7 @@ from vesalius.errors import BadInput, Failed
 commands = typer.Typer()
 
 
-@commands.command()
+@command(commands)
 def specimens(json: JsonOption = False) -> None:
     """List the specimens that are known by name: the benchmark circuits and two natural models.
 
@@ -41,7 +42,7 @@ def specimens(json: JsonOption = False) -> None:
     output(api.specimens(), as_json=json)
 
 
-@commands.command()
+@command(commands)
 def show(specimen: SpecimenArgument, behaviour: BehaviourOption = None, json: JsonOption = False) -> None:
     """Show one specimen: its shape, vocabulary and a few examples.
 
@@ -53,7 +54,7 @@ def show(specimen: SpecimenArgument, behaviour: BehaviourOption = None, json: Js
     output(api.show(specimen, behaviour=behaviour), as_json=json)
 
 
-@commands.command()
+@command(commands)
 def predict(
     specimen: SpecimenArgument,
     input: Annotated[
@@ -83,7 +84,7 @@ def predict(
     output(document, lambda document: _print_outputs(inputs, document), as_json=json)
 
 
-@commands.command()
+@command(commands)
 def behaviours(
     specimen: Annotated[str | None, typer.Argument(help="Measure whether this model performs each of them.")] = None,
     behaviour: BehaviourOption = None,
@@ -115,7 +116,7 @@ def behaviours(
         raise Failed(f"{specimen}: none of the rows can be used with this model; the reasons are above")
 
 
-@commands.command()
+@command(commands)
 def models(json: JsonOption = False) -> None:
     """List the families of models that are read, and how exactly.
 
@@ -127,7 +128,7 @@ def models(json: JsonOption = False) -> None:
     output(api.models(), as_json=json)
 
 
-@commands.command()
+@command(commands)
 def check(
     model: Annotated[str, typer.Argument(help="A model directory, a GGUF file or a hub id.", metavar="MODEL")],
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 8,

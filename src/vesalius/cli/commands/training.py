@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption, OneDeviceOption
+from vesalius.cli.options import JsonOption, OneDeviceOption, command
 
 commands = typer.Typer()
 
 
-@commands.command()
+@command(commands)
 def train(
     specs: Annotated[
         list[str],
@@ -40,7 +40,7 @@ def train(
     output(document, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def generate(
     seed: Annotated[int, typer.Option(help="The same seed gives the same tasks.")],
     out: Annotated[str, typer.Option(help="Directory for the SPEC.py files.")],

@@ -13,7 +13,7 @@ from vesalius.documents.claims import ClaimRecord
 from vesalius.errors import BadInput, quoted
 from vesalius.explanations.findings import Account, Said
 from vesalius.files import plain_json
-from vesalius.report.page import render_page
+from vesalius.report.pages import render_page
 from vesalius_agents.cases import grade_submission, require_graded
 from vesalius_agents.mcp.desk import SCHEME, Call, place_of
 from vesalius_agents.mcp.results import Explained, Graded, Ran, Received, Result, Rows, Verdict
