@@ -28,9 +28,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.material import SPLITS
 from vesalius.behaviours.own import RowBehaviour
-from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.prompts import SPLITS, Prompts
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
@@ -41,8 +40,7 @@ from vesalius.documents.whole import KEEP, LEAST_MOST, MOST_SHARE, TOO_MUCH, Poi
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample
-from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.intervene.effects import effect_columns
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.recordings import activation_memory

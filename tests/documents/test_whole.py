@@ -1,0 +1,88 @@
+"""The rule that says Yes, Partly or No of a circuit, on figures written by hand."""
+
+import pytest
+
+from vesalius.documents.metric import Metric
+from vesalius.documents.whole import WholeCircuit, WithMLPs, answer, first_doubt
+
+
+def _metric(value: float, low: float | None = None, high: float | None = None, n: int = 32) -> Metric:
+    return Metric(
+        value=value, low=value - 0.05 if low is None else low, high=value + 0.05 if high is None else high, n=n
+    )
+
+
+def _whole(**changes: object) -> WholeCircuit:
+    fields = {
+        "method": "eap-ig",
+        "tried": (),
+        "keep": 0.8,
+        "most": 60,
+        "candidates": 300,
+        "found": True,
+        "components": tuple(f"L{i}H0" for i in range(30)),
+        "n_edges": 100,
+        "connected": True,
+        "kept": _metric(0.87),
+        "elsewhere": _metric(0.84),
+        "random": _metric(0.01),
+        "stable": 0.8,
+        "curve": (),
+        "n_rank": 32,
+        "n_choose": 16,
+        "forwards": 1.0,
+        "seconds": 1.0,
+    }
+    return WholeCircuit.model_validate({**fields, **changes})
+
+
+def test_a_circuit_that_meets_every_condition_is_a_yes() -> None:
+    said = answer(_whole(), "greater-than")
+    assert said.verdict == "yes"
+    assert said.text == (
+        "30 of 300 components keep 0.87 [0.82, 0.92] of greater-than on 32 prompts that chose nothing, "
+        "0.84 [0.79, 0.89] on other templates"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kept": _metric(0.75, 0.65, 0.85)}, "less than 0.8"),
+        ({"kept": _metric(1.6, 1.5, 1.7)}, "more than 1.2"),
+        ({"kept": _metric(1.01, 0.72, 1.55)}, "too wide"),
+        ({"kept": _metric(0.85, 0.65, 1.0)}, "too wide"),
+        ({"elsewhere": _metric(0.5)}, "0.50 on other templates"),
+        ({"random": _metric(0.45)}, "random circuits"),
+        ({"stable": 0.3}, "halves of the prompts"),
+        ({"shared": "the same prompts ranked, chose and report"}, "the same prompts"),
+    ],
+)
+def test_each_condition_that_fails_makes_it_partly_and_is_named(changes: dict[str, object], words: str) -> None:
+    said = answer(_whole(**changes), "ioi")
+    assert said.verdict == "partly"
+    assert words in said.text
+
+
+def test_the_second_answer_with_all_mlps_stands_beside_a_partly() -> None:
+    said = answer(_whole(stable=0.3, with_mlps=WithMLPs(heads=20, kept=_metric(1.14))), "ioi")
+    assert said.text.endswith("with all MLPs kept, 20 heads keep 1.14 [1.09, 1.19]")
+
+
+def test_a_weak_contrast_allows_partly_at_most() -> None:
+    assert first_doubt(_whole()) is None
+    assert answer(_whole(), "ioi", weak="the contrast is weak").verdict == "partly"
+
+
+def test_no_circuit_within_the_limit_is_a_no_with_the_size_that_does() -> None:
+    said = answer(_whole(found=False, reached=124, kept=_metric(0.46)), "induction")
+    assert (said.verdict, said.text) == (
+        "no",
+        "no circuit of up to 60 of 300 components keeps 0.8 of induction (30 keep 0.46 [0.41, 0.51]; 124 do)",
+    )
+
+
+def test_a_circuit_that_fails_clearly_on_other_prompts_is_a_no() -> None:
+    said = answer(_whole(kept=_metric(-0.08, -1.45, 0.23)), "addition")
+    assert said.verdict == "no"
+    assert "keep -0.08 [-1.45, 0.23] on 32 other prompts" in said.text
