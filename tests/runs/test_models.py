@@ -23,7 +23,7 @@ from vesalius.runs.engine import map_cases
 from vesalius.runs.scorecard import State
 from vesalius.runs.settings import BenchmarkSettings, RunLimits
 from vesalius.runs.work import no_connections, totals
-from vesalius_bench.papers.comparison import compare
+from vesalius_bench.papers.comparison import compare_runs
 
 pytestmark = pytest.mark.slow
 
@@ -367,6 +367,6 @@ def test_a_judge_without_a_score_is_asked_twice_and_no_table_prints_a_value(
     printed = {line.split()[0]: line.split() for line in lines if line.strip()}
     for name in judged:
         assert printed[name][:3] == [name, "–", "0"]
-    figures = {sheet.id: sheet.rows[0][2] for sheet in compare([tmp_path / "run"])}
+    figures = {sheet.id: sheet.rows[0][2] for sheet in compare_runs([tmp_path / "run"])}
     assert (figures["Table 2"]["description_quality"], figures["Table 10"]["plan_soundness"]) == (None, None)
     assert figures["Table 9"] == {"grounding": None, "fully": None, "partial": None}
