@@ -12,7 +12,7 @@ from pydantic import Field
 from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.guarantee import Guarantee
-from vesalius.documents.view import Answer, Bars, Chart, Section, Sheet, Text, View, Viewable, figure, title_of
+from vesalius.documents.view import Answer, Bars, Chart, Section, Sheet, Text, View, Viewable, figure, title_of, words
 
 #: What heads that their attention identifies are called.
 ROLES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}
@@ -158,7 +158,7 @@ class Checks(Viewable, Record):
     def view(self) -> View:
         """Every figure with its control."""
         figures = [
-            f"{name} {value:.3g}" + ("" if control is None else f" (control {control:.3g})")
+            f"{words(name)} {value:.3g}" + ("" if control is None else f" (control {control:.3g})")
             for name, value, _, _, control, _ in self._rows()
             if value is not None
         ]
