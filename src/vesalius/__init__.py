@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
-    from vesalius.discovery.attribution import EAP, EAPIG, RelP, RelPQK
+    from vesalius.discovery.attribution import EAP, EAPIG, GIM, RelP, RelPQK
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
     from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
@@ -62,6 +62,7 @@ __all__ = [
     "ACDC",
     "EAP",
     "EAPIG",
+    "GIM",
     "BadInput",
     "Behaviour",
     "Component",
@@ -112,7 +113,7 @@ _HOMES = {
     "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
-    **dict.fromkeys(("EAP", "EAPIG", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    **dict.fromkeys(("EAP", "EAPIG", "GIM", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
     "ACDC": "vesalius.discovery.pruning",
     "Sweep": "vesalius.discovery.sweep",
     **dict.fromkeys(("Mean", "Resample", "ValueBias", "Zero"), "vesalius.intervene.ablations"),

@@ -105,6 +105,16 @@ class RelPQK(EAP):
     rule = "relp-qk"
 
 
+@dataclass(frozen=True)
+class GIM(EAP):
+    """Gradient interaction modifications: EAP with the slopes of norms and attention changed
+    (`intervene.attribution`).
+    """
+
+    name = "gim"
+    rule = "gim"
+
+
 def smooth_readout(model: Transformer, material: Trial) -> tuple[Readout, int]:
     """A readout with a slope, and the forward passes of all prompts that it took to make."""
     return (material.readout, 0) if material.prompts is not None else (contrast(model, material), 2)

@@ -6,6 +6,7 @@ passes, and is exact where the score is linear in that output. Under the rules o
 a linearised model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -44,11 +45,19 @@ from vesalius.model.transformer import Transformer
 # `relp` applies all of them, so nothing reaches a head's queries and keys. `relp-qk` leaves the pattern its gradient
 # and applies the others. A soft cap of the logits belongs to the readout and keeps its gradient, and so do limits on
 # queries, keys and values.
+#
+# `gim` (https://arxiv.org/abs/2505.17630) keeps the gradient of activation functions and products, and changes that of
+# norms and attention: what a norm divides by is a constant; the softmax has the slope that it would have at twice the
+# temperature, so that saturated attention still shows what it reads; queries and keys get a quarter of their gradient
+# and values half of it, because each of them alone already accounts for the product.
 
-Rule = Literal["gradient", "relp", "relp-qk"]
+Rule = Literal["gradient", "relp", "relp-qk", "gim"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 _CONSTANTS = (".hook_scale", ".hook_expert_weights")
 _FACTORS = (".hook_pre", ".hook_pre_linear")
+#: GIM's temperature of the softmax in the backward pass, and the shares of the gradients of queries, keys and values.
+GIM_TEMPERATURE = 2.0
+GIM_SHARES = {"q": 0.25, "k": 0.25, "v": 0.5}
 
 
 def rule_hooks(model: Transformer, rule: Rule) -> list[Hook]:
@@ -57,6 +66,8 @@ def rule_hooks(model: Transformer, rule: Rule) -> list[Hook]:
     """
     if rule == "gradient":
         return []
+    if rule == "gim":
+        return _gim_hooks()
     constants = (*_CONSTANTS, ".hook_pattern") if rule == "relp" else _CONSTANTS
     factors: dict[str, Tensor] = {}
 
@@ -81,6 +92,45 @@ def rule_hooks(model: Transformer, rule: Rule) -> list[Hook]:
         (lambda name: name.endswith(_FACTORS), keep),
         (lambda name: name.endswith(".hook_post"), propagate),
     ]
+
+
+def _gim_hooks() -> list[Hook]:
+    scores: dict[str, Tensor] = {}
+
+    def freeze(value: Tensor, hook: HookPoint) -> Tensor:
+        return value.detach()
+
+    def keep(value: Tensor, hook: HookPoint) -> None:
+        scores[hook.name.removesuffix("hook_attn_scores")] = value
+
+    def soften(value: Tensor, hook: HookPoint) -> Tensor:
+        return _Softened.apply(value.detach(), scores.pop(hook.name.removesuffix("hook_pattern")))
+
+    def share(value: Tensor, hook: HookPoint) -> Tensor:
+        return _Sloped.apply(value.detach(), value, torch.tensor(GIM_SHARES[hook.name[-1]], device=value.device))
+
+    return [
+        (lambda name: name.endswith(".hook_scale"), freeze),
+        (lambda name: name.endswith("attn.hook_attn_scores"), keep),
+        (lambda name: name.endswith("attn.hook_pattern"), soften),
+        (lambda name: name.endswith(("attn.hook_q", "attn.hook_k", "attn.hook_v")), share),
+    ]
+
+
+class _Softened(torch.autograd.Function):
+    """An attention pattern whose slope is that of the softmax of its scores at `GIM_TEMPERATURE`, not divided by it."""
+
+    @staticmethod
+    def forward(ctx: Any, pattern: Tensor, scores: Tensor) -> Tensor:
+        ctx.save_for_backward(scores)
+        return pattern.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Float[Tensor, "*shape"]) -> tuple[None, Tensor]:
+        (scores,), gradient = ctx.saved_tensors, widened(gradients[0])
+        soft = (widened(scores) / GIM_TEMPERATURE).softmax(-1)
+        back = soft * (gradient - (gradient * soft).sum(-1, keepdim=True))
+        return None, back.to(gradients[0].dtype)
 
 
 class _Sloped(torch.autograd.Function):
@@ -330,11 +380,17 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
         values=Values(tuple(x.detach() for x in z), outputs, embedding),
         pre=[x.detach() for x in pre],
         mlp_inputs=[x.detach() for x in mlp_inputs],
-        heads=[torch.cat(gradients[3 * layer : 3 * layer + 3], 2) for layer in range(n)],
+        heads=[_shared(gradients[3 * layer : 3 * layer + 3], rule) for layer in range(n)],
         mlp=list(gradients[3 * n : 4 * n]),
         rule=rule,
         end=gradients[-1],
     )
+
+
+def _shared(gradients: Sequence[Tensor], rule: Rule) -> Float[Tensor, "prompt pos input d_head"]:
+    """The gradients at queries, keys and values side by side; under GIM's rule each of them with its share."""
+    shares = GIM_SHARES.values() if rule == "gim" else (1.0, 1.0, 1.0)
+    return torch.cat([share * gradient for share, gradient in zip(shares, gradients, strict=True)], 2)
 
 
 def _score(model: Transformer, resid: Tensor, readout: Readout, tap: Tap) -> Tensor:
