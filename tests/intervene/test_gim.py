@@ -14,7 +14,7 @@ from vesalius.model.hooks import HookPoint
 NAMES = ("parallel", "norms-before-and-after", "head-norms", "soft-caps", "own-rotations")
 
 
-def _setting(name: str):  # noqa: ANN202
+def _setting(name: str):
     model = random_model(small_config(**STRUCTURES[name])).double()
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, model.config.d_vocab, (2, 2, 5), generator=generator)
