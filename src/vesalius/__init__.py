@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
     from vesalius.discovery.attribution import EAP, EAPIG, GIM, RelP, RelPQK
+    from vesalius.discovery.masks import Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
     from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
@@ -68,6 +69,7 @@ __all__ = [
     "Component",
     "Edge",
     "Failed",
+    "Masks",
     "Mean",
     "Note",
     "RelP",
@@ -114,6 +116,7 @@ _HOMES = {
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
     **dict.fromkeys(("EAP", "EAPIG", "GIM", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    "Masks": "vesalius.discovery.masks",
     "ACDC": "vesalius.discovery.pruning",
     "Sweep": "vesalius.discovery.sweep",
     **dict.fromkeys(("Mean", "Resample", "ValueBias", "Zero"), "vesalius.intervene.ablations"),

@@ -7,6 +7,7 @@ import vesalius as ves
 from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import scores_without
+from vesalius.discovery.method import MethodInput
 from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import Search, Shares, on_paths, prompt_sets, random_circuits, whole_circuit
 from vesalius.documents.whole import answer
@@ -17,7 +18,7 @@ from vesalius.intervene.edges import EdgeGraph
 def test_a_planted_circuit_is_found_whole_and_connected(name: str) -> None:
     specimen = ves.load(name)
     rank = trial(specimen, 16)
-    scores = Sweep().score(specimen, rank)
+    scores = Sweep().score(MethodInput(specimen, rank))
     search = Search(specimen, prompt_sets(specimen, rank), asked=0.95)
     whole, parts, edges = whole_circuit(search, {"sweep": (scores, scores.forwards)})
     assert set(parts) == set(specimen.components)

@@ -8,6 +8,7 @@
 | `relp`, `RelP`      | as `eap` in a linearised model (`intervene.attribution`)              | 4                      |
 | `relp-qk`, `RelPQK` | the same, attention patterns not frozen                             | 4                      |
 | `gim`, `GIM`        | as `eap`, slopes of norms and attention changed                     | 4                      |
+| `masks`, `Masks`    | masks of all components, learned together                           | 18 + a quarter a step  |
 | `acdc`, `ACDC`      | largest threshold at which an edge survives greedy pruning          | thresholds x edges / 2 |
 
 Others come by entry point (`vesalius.discovery_methods`): `bandit` and `rl` of `vesalius_mechrl`, and plug-ins.
@@ -30,6 +31,7 @@ from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import EAP, EAPIG, GIM, RelP, RelPQK
+from vesalius.discovery.masks import Masks
 from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodResult, Scores
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
@@ -45,7 +47,7 @@ from vesalius.statistics import means_interval
 
 DEFAULT_PROMPTS = 32
 #: The methods of the core. Each scores a whole circuit.
-CORE: tuple[type[Method], ...] = (Sweep, EAP, EAPIG, RelP, RelPQK, GIM, ACDC)
+CORE: tuple[type[Method], ...] = (Sweep, EAP, EAPIG, RelP, RelPQK, GIM, Masks, ACDC)
 CORE_NAMES = tuple(kind.name for kind in CORE)
 #: Names that no plug-in may take.
 TAKEN = (*CORE_NAMES, "sets")

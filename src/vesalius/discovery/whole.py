@@ -33,7 +33,7 @@ from vesalius.behaviours.prompts import SPLITS, Prompts
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
-from vesalius.discovery.method import Scores
+from vesalius.discovery.method import MethodInput, Scores
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
 from vesalius.documents.metric import Metric
 from vesalius.documents.whole import KEEP, LEAST_MOST, MOST_SHARE, TOO_MUCH, Point, Tried, WholeCircuit, WithMLPs
@@ -528,7 +528,7 @@ def _edge_table(search: Search, edges: Float[Tensor, "sender receiver"] | None) 
     if edges is not None:
         return edges
     search.progress("ranking edges", 0, 0)
-    scores = EAPIG().score(search.specimen, search.sets.rank.take(slice(0, TRIM_PROMPTS)))
+    scores = EAPIG().score(MethodInput(search.specimen, search.sets.rank.take(slice(0, TRIM_PROMPTS))))
     assert scores.per_prompt is not None
     search.forwards += scores.forwards
     return scores.per_prompt.mean(0)
