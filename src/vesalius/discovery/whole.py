@@ -5,8 +5,8 @@ resampled, between the score with everything resampled (0) and that of the model
 three sets of prompts that share none:
 
 1. *Rank* every component, by sign: what hinders comes last. Several methods may rank.
-2. *Choose* the size on other prompts: the smallest first part of a ranking that keeps the share there, by one standard
-   error; its best third where none does.
+2. *Choose* the size on other prompts: the smallest first part of a ranking that keeps the share there, by two standard
+   errors; its best third where none does.
 3. *Trim*: leave each member out, and drop the least needed as long as the share is kept on the choosing prompts. Of
    several rankings the one whose circuit is then smallest is taken. Where none gives a circuit within the limit, every
    component is swept exactly, and that order is tried.
@@ -60,6 +60,8 @@ BEST_SHARE = 1 / 3
 #: Rounds of trimming, and the prompts that say what leaving a member out costs.
 TRIM_ROUNDS, TRIM_PROMPTS = 4, 16
 RANDOM_CIRCUITS = 5
+#: Standard errors by which a circuit must exceed the share on the prompts that choose it.
+MARGIN = 2.0
 Ranked = Mapping[str, Float[Tensor, "prompt component"]]
 Circuit = frozenset[Component]
 
@@ -184,11 +186,15 @@ class Kept:
         """As results have it."""
         return Metric(value=self.value, low=self.low, high=self.high, n=self.n)
 
-    def clears(self, keep: float) -> bool:
-        """Whether it reaches a share by one standard error, so that new prompts are likely to show it too, and does not
-        exceed the model's own score by far.
+    def reaches(self, keep: float) -> bool:
+        """Whether it reaches a share by two standard errors (at most a quarter of it), so that new prompts are likely
+        to show it too: what is chosen because it is just enough here is just too little elsewhere.
         """
-        return self.value - min(self.error, keep / 4) >= keep and self.value <= TOO_MUCH
+        return self.value - min(MARGIN * self.error, keep / 4) >= keep
+
+    def clears(self, keep: float) -> bool:
+        """Whether it reaches a share and does not exceed the model's own score by far."""
+        return self.reaches(keep) and self.value <= TOO_MUCH
 
 
 def _ratio(means: Float[Tensor, "draw 3"]) -> Float[Tensor, " draw"]:
@@ -293,13 +299,13 @@ class Search:
         """
         sizes = self.sizes()
         read = dict(zip(sizes, self.choosing.kept([order[:size] for size in sizes]), strict=True))
-        enough = next((size for size in sizes if read[size].clears(self.asked)), None)
+        enough = next((size for size in sizes if read[size].reaches(self.asked)), None)
         if enough is None:
             return None, read
         below = max((size for size in sizes if size < enough), default=0)
         between = _between(below, enough, REFINED)
         read |= dict(zip(between, self.choosing.kept([order[:size] for size in between]), strict=True))
-        return next(size for size in sorted(read) if read[size].clears(self.asked)), dict(sorted(read.items()))
+        return next(size for size in sorted(read) if read[size].reaches(self.asked)), dict(sorted(read.items()))
 
     def trimmed(self, circuit: Sequence[Component]) -> list[Component]:
         """The circuit without the members that it can do without: those whose loss costs least on the ranking prompts,
@@ -315,7 +321,7 @@ class Search:
             order = [members[i] for i in sorted(range(len(members)), key=lambda i: -without[i])]
             drops = sorted({1, *_between(0, len(order), 8)})
             tried = self.choosing.kept([set(order[drop:]) for drop in drops])
-            most = max((drop for drop, kept in zip(drops, tried, strict=True) if kept.clears(self.asked)), default=0)
+            most = max((drop for drop, kept in zip(drops, tried, strict=True) if kept.reaches(self.asked)), default=0)
             if not most:
                 break
             gone = set(order[:most])
