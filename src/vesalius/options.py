@@ -376,7 +376,6 @@ class Knockout(Record):
             "zero, mean, resample (from the counterfactual prompt) or value-bias.",
             "--kind",
             "-k",
-            of=("zero", "mean", "resample", "value-bias"),
             asked="always",
             word="{}",
         ),
@@ -389,6 +388,9 @@ class Knockout(Record):
         flag("Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all.", "--components", "-c"),
     ] = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", str(self.kind))  # an ablation, such as `Mean()`, goes by its name
+
 
 class Edit(Record):
     """What takes the place of components in one question: values of which kind, where, and on which prompt."""
@@ -399,7 +401,6 @@ class Edit(Record):
             "zero, mean, resample (from the counterfactual) or patch (--source).",
             "--kind",
             "-k",
-            of=("zero", "mean", "resample", "patch"),
             asked="always",
             word="{}",
         ),
@@ -411,14 +412,15 @@ class Edit(Record):
     source: Annotated[Any, flag("The prompt that values are taken from, of as many tokens.")] = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        object.__setattr__(self, "kind", str(self.kind))
         if self.prompt is None and self.source is not None:
             raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
-        kind = str(self.kind)
-        if self.prompt is None and kind == "patch":
+        if self.prompt is None and self.kind == "patch":
             raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
-        if self.prompt is not None and self.source is None and kind != "zero":
-            raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
+        if self.prompt is not None and self.source is None and self.kind != "zero":
+            raise BadInput(
+                f"kind {self.kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'"
+            )
 
 
 class Force(Record):
