@@ -29,9 +29,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from benchmarks.measure import agree, report, rivals
 from vesalius.components import Component, Edge
 from vesalius.intervene import Batch, logit_difference
-from vesalius.intervene.edge_attribution import edge_attribution
-from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.model.huggingface import load_huggingface
+from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.edges import EdgeGraph
+from vesalius.model.sources import load_huggingface
 
 PAIRS, TOKENS, VOCABULARY = 8, 15, 50257
 RIGHT, WRONG = 464, 1212

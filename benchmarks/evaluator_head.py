@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vesalius.documents.metric import Metric
 from vesalius_functions.agents.evaluator import SPLITS
-from vesalius_functions.knowledge.vectors import LONGEST_TEXT, space
+from vesalius_functions.knowledge.scoring import LONGEST_TEXT, space
 
 SPACE = "wordllama"
 DECAYS = (1e-3, 1e-2, 1e-1, 1.0)

@@ -7,7 +7,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from benchmarks.measure import agree, report, rivals
-from vesalius.model.huggingface import load_huggingface
+from vesalius.model.sources import load_huggingface
 
 
 def compare(name: str, theirs: PreTrainedModel, *, prompts: int, tokens: int, repeats: int = 5) -> dict:

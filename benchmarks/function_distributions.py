@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from vesalius_functions.answer import Mode
+from vesalius_functions.box import Mode
 from vesalius_functions.numeric import load_published
 from vesalius_functions.numeric.expressions import operands
 from vesalius_functions.numeric.function import Kind, NumericFunction

@@ -22,9 +22,8 @@ from typing import Any
 from vesalius.documents.metric import Metric
 from vesalius.sandbox import Sandbox
 from vesalius_functions import Answer, Box, Function, Reply, entities, relations
-from vesalius_functions.knowledge.scoring import TableMapper
+from vesalius_functions.knowledge.scoring import TableMapper, other_space
 from vesalius_functions.knowledge.tables import UNDEFINED
-from vesalius_functions.knowledge.vectors import other_space
 
 #: The published relations were answered rightly in 91.2 % of cases.
 ERRORS = 0.09

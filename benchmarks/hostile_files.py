@@ -29,12 +29,11 @@ from typing import Any
 
 import torch
 
-from vesalius.backbones.prices import Prices
-from vesalius.backbones.records import Records
-from vesalius.backbones.redact import Redactor
+from vesalius.backbones.messages import Prices
+from vesalius.backbones.records import Records, Redactor
 from vesalius.backbones.scripted import read_script
 from vesalius.behaviours.files import read_behaviour
-from vesalius.circuits.key.annotations import read_annotation
+from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import benchmark_root, load_specimen
 from vesalius.components import Component, Edge
@@ -45,8 +44,8 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.files import write_json
 from vesalius.model import Config, Transformer
-from vesalius.model.gguf_file import GgufFile
-from vesalius.model.huggingface import load_huggingface
+from vesalius.model.gguf import GgufFile
+from vesalius.model.sources import load_huggingface
 from vesalius.model.states import to_state, write_tensors
 from vesalius.runs.ledger import Ledger
 from vesalius_bench.ratings.reading import read_ratings

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene import Batch, Readout, effects, logit_difference
-from vesalius.intervene.edge_attribution import edge_attribution
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Prompts, attribution_peak, sweep_peak
 from vesalius.intervene.recordings import FREE_SHARE, activation_memory
 from vesalius.model import Config, Rotary, Transformer

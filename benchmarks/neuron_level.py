@@ -30,7 +30,7 @@ from vesalius.discovery.neurons import HELD_OUT_SEED, HELD_OUT_SPLIT, Keeping
 from vesalius.files import write_json
 from vesalius.grading.discovery import auroc
 from vesalius.intervene import Cost, ablation_named, attribute_units, effects
-from vesalius.intervene.relevance import Rule
+from vesalius.intervene.attribution import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import mean_interval

@@ -31,7 +31,7 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, mlp_units
 from vesalius.files import write_json
 from vesalius.intervene import Batch, ablation_named, attribute_units, effects
-from vesalius.intervene.relevance import RULES, Rule
+from vesalius.intervene.attribution import RULES, Rule
 from vesalius.model.hooks import HookPoint
 from vesalius.model.transformer import Transformer
 

@@ -20,7 +20,7 @@ from typing import Any
 from vesalius.sandbox import Sandbox
 from vesalius_functions import Box
 from vesalius_functions.strings import StringFunction, grade, interpret, load_published, recover, sample
-from vesalius_functions.strings.library import library
+from vesalius_functions.strings.program import library
 from vesalius_functions.strings.search.space import space
 
 

@@ -19,7 +19,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.measure import agree, report, rivals
 from vesalius.intervene import Batch, effects, logit_difference
-from vesalius.model.huggingface import load_huggingface
+from vesalius.model.sources import load_huggingface
 
 PROMPTS, TOKENS = 4, 32
 

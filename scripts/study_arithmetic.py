@@ -30,8 +30,8 @@ from vesalius.api import load
 from vesalius.components import Component
 from vesalius.intervene import Batch, Readout, Recordings, Replacement, Values, activations, zeros
 from vesalius.intervene.effects import effect_columns
-from vesalius.intervene.logit_lens import direct_difference
-from vesalius.model.arithmetic import arithmetic_directory
+from vesalius.intervene.probes import direct_difference
+from vesalius.model.sources import arithmetic_directory
 
 PROMPTS, SET_PROMPTS, MEAN_PROMPTS = 200, 50, 2000
 END = 6

@@ -20,7 +20,7 @@ SOURCE = ROOT.parent
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
     *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
-    *("options", "stopping", "version"),
+    *("options", "version"),
 }
 FLOORS = [
     {"documents"},
@@ -178,7 +178,7 @@ def test_faces_reach_the_house_through_the_composer() -> None:
     assert face_offences(arrows) == []
 
 
-@pytest.mark.parametrize("imported", ["vesalius.discovery.methods.CORE", "vesalius.files", "vesalius.runs"])
+@pytest.mark.parametrize("imported", ["vesalius.discovery.discover.CORE", "vesalius.files", "vesalius.runs"])
 def test_a_face_that_reaches_past_the_composer_is_seen(imported: str) -> None:
     assert face_offences([("vesalius.cli.commands.bench", imported, 1)])
     assert not face_offences([("vesalius.api.benchmarks", imported, 1)])
@@ -209,7 +209,7 @@ def test_the_core_imports_no_package_beside_it_and_they_use_what_is_open_to_them
     [
         ("vesalius.runs.listing", "vesalius_bench.survey.documents.Survey"),
         ("vesalius.cli", "vesalius_workbench.cli"),
-        ("vesalius_functions.bench.run", "vesalius_bench.papers.published"),
+        ("vesalius_functions.bench.benchmark", "vesalius_bench.papers.published"),
         ("vesalius_workbench.store", "vesalius.explanations.claims"),
         ("vesalius_functions.box", "vesalius.circuits.specimens"),
     ],
@@ -319,7 +319,7 @@ def test_every_room_is_on_a_floor() -> None:
         ("vesalius.model.hooks", "vesalius.intervene.Batch"),
         ("vesalius.intervene.plan", "vesalius.behaviours.trial"),
         ("vesalius.rasp.placement", "vesalius.model.transformer.Transformer"),
-        ("vesalius.rasp.placement", "vesalius.behaviours.words"),
+        ("vesalius.rasp.placement", "vesalius.behaviours.builtin"),
         ("vesalius.errors", "vesalius.model.config"),
         ("vesalius.discovery.sweep", "vesalius.runs.ledger"),
         ("vesalius.sandbox.fork", "vesalius.model.config"),

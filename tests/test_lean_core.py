@@ -74,8 +74,8 @@ print(json.dumps([failed, 'scipy.stats' in sys.modules]))
 """
 LOAD = """
 import json, pathlib, sys, torch
-from vesalius.model.gguf_file import GgufFile
-from vesalius.model.huggingface import load_huggingface
+from vesalius.model.gguf import GgufFile
+from vesalius.model.sources import load_huggingface
 directory, file = map(pathlib.Path, sys.argv[1:])
 tokens = torch.tensor([[1, 2, 3]])
 print(json.dumps([model(tokens).tolist() for model in (load_huggingface(directory), GgufFile(file).load())]))
@@ -84,7 +84,7 @@ OFFLINE = """
 import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 from vesalius import Failed
-from vesalius.model.huggingface import download
+from vesalius.model.sources import download
 try:
     download("openai-community/nothing-here")
 except Failed as error:

@@ -5,7 +5,7 @@ import torch
 
 from tests.models import small_config
 from vesalius.model import Transformer
-from vesalius.stopping import Stopped, checkpoint, stoppable
+from vesalius.progress import Stopped, checkpoint, stoppable
 
 
 class Counter:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 Progress = Callable[[str, int, int], None]
@@ -111,3 +112,35 @@ def _in_notebook() -> bool:
     ipython: Any = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
+
+
+# Long work that can be stopped from outside: between layers and batches it asks whether to continue.
+#
+#     with stoppable(check):
+#         ves.faithfulness(...)
+#
+# `check(step, done, total)` is called often, from the thread that works, and raises `Stopped` to end it; `step` is
+# empty where only that is asked. Work that is not watched pays one look-up for each layer.
+
+_CHECK: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("check", default=None)
+
+
+class Stopped(Exception):
+    """The work was stopped on request; the message says why."""
+
+
+@contextmanager
+def stoppable(check: Progress) -> Iterator[None]:
+    """Let `check` decide whether the work in this block goes on."""
+    token = _CHECK.set(check)
+    try:
+        yield
+    finally:
+        _CHECK.reset(token)
+
+
+def checkpoint(step: str = "", done: int = 0, total: int = 0) -> None:
+    """Where work can be stopped, and says how far it is."""
+    check = _CHECK.get()
+    if check is not None:
+        check(step, done, total)

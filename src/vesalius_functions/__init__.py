@@ -7,19 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vesalius_functions.answer import Answer, Grade, Interpreter, Mode
-    from vesalius_functions.box import Box, Function, OutOfQueries, Reply
-    from vesalius_functions.categories import category
+    from vesalius_functions.box import Answer, Box, Function, Grade, Interpreter, Mode, OutOfQueries, Reply
+    from vesalius_functions.suite import category
 
 __all__ = ["Answer", "Box", "Function", "Grade", "Interpreter", "Mode", "OutOfQueries", "Reply", "category"]
-_HOMES = {
-    **dict.fromkeys(("Answer", "Grade", "Interpreter", "Mode"), "answer"),
-    **dict.fromkeys(("Box", "Function", "OutOfQueries", "Reply"), "box"),
-    "category": "categories",
-}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'vesalius_functions' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f"vesalius_functions.{_HOMES[name]}"), name)
+    return getattr(import_module(f"vesalius_functions.{'suite' if name == 'category' else 'box'}"), name)

@@ -12,9 +12,12 @@ function that is a neural net; what the net was trained on is not among them.
 """
 
 import cmath
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from vesalius.errors import BadInput
 
@@ -170,3 +173,148 @@ def _readable(reply: Reply) -> Reply:
     if isinstance(value, complex):
         return Reply(value.real) if value.imag == 0 and not cmath.isnan(value) else reply
     return Reply(error=f"the output is a {type(value).__name__}, neither a number nor a text")
+
+
+# What an interpreter says about a function, and what a grader says about that.
+
+#: `published` repeats the published benchmark with its faults, for comparison; `fixed` is the default.
+Mode = Literal["fixed", "published"]
+#: The name under which submitted code defines its function. Without it the last function defined counts, as published.
+ENTRY = "f"
+#: The published rule for numeric functions: a normalised squared error below this.
+SUCCESS = 0.1
+#: Integers of more bits are not floats either; such an input or output is only mentioned.
+LONGEST_INTEGER = 1000
+
+
+class Answer(BaseModel):
+    """An interpretation: in words, where the function departs from its rule, and as code that can be run.
+
+    `structure` holds the parts that a program can check, under the names of the function's truth (`family`, `noise`,
+    `interval`, `operations`, `concepts`, `rule`, `exception`, ...). Built-in interpreters fill it; of a language model
+    it holds the interval, where that was given in its structured form. `table` says that the code looks values up and
+    names no rule: such an answer may predict, but does not count as understanding.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    description: str
+    domain: str | None = None
+    code: str | None = None
+    structure: dict[str, Any] = Field(default_factory=dict)
+    table: bool = False
+    interpreter: str = ""
+    queries: int = 0
+    rounds: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    #: Outputs that a language model invented instead of asking for them.
+    hallucinated: int | None = None
+
+    @field_validator("description", "domain", "code")
+    @classmethod
+    def _can_be_written(cls, text: str | None) -> str | None:
+        return None if text is None else writable(text)
+
+
+def writable(text: str) -> str:
+    """A text that a file can hold: halves of characters, which language models sometimes send, become `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON holds it: NaN, infinities, complex and endless numbers as texts, tuples as lists."""
+    if isinstance(value, dict):
+        return {writable(str(name)): json_value(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(item) for item in value]
+    if isinstance(value, str):
+        return writable(value)
+    if value is None or isinstance(value, bool) or (isinstance(value, int) and value.bit_length() <= LONGEST_INTEGER):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else writable(str(value))
+
+
+class Grade(BaseModel):
+    """How good one answer is: figures by name (None where a figure does not apply), and what a picture needs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    metrics: dict[str, float | None]
+    #: Points to draw, e.g. `{"x": [...], "truth": [...], "answer": [...]}`, or examples to list.
+    picture: dict[str, Any] = Field(default_factory=dict)
+    #: Why code could not be graded, if so.
+    fault: str | None = None
+
+
+class Interpreter(Protocol):
+    """An interpreter explains a function from its box alone."""
+
+    def __call__(self, box: Box, *, seed: int) -> Answer: ...
+
+
+# Unit tests of a description: of three examples, which one is the function's?
+#
+# A category makes them (`unit_tests(function, seed)`). Its grader takes them by running an answer, or an LM evaluator
+# by reading its description (`agents.evaluator`).
+
+#: The score of a random choice.
+CHANCE = 1 / 3
+#: Fits this close are a tie.
+_TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class Example:
+    """An input and, unless inputs alone are shown, the output that goes with it."""
+
+    input: Any
+    output: Any = None
+
+
+@dataclass(frozen=True)
+class UnitTest:
+    """Three examples; the one at index `correct` is the function's own, the others come from other functions."""
+
+    examples: tuple[Example, ...]
+    correct: int
+
+    def __post_init__(self) -> None:
+        assert len(self.examples) == 3
+        assert 0 <= self.correct < 3
+
+    @classmethod
+    def of_inputs(cls, inputs: Sequence[Any], correct: int) -> "UnitTest":
+        """Inputs alone."""
+        return cls(tuple(map(Example, inputs)), correct)
+
+    @classmethod
+    def of_pairs(cls, pairs: Sequence[tuple[Any, Any]], correct: int) -> "UnitTest":
+        """Inputs with outputs."""
+        return cls(tuple(Example(*pair) for pair in pairs), correct)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The three inputs."""
+        return tuple(example.input for example in self.examples)
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The three outputs; None where inputs alone are shown."""
+        return tuple(example.output for example in self.examples)
+
+    @property
+    def right(self) -> Example:
+        """The function's own example."""
+        return self.examples[self.correct]
+
+
+def credit(fits: Sequence[float | None], correct: int) -> float:
+    """1 if the right example fits best, a share if it is tied, else 0; one without a fit (None) is never chosen."""
+    known = [fit for fit in fits if fit is not None]
+    if not known:
+        return 0.0
+    best = [index for index, fit in enumerate(fits) if fit is not None and fit >= max(known) - _TIE]
+    return (correct in best) / len(best)

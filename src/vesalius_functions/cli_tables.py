@@ -5,7 +5,7 @@ from typing import Any
 from rich.table import Table
 
 from vesalius.cli.console import stdout
-from vesalius_functions.bench.functions import in_words
+from vesalius_functions.suite import in_words
 
 #: The least reliable functions that are printed.
 WORST = 10

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from vesalius.documents.request import Request
 from vesalius.documents.scorecard import FunctionFailure
 from vesalius.progress import Progress
 from vesalius.report.charts import Curves, draw_curves
 from vesalius.report.html import render, write
 from vesalius.runs.conversation import Conversation
-from vesalius.runs.directory import INDEX, calls_path, document_or_none, explanation_path, read_run, read_scorecard
-from vesalius_functions.bench.benchmark import GRADES
+from vesalius.runs.directory import INDEX, calls_path, document_or_none, explanation_path, read_scorecard
+from vesalius_functions.bench.settings import GRADES
 from vesalius_functions.bench.work import Graded, Interpreted
 from vesalius_functions.suite import in_words
 
@@ -167,22 +166,9 @@ def render_functions(directory: Path, *, progress: Progress | None = None) -> Pa
         n_left_out=len(left_out),
         failures=len(failures),
         shown_failures=sum(case.failed for case in cases),
-        command=(scorecard.request or _request(directory)).command_line(),
+        command="" if scorecard.request is None else scorecard.request.command_line(),
     )
     return write(directory / INDEX, html)
-
-
-def _request(directory: Path) -> Request:
-    """What a run was asked, for scorecards of schema 1, which do not say."""
-    settings = read_run(directory)["settings"]
-    names = ("category", "evaluator", "dataset", "count", "mode", "budget")
-    return Request(
-        command="bench functions",
-        method=settings["interpreter"],
-        options={name: settings[name] for name in names if settings.get(name) is not None},
-        seed=settings["seed"],
-        backbone=settings.get("backbone"),
-    )
 
 
 def function_case(directory: Path, case: str, failure: FunctionFailure | None) -> Case | None:

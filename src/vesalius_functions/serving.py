@@ -25,8 +25,7 @@ from typing import Any, Self
 
 from vesalius.errors import BadInput, Failed
 from vesalius.files import parse_json
-from vesalius_functions.answer import Answer, json_value
-from vesalius_functions.box import Asked, Box, Function, OutOfQueries, Reply
+from vesalius_functions.box import Answer, Asked, Box, Function, OutOfQueries, Reply, json_value
 from vesalius_functions.scripts import SCRIPT
 
 LEDGER = "queries.jsonl"

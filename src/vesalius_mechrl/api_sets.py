@@ -11,7 +11,7 @@ from vesalius.api.notes import note_unperformed
 from vesalius.api.places import directory_for, removed_if_empty, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
-from vesalius.discovery.methods import DEFAULT_PROMPTS
+from vesalius.discovery.discover import DEFAULT_PROMPTS
 from vesalius.documents.request import Request
 from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, choices, require_whole

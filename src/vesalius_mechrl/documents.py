@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
+from pydantic import Field, computed_field, model_validator
 
-from vesalius.documents.base import Document, Keyed, Record
+from vesalius.documents.base import Document, Record
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenDict, FrozenList, FrozenMap
 from vesalius.documents.metric import Figure
@@ -117,7 +117,7 @@ class PolicyVerdict(Record):
     result: Literal["wins", "draw", "loses"]
 
 
-class MechrlStudy(Viewable, Keyed, Document, kind="mechrl"):
+class MechrlStudy(Viewable, Document, kind="mechrl"):
     """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
 
     `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text
@@ -322,7 +322,7 @@ class BackupGroup(Record):
     links: tuple[SetSynergy, ...]
 
 
-class HeadSets(Viewable, Keyed, Document, kind="sets"):
+class HeadSets(Viewable, Document, kind="sets"):
     """What a search of sets of heads found, and what of it held on other prompts.
 
     `components` have the largest effect of ablating a head in addition to some other set, `sets` are the best that were
@@ -337,7 +337,7 @@ class HeadSets(Viewable, Keyed, Document, kind="sets"):
     SCHEMA = 1
     COMMAND, VERB = "sets", "discover_sets"
     REMEDY = "run `vesalius sets` again"
-    ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("directory", "picture")
+    ABSENT_IF_DEFAULT = ("directory", "picture")
 
     components: FrozenList[Score]
     sets: tuple[MeasuredSet, ...]
@@ -478,11 +478,3 @@ class HeadSets(Viewable, Keyed, Document, kind="sets"):
         ]
         columns = ("backup group", "together", "low", "high", "alone", "sum alone", "synergy")
         return Sheet(columns, rows, title="Heads that back each other up", signed=("together", "sum alone", "synergy"))
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in handler(self).items()
-            if value is not None or name not in self.ABSENT_IF_EMPTY
-        }

@@ -21,13 +21,13 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from vesalius.behaviours.controls import Corpus, control
-from vesalius.behaviours.material import SPLITS, split_index
+from vesalius.behaviours.prompts import SPLITS, split_index
 from vesalius.behaviours.trial import trial, unchanged_outputs, unique
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.intervene import Batch, Readout, ablation_named, effects
-from vesalius.intervene.embeddings import mean_embedding
+from vesalius.intervene.values import mean_embedding
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint, read_tensors, write_tensors
 from vesalius.model.transformer import Transformer

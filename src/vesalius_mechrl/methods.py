@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import smooth_readout

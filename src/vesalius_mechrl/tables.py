@@ -43,8 +43,6 @@ ATTRIBUTION_PASSES = 3
 #: Keys a head can attend to: the previous token, earlier copies of the token, the tokens after those, the first token.
 ATTENTION_TARGETS = ("previous", "copy", "after copy", "first")
 FEATURES_FILE = "clean_features.safetensors"
-#: What the file was called before.
-FORMER_FEATURES_FILE = "beforehand.safetensors"
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,8 @@ class CleanFeatures:
 
 
 def features_path(directory: Path) -> Path:
-    """The file of the features next to a matrix, under its former name where it has that."""
-    former = Path(directory) / FORMER_FEATURES_FILE
-    return former if former.is_file() else Path(directory) / FEATURES_FILE
+    """The file of the features next to a matrix."""
+    return Path(directory) / FEATURES_FILE
 
 
 def clean_features(

@@ -1,7 +1,7 @@
 """Questions while they are worked on: how far they are, who cancels them, and how long they may take.
 
 The page gives a question a name of its own in a header. Under that name it asks how far the work is and cancels it; a
-page that is closed cancels it too. Work ends at its next layer or batch (`vesalius.stopping`), where it takes too long
+page that is closed cancels it too. Work ends at its next layer or batch (`vesalius.progress`), where it takes too long
 and where the server ends as well.
 """
 

@@ -93,14 +93,13 @@ def test_sets_and_scores_have_verbs_of_their_own(
         ves.discover_sets(specimen, checks=False)  # type: ignore[call-arg]
 
 
-def test_what_was_a_dict_has_a_type_and_still_reads_like_one(specimen: Specimen, tmp_path: Path) -> None:
+def test_what_commands_print_without_a_file_has_a_type(specimen: Specimen, tmp_path: Path) -> None:
     shown, plan = ves.show(specimen), ves.plan("sweep", specimen, n=2)
-    assert (shown.components, shown["components"]) == (("L0_MLP", "L1H2"), ["L0_MLP", "L1H2"])
-    assert dict(plan) == plan.as_data()
-    assert "forwards" in plan
+    assert shown.components == ("L0_MLP", "L1H2")
+    assert plan.as_data()["forwards"] == plan.forwards
     assert plan.peak_bytes > plan.weight_bytes
     tasks = ves.generate(seed=7, count=2, depth=2, out=tmp_path)
-    assert [task["name"] for task in tasks["tasks"]] == [task.name for task in tasks.tasks]
+    assert [task["name"] for task in tasks.as_data()["tasks"]] == [task.name for task in tasks.tasks]
     for result in (shown, plan, tasks):
         assert len(repr(result)) < 500
         assert "<table" in result._repr_html_()
@@ -141,7 +140,7 @@ def test_the_effects_on_one_prompt_have_a_picture_without_intervals(specimen: Sp
 def test_force_and_progress_reach_the_discovery_before_an_explanation(
     specimen: Specimen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vesalius.discovery import methods
+    from vesalius.discovery import discover as methods
     from vesalius.discovery.method import MethodResult
 
     given: dict[str, Any] = {}

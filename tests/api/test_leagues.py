@@ -18,14 +18,14 @@ import pytest
 import vesalius as ves
 from vesalius import api
 from vesalius.circuits import making
-from vesalius.circuits.foreign_spec import key_program
+from vesalius.circuits.making import key_program
 from vesalius.circuits.specimens import Sampler
 from vesalius.components import Component
 from vesalius.documents import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Program, roles_of
 from vesalius.rasp.document import from_document, to_document
 from vesalius.training import gate

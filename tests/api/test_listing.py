@@ -8,9 +8,9 @@ import pytest
 import vesalius as ves
 from vesalius.api.listing import MODEL_TYPES, NATURAL
 from vesalius.circuits.specimens import benchmark_cards
-from vesalius.model.arithmetic import NAME as ARITHMETIC
 from vesalius.model.families import FAMILIES
 from vesalius.model.smollm import NAME as SMOLLM
+from vesalius.model.sources import ARITHMETIC
 
 
 @pytest.mark.parametrize("command", ["specimens", "models"])

@@ -10,8 +10,8 @@ import torch
 import vesalius as ves
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
-from vesalius.model.metering import metered
 from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import metered
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ import torch
 
 from tests.behaviours.word_tokenizer import BOS, UNKNOWN, word_tokenizer
 from vesalius.behaviours import Prompts, behaviour, behaviours
-from vesalius.behaviours.builtin import IOI_TEMPLATES
-from vesalius.behaviours.words import NAMES
+from vesalius.behaviours.builtin import IOI_TEMPLATES, NAMES
 from vesalius.errors import BadInput
 
 DIGITS, PAIRS = word_tokenizer("digits"), word_tokenizer("pairs")

@@ -6,11 +6,11 @@ import pytest
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import byte_tokenizer, word_tokenizer
+from vesalius.behaviours.builtin import NAMES
 from vesalius.behaviours.metrics import LOG_PROBABILITY
 from vesalius.behaviours.own import ALL_ROWS, LEAST_TO_DIVIDE, RowBehaviour
 from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.behaviours.words import NAMES
 from vesalius.errors import BadInput
 
 TOKENIZER = word_tokenizer()

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from tests.behaviours.word_tokenizer import POOLS, SERIES, TEMPLATES, byte_tokenizer, word_tokenizer
-from vesalius.behaviours import SPLITS, behaviour, behaviours, builtin, words
-from vesalius.behaviours.material import Material, fill, select_split
+from vesalius.behaviours import SPLITS, behaviour, behaviours, builtin
+from vesalius.behaviours import builtin as words
+from vesalius.behaviours.prompts import Material, fill, select_split
 from vesalius.errors import BadInput
 
 EVERYTHING = [*POOLS, *SERIES, words.CAPITALS, words.CENTURIES, builtin.STYLES, *TEMPLATES]

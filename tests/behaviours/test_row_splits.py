@@ -8,10 +8,10 @@ from tests.behaviours.test_own import GOOD, SIZES, TOKENIZER, own
 from tests.behaviours.word_tokenizer import word_tokenizer
 from vesalius.behaviours import encoding as counterfactuals
 from vesalius.behaviours import own as row_behaviours
+from vesalius.behaviours.builtin import NAMES
 from vesalius.behaviours.encoding import partners
 from vesalius.behaviours.own import LEAST_TO_DIVIDE
 from vesalius.behaviours.prompts import Prompt
-from vesalius.behaviours.words import NAMES
 
 
 def test_rows_with_the_same_prompt_are_in_the_same_split() -> None:

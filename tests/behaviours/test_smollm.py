@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vesalius.behaviours import Prompt, Prompts, behaviour, control, factbook, measure
-from vesalius.behaviours.words import CAPITALS
+from vesalius.behaviours.builtin import CAPITALS
 from vesalius.intervene import Batch, Readout
 from vesalius.model import Transformer
 from vesalius.model.tokenizer import Tokenizer

@@ -10,7 +10,8 @@ import re
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from vesalius.behaviours import builtin, words
+from vesalius.behaviours import builtin
+from vesalius.behaviours import builtin as words
 from vesalius.model.tokenizer import Tokenizer
 
 BOS, UNKNOWN = 0, 1

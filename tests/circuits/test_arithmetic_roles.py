@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vesalius.api import load
-from vesalius.circuits.key.arithmetic import established_roles
+from vesalius.circuits.key.other_keys import established_roles
 from vesalius.components import Component
 from vesalius.model.specimen import Specimen
 

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from vesalius.circuits import foreign_spec
-from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER, PROGRAM_FILE, key_program, program_of_spec
+from vesalius.circuits import making as foreign_spec
+from vesalius.circuits.making import (
+    KEY_FILE,
+    KEY_FOLDER,
+    PROGRAM_FILE,
+    key_program,
+    program_of_spec,
+)
 from vesalius.errors import BadInput, Failed
 from vesalius.grading.discovery import true_circuit
 from vesalius.grading.keys import reference_texts, true_tags

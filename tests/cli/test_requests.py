@@ -10,8 +10,7 @@ from typer.core import TyperGroup
 from vesalius.cli import app
 from vesalius.documents import Request
 from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.selection import CircuitCase, benchmark_circuits
-from vesalius.runs.settings import Settings
+from vesalius.runs.settings import CircuitCase, Settings, benchmark_circuits
 from vesalius_bench.survey.run import SurveySettings
 from vesalius_functions.agents import DialogueLimits
 from vesalius_functions.bench.settings import FunctionSettings

@@ -15,9 +15,8 @@ from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.runs.models import PRICES
 from vesalius.api.shapes import read_shape
-from vesalius.circuits.key.af1 import af1_roles
-from vesalius.circuits.key.arithmetic import established_roles
-from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
+from vesalius.circuits.key.other_keys import af1_roles, established_roles
+from vesalius.discovery.known_heads import AF1_COMPONENTS, is_llama_3_8b
 from vesalius.documents import Circuit, Plan
 from vesalius.documents.circuit import Member
 from vesalius.documents.kinds import schema
@@ -189,7 +188,7 @@ def test_a_study_costs_the_sum_of_its_steps(
     shape(tmp_path)  # Llama-3-8B without weights: nothing to discover
     asked.clear()
     assert verbs.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(235)
-    assert asked == [("explain", tuple(map(str, COMPONENTS)))]
+    assert asked == [("explain", tuple(map(str, AF1_COMPONENTS)))]
     refused(vesalius, ["study", "af1", "--model", "arithmetic", "--plan", "--judge", "a:b"], "--plan: how often")
 
 
@@ -230,7 +229,7 @@ def test_other_shapes_are_not_taken_for_it(tmp_path: Path, changes: dict[str, An
 
 def test_every_published_component_has_a_reference_role_that_only_grading_sees() -> None:
     key = af1_roles()["components"]
-    assert set(key) == set(map(str, COMPONENTS))
+    assert set(key) == set(map(str, AF1_COMPONENTS))
     references = known_roles("Llama-3-8B")
     assert references is not None
     assert references.roles.keys() == key.keys()
@@ -401,7 +400,7 @@ def test_refusals_leave_nothing_behind(vesalius: Vesalius, arguments: list[str],
     shape = {"n_layers": 3, "n_heads": 6, "d_model": 192}
     circuit = {"cfg": shape, "nodes": {"a9.h0": {"in_graph": True}}, "edges": {}}
     Path("unknown.json").write_text(json.dumps(circuit))
-    other = Circuit(n_layers=2, n_heads=6, d_model=192, nodes={COMPONENTS[0].parse("L0H0"): Member()}, edges={})
+    other = Circuit(n_layers=2, n_heads=6, d_model=192, nodes={AF1_COMPONENTS[0].parse("L0H0"): Member()}, edges={})
     other.write("other.json")
     refused(vesalius, ["study", *arguments, "--n", 4], reason)
     assert not Path("vesalius-runs").exists() or not list(Path("vesalius-runs").iterdir())
@@ -425,7 +424,7 @@ def test_ratings_of_something_else_are_refused(copy: Path, change: dict[str, str
 
 def test_an_interrupted_study_continues(vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch) -> None:
     names = Circuit(
-        n_layers=3, n_heads=6, d_model=192, nodes={COMPONENTS[0].parse("L2_MLP"): Member(score=1.0)}, edges={}
+        n_layers=3, n_heads=6, d_model=192, nodes={AF1_COMPONENTS[0].parse("L2_MLP"): Member(score=1.0)}, edges={}
     )
     names.write("circuit.json")
     command = ["study", "af1", "--model", "arithmetic", "--circuit", "circuit.json", "--n", 4, "--out", "s"]

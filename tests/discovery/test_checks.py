@@ -14,8 +14,8 @@ from vesalius.behaviours.trial import Trial, rows_of, trial
 from vesalius.components import all_components
 from vesalius.discovery import checks as checks_module
 from vesalius.discovery.checks import circuit_size, run_checks
+from vesalius.discovery.discover import discover
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import discover
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 

@@ -17,7 +17,7 @@ from vesalius.behaviours.natural import with_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
-from vesalius.intervene.embeddings import mean_embedding
+from vesalius.intervene.values import mean_embedding
 from vesalius_mechrl.documents import MethodRegret, TaskRegret
 from vesalius_mechrl.environment import Episodes
 from vesalius_mechrl.networks import WithEncoder

@@ -8,7 +8,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.components import Component
-from vesalius.discovery.detectors import detect
+from vesalius.discovery.known_heads import detect
 from vesalius.errors import BadInput
 
 

@@ -12,9 +12,9 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.closeness import same_tensors
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours import Corpus, control, factbook
+from vesalius.behaviours.builtin import NAMES, OBJECTS, PLACES
 from vesalius.behaviours.controls import Article
 from vesalius.behaviours.trial import trial
-from vesalius.behaviours.words import NAMES, OBJECTS, PLACES
 from vesalius.circuits.specimens import benchmark_directory, load_specimen
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout, Recordings, Values, run, value_bias

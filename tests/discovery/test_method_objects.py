@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
+from vesalius.discovery.discover import circuit_method_names, method_named, method_names
 from vesalius.discovery.method import REGISTERED, Method, Scores, option
-from vesalius.discovery.methods import circuit_method_names, method_named, method_names
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress

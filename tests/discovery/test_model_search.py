@@ -11,8 +11,8 @@ from tests.models import random_model, small_config
 from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
+from vesalius.discovery.discover import discover, method_named
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import discover, method_named
 from vesalius.errors import BadInput
 from vesalius_mechrl import methods
 from vesalius_mechrl.methods import RL, Bandit, HeadEffects

@@ -3,8 +3,7 @@
 import pytest
 
 from vesalius.components import Component, all_components
-from vesalius.discovery.known_heads import GPT2_SMALL, PUBLISHED, published_heads
-from vesalius.discovery.overlap import overlap
+from vesalius.discovery.known_heads import GPT2_SMALL, PUBLISHED, overlap, published_heads
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
 

@@ -20,7 +20,6 @@ from vesalius_mechrl.ppo import PER_HEAD, Settings, load_policy, play, save_poli
 from vesalius_mechrl.study import policy_orders, start_episodes
 from vesalius_mechrl.tables import (
     ATTENTION_TARGETS,
-    features_path,
     measure_clean_features,
     target_keys,
 )
@@ -153,9 +152,3 @@ def test_features_are_the_columns_of_the_requested_heads() -> None:
     pattern = model.run_with_cache(tokens)[1][f"blocks.{heads[0].layer}.attn.hook_pattern"][:, heads[0].head]
     first = pattern[:, 1:, 0].mean(1)
     assert torch.allclose(features.attention[:, 0, ATTENTION_TARGETS.index("first")], first, atol=1e-6)
-
-
-def test_features_are_found_under_the_former_name_of_their_file(tmp_path: Path) -> None:
-    assert features_path(tmp_path).name == "clean_features.safetensors"
-    (tmp_path / "beforehand.safetensors").touch()
-    assert features_path(tmp_path).name == "beforehand.safetensors"

@@ -9,7 +9,7 @@ from vesalius.components import Edge
 from vesalius.discovery.pruning import acdc, acdc_resampled
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout, Recordings
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model import Transformer
 from vesalius.statistics import bootstrap_means
 

@@ -14,7 +14,7 @@ import torch
 
 import vesalius.api as ves
 from vesalius.components import Component
-from vesalius.discovery.methods import discover
+from vesalius.discovery.discover import discover
 from vesalius.documents.explanation import Evidence
 from vesalius.explanations.claims import (
     INPUT,

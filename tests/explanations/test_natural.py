@@ -11,7 +11,7 @@ from tests.closeness import assert_same_document
 from tests.devices import LogicalDevices
 from tests.explanations.induction_model import ANSWER, POSITION, PREVIOUS, SWITCH, WIDTH, as_specimen, induction_model
 from tests.models import random_model, small_config
-from vesalius.behaviours import words
+from vesalius.behaviours import builtin as words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED

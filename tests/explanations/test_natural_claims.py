@@ -15,7 +15,7 @@ from tests.explanations.induction_model import (
     induction_model,
     with_late_switch,
 )
-from vesalius.behaviours import words
+from vesalius.behaviours import builtin as words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.errors import BadInput

@@ -9,8 +9,7 @@ from vesalius.backbones import Backbone, ModelRequest, RetryPolicy, Scripted, op
 from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
 from vesalius_functions import Answer, Box, Grade, Mode, Reply
-from vesalius_functions.box import Category
-from vesalius_functions.unit_tests import Example, UnitTest
+from vesalius_functions.box import Category, Example, UnitTest
 
 SLOPES = (2, 3, -1)
 

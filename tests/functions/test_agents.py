@@ -8,13 +8,10 @@ from vesalius.backbones import BackboneError
 from vesalius.errors import BadInput
 from vesalius_functions import Box
 from vesalius_functions.agents import DialogueLimits, Exemplars, exemplars_for, interpret_with, take_unit_tests
+from vesalius_functions.agents.commands import invented, render
 from vesalius_functions.agents.evaluator import evaluator_prompt
-from vesalius_functions.agents.invention import invented, render
-from vesalius_functions.answer import Mode
-from vesalius_functions.box import Asked, Category, Reply
-from vesalius_functions.categories import CATEGORIES
-from vesalius_functions.suite import Suite
-from vesalius_functions.unit_tests import Example
+from vesalius_functions.box import Asked, Category, Example, Mode, Reply
+from vesalius_functions.suite import CATEGORIES, Suite
 
 FINAL = "[DESCRIPTION]: doubles x\n[DOMAIN]: everywhere\n[CODE]:\n```python\ndef f(x):\n    return 2 * x\n```"
 

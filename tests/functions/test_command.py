@@ -12,8 +12,7 @@ from tests.functions.fakes import Line
 from vesalius import api
 from vesalius.errors import BadInput, Failed
 from vesalius_functions import Box
-from vesalius_functions.command import interpret_by_command
-from vesalius_functions.interpreters import interpret, seed_for_guests
+from vesalius_functions.interpreters import interpret, interpret_by_command, seed_for_guests
 from vesalius_functions.numeric import sample
 from vesalius_functions.suite import Suite
 

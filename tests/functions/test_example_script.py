@@ -10,9 +10,8 @@ from vesalius.backbones.local import NAME, LocalServer
 from vesalius_functions import Box
 from vesalius_functions.agents import DialogueLimits
 from vesalius_functions.box import Category
-from vesalius_functions.categories import CATEGORIES
 from vesalius_functions.interpreters import WITH_MODEL, interpret
-from vesalius_functions.suite import Suite
+from vesalius_functions.suite import CATEGORIES, Suite
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "functions_aia.py"
 ROUNDS = {"aia": 2, "milan": 1, "aia+milan": 2}

@@ -9,7 +9,7 @@ from vesalius.errors import Failed
 from vesalius.sandbox import Sandbox
 from vesalius.sandbox.libraries import PRELOAD
 from vesalius_functions.numeric import sample
-from vesalius_functions.numeric.submitted import run_code
+from vesalius_functions.submitted import run_code
 from vesalius_functions.suite import SEED
 
 #: Passes the list of imports by way of a standard module, and knows the public seed.

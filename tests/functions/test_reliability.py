@@ -11,7 +11,7 @@ from vesalius import api
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
 from vesalius_functions import relations
-from vesalius_functions.documents.reliability import RELIABILITY_FILE, Reliability, Selectivity
+from vesalius_functions.documents import RELIABILITY_FILE, Reliability, Selectivity
 from vesalius_functions.entities.functions import all_concepts
 from vesalius_functions.suite import Suite
 

@@ -15,7 +15,7 @@ from vesalius.errors import BadInput
 from vesalius_functions import Box
 from vesalius_functions.agents import interpret_with
 from vesalius_functions.bench.settings import FunctionSettings
-from vesalius_functions.command import task_of
+from vesalius_functions.interpreters import task_of
 from vesalius_functions.suite import Suite
 
 #: Under seed 0 these are nets, which the package holds, and this is none.

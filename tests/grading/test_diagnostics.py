@@ -4,7 +4,12 @@ import pytest
 
 from vesalius.documents.metric import Metric
 from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Stage, Trace
-from vesalius.grading.diagnostics import convergence, error_categories, success_by_stage, trace_metrics
+from vesalius.grading.circuits import (
+    convergence,
+    error_categories,
+    success_by_stage,
+    trace_metrics,
+)
 
 
 def runs(stage: Stage, *categories: str | None) -> tuple[Execution, ...]:

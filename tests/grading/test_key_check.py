@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vesalius.circuits.key import answer, task
-from vesalius.circuits.key.in_model import NOTES, measurements, note_in_model, remarks
+from vesalius.circuits.key.task import NOTES, measurements, note_in_model, remarks
 from vesalius.grading.key_check import attention_figures
 from vesalius.rasp import Comparison, Select, SelectorWidth, compile_program, tokens
 

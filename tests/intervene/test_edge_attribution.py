@@ -9,8 +9,8 @@ from tests.intervene.pairs import prompt_pairs
 from tests.models import configs, random_model, small_config
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, Values, activations, run
-from vesalius.intervene.edge_attribution import edge_attribution
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model import Config, Transformer
 
 

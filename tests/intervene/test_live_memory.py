@@ -6,9 +6,9 @@ import torch
 from tests.models import random_model, small_config
 from vesalius.components import all_components
 from vesalius.intervene import Batch, effects, logit_difference
-from vesalius.intervene.edge_attribution import edge_attribution
+from vesalius.intervene.attribution import edge_attribution
 from vesalius.intervene.estimate import Prompts, attribution_peak, sweep_peak
-from vesalius.intervene.live_memory import LiveMemory
+from vesalius.intervene.recordings import LiveMemory
 
 CONFIG = small_config(n_layers=8, d_model=64, d_head=16, d_mlp=160, n_ctx=64, d_vocab=50, d_vocab_out=50)
 N, WIDTH, MEMORY = 6, 20, 10**7

@@ -20,8 +20,7 @@ from vesalius.intervene import (
     effects,
     run,
 )
-from vesalius.intervene.attribution import unit_changes
-from vesalius.intervene.relevance import RULES, Rule
+from vesalius.intervene.attribution import RULES, Rule, unit_changes
 from vesalius.intervene.values import Values, activations, reordered, zeros
 from vesalius.model import Transformer
 from vesalius.model.hooks import HookPoint, Tap

@@ -9,10 +9,9 @@ from tests.intervene.hand_worked import hand_worked
 from tests.models import STRUCTURES, random_model, small_config
 from vesalius.components import Component, Edge, mlp_units
 from vesalius.intervene import Batch, Recordings, ablation_named, attribute, attribute_units
-from vesalius.intervene.edge_attribution import edge_attribution
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.attribution import Rule, edge_attribution
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.readout import logit_difference
-from vesalius.intervene.relevance import Rule
 from vesalius.model import Transformer
 from vesalius.model.hooks import HookPoint
 

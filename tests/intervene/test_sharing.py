@@ -9,7 +9,7 @@ from tests.intervene.twin import naive_logits
 from tests.models import STRUCTURES, random_model, small_config
 from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Row, activations, all_logits, run, zeros
 from vesalius.intervene.engine import row_bytes
-from vesalius.intervene.sharing import CLEAN, branches
+from vesalius.intervene.tokens import CLEAN, branches
 from vesalius.model import Component, Config
 
 #: Larger than the heads of small circuits, whose rows are never searched for common beginnings.

@@ -25,10 +25,9 @@ from vesalius.intervene import (
     zeros,
 )
 from vesalius.intervene.ablations import Replacement
-from vesalius.intervene.edge_attribution import edge_attribution
-from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
-from vesalius.intervene.head_inputs import HeadInputs
+from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.probes import HeadInputs
 from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, memory_for
 from vesalius.intervene.values import contribution
 from vesalius.model import Transformer

@@ -10,8 +10,8 @@ import torch
 from tests.model.references import assert_same, logits_and_attention
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
-from vesalius.model.huggingface import load_huggingface
 from vesalius.model.smollm import installed_gguf
+from vesalius.model.sources import load_huggingface
 from vesalius.model.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")

@@ -7,32 +7,32 @@ import torch
 
 import vesalius as ves
 from vesalius.api import load, show, specimens
-from vesalius.model.arithmetic import BEHAVIOUR, NAME
+from vesalius.model.sources import ARITHMETIC, BEHAVIOUR
 from vesalius.model.specimen import Specimen
 
 
 @pytest.fixture(scope="module")
 def arithmetic() -> Specimen:
-    return load(NAME, device="cpu")
+    return load(ARITHMETIC, device="cpu")
 
 
 def test_it_is_listed_as_it_is(arithmetic: Specimen) -> None:
-    listed = next(one for one in specimens() if one["id"] == NAME)
+    listed = next(one for one in specimens() if one["id"] == ARITHMETIC)
     assert listed == arithmetic.describe()
-    assert show(NAME)["examples"] == list(arithmetic.examples)
+    assert show(ARITHMETIC)["examples"] == list(arithmetic.examples)
 
 
 def test_its_own_behaviour_comes_with_it(arithmetic: Specimen) -> None:
     assert arithmetic.behaviour == BEHAVIOUR
     for example in arithmetic.examples:
         assert str(eval(example["input"].rstrip("="))) == example["output"]
-    other = ves.load(NAME, behaviour="addition:operands=2,high=40,shots=0", device="cpu")
+    other = ves.load(ARITHMETIC, behaviour="addition:operands=2,high=40,shots=0", device="cpu")
     assert other.behaviour == "addition:operands=2,high=40,shots=0"
 
 
 def test_it_runs_in_float32_unless_another_format_is_asked_for(arithmetic: Specimen) -> None:
     assert next(arithmetic.model.parameters()).dtype == torch.float32
-    assert next(load(NAME, dtype="float16", device="cpu").model.parameters()).dtype == torch.float16
+    assert next(load(ARITHMETIC, dtype="float16", device="cpu").model.parameters()).dtype == torch.float16
 
 
 def test_it_subtracts_and_adds(arithmetic: Specimen) -> None:

@@ -8,7 +8,7 @@ import torch
 from tests.model.references import MODELS, VOCAB, assert_same, logits_and_attention, random_reference
 from vesalius.model import Transformer
 from vesalius.model.families import FAMILIES
-from vesalius.model.huggingface import from_transformers, load_huggingface
+from vesalius.model.sources import from_transformers, load_huggingface
 
 pytest.importorskip("transformers")
 WIDTH = 100

@@ -20,8 +20,8 @@ from tests.models import configs, random_model, same_logits, same_weights, small
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, sha256, write_json
 from vesalius.model import Config, Transformer
-from vesalius.model.huggingface import download, load_huggingface
 from vesalius.model.lens_files import Inert, load_lens, read_pickle_inert
+from vesalius.model.sources import download, load_huggingface
 from vesalius.model.states import build, load_model, save_model, to_state
 
 TOKENS = torch.tensor([[1, 2, 3, 4], [4, 3, 2, 1]])

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from vesalius.model.attention import rotate
 from vesalius.model.hooks import Tap
 from vesalius.model.mlp import NormLayer, affine
-from vesalius.model.positions import rotate
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.25])

@@ -6,7 +6,7 @@ import torch
 from tests.models import small_config
 from vesalius.intervene import Batch, Recordings, all_logits
 from vesalius.model import Transformer
-from vesalius.model.metering import metered
+from vesalius.model.transformer import metered
 
 
 def tokens(rows: int, width: int = 5) -> torch.Tensor:

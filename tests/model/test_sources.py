@@ -14,13 +14,13 @@ from tests.model.gguf_writer import write_gguf
 from tests.model.references import LLAMA3, MODELS, SIZES, VOCAB, random_reference
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius.api import bos_text
-from vesalius.discovery.detectors import detect
+from vesalius.discovery.known_heads import detect
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects, logit_difference
-from vesalius.intervene.edge_attribution import edge_attribution
+from vesalius.intervene.attribution import edge_attribution
 from vesalius.model.families import REFUSED
-from vesalius.model.huggingface import from_transformers, load_huggingface
 from vesalius.model.reference import limits, tolerance
+from vesalius.model.sources import from_transformers, load_huggingface
 from vesalius.model.specimen import IdVocabulary
 from vesalius.model.tokenizer import Tokenizer
 

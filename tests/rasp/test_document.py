@@ -16,7 +16,7 @@ from vesalius.rasp import Map, SequenceMap, compile_program, generate, indices, 
 from vesalius.rasp.document import from_document, to_document
 from vesalius.rasp.grammar import frac_prevs
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "schema1.json").read_text())
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "programs.json").read_text())
 
 
 def again(program):
@@ -145,7 +145,7 @@ def test_rubbish_in_the_place_of_a_field_never_gets_past_badinput(rubbish):
                 broken["variables"][place][field] = rubbish
                 with contextlib.suppress(BadInput):
                     from_document(broken)
-    for broken in ({"schema": 1, "nodes": rubbish}, {**GOLDEN[0]["document"], "output": rubbish}):
+    for broken in ({**GOLDEN[0]["document"], "variables": rubbish}, {**GOLDEN[0]["document"], "output": rubbish}):
         with contextlib.suppress(BadInput):
             from_document(broken)
 
@@ -169,7 +169,7 @@ def test_a_writer_may_leave_out_what_the_specimen_gives_and_write_formulas():
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=["share", "long table", "numbers"])
-def test_documents_of_schema_1_give_the_programs_they_gave(golden):
+def test_recorded_documents_give_the_programs_they_gave(golden):
     program = from_document(golden["document"])
     codes, lengths = program.encode(golden["inputs"])
     assert program.decode(program.run(codes, lengths).output, lengths) == golden["outputs"]
@@ -177,12 +177,12 @@ def test_documents_of_schema_1_give_the_programs_they_gave(golden):
     assert_same(program, again(program))
 
 
-def test_broken_documents_of_schema_1_are_refused_in_one_line():
+def test_documents_of_another_schema_and_broken_ones_are_refused_in_one_line():
+    operation = {"name": "x", "op": "exec", "of": ["tokens"]}
     for change, line in [
-        ({"nodes": 3}, "nodes must be a list"),
-        ({"output": 99}, "99 is not an earlier node"),
-        ({"nodes": [{"op": "map", "inputs": [0], "table": []}]}, "node 0: 0 is not an earlier node"),
-        ({"nodes": [{"op": "tokens"}, {"op": "exec", "inputs": [0]}], "output": 1}, "op 'exec' does not exist"),
+        ({"schema": 1}, "schema 1 is not known; this version reads 2"),
+        ({"output": 99}, "output 99 is not a variable"),
+        ({"variables": [operation], "output": "x"}, "op 'exec' does not exist"),
     ]:
         with pytest.raises(BadInput, match=line):
             from_document({**GOLDEN[0]["document"], **change})

@@ -1,6 +1,7 @@
 """Two explanations written by hand: the two components of frac_prevs, and a circuit of ten."""
 
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
+from vesalius.documents.request import Request
 from vesalius.report.pages import IndexRow
 
 
@@ -79,6 +80,7 @@ def frac_prevs() -> Explanation:
         ),
     )
     return Explanation(
+        request=Request(command="explain", specimen="frac_prevs", seed=0),
         specimen="frac_prevs",
         scientist="builtin",
         components=(marks, averages),
@@ -209,6 +211,13 @@ def natural() -> Explanation:
         for name, tag, role, verdict, effect in roles
     )
     return Explanation(
+        request=Request(
+            command="explain",
+            specimen="smollm2-135m",
+            behaviour="induction",
+            options={"n": 16, "top": 12},
+            seed=0,
+        ),
         specimen="smollm2-135m",
         behaviour="induction",
         scientist="builtin",

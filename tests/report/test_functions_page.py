@@ -14,9 +14,8 @@ from vesalius.backbones import Scripted, open_backbone
 from vesalius.documents import Request
 from vesalius.report.charts import FUNCTION_HEIGHT, FUNCTION_LEFT, FUNCTION_WIDTH, draw_curves
 from vesalius_functions.agents import interpret_with
-from vesalius_functions.answer import Answer
 from vesalius_functions.bench.work import Graded, Interpreted
-from vesalius_functions.box import Box
+from vesalius_functions.box import Answer, Box
 from vesalius_functions.page import SHOWN_FAILURES, SHOWN_OTHERS, render_functions
 
 METRIC = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 2, "baseline": 0.1}
@@ -44,7 +43,7 @@ def run_of(directory: Path, failures: list[str], *, category: str = "numeric") -
         "backbone": "scripted:x.py",
         "evaluator": None,
         "seed": 1,
-        "schema": 1,
+        "schema": 2,
         "n": 2,
         "n_error": 1,
         "metrics": {"success": METRIC, "queries": {**METRIC, "value": 40.0}},
@@ -150,12 +149,6 @@ def test_damaged_files_leave_a_gap_and_no_error(numeric: Path) -> None:
 
 
 def test_the_command_is_the_one_that_was_given(numeric: Path) -> None:
-    """From the request of the scorecard; one of schema 1 has none, and run.json says what was asked."""
-    settings = {"benchmark": "functions", "category": "numeric", "interpreter": "aia", "seed": 3, "budget": None}
-    run = {"schema": 1, "settings": {**settings, "backbone": "openai:gpt-5.4"}}
-    (numeric / "run.json").write_text(json.dumps(run))
-    _, text = read(render_functions(numeric))
-    assert "vesalius bench functions --interpreter aia --backbone openai:gpt-5.4 --category numeric --seed 3" in text
     card = json.loads((numeric / "scorecard.json").read_text())
     request = Request(command="bench functions", method="milan", options={"count": 2}, seed=1)
     data = {**card, "schema": 2, "request": request.model_dump(mode="json")}

@@ -232,8 +232,8 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_commands_are_quoted() -> None:
-    odd = frac_prevs().model_copy(update={"specimen": "my runs/$(x)", "scientist": "hyve", "seed": 4})
-    # The file does not say which language model it was: a command without one would be refused.
+    odd = frac_prevs().model_copy(update={"specimen": "my runs/$(x)", "scientist": "hyve", "seed": 4, "request": None})
+    # The explanation does not say what was asked.
     assert commands(odd) == ["vesalius show 'my runs/$(x)'"]
     known = Request(
         command="explain",

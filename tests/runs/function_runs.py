@@ -10,7 +10,7 @@ from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.scorecard import FunctionFailure, Scorecard
 from vesalius.runs.ledger import Ledger
 from vesalius_functions.bench.scorecard import metrics_of
-from vesalius_functions.bench.state import FunctionState
+from vesalius_functions.bench.settings import FunctionState
 
 SECRET = "x squared plus three"
 X = [-2.0, -1.0, 0.0, 1.0, 2.0]

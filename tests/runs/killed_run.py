@@ -22,8 +22,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     from tests.runs.test_circuits import grade_stub
     from vesalius.runs import circuits, engine
     from vesalius.runs.directory import Run
-    from vesalius.runs.selection import benchmark_circuits, first
-    from vesalius.runs.settings import RunLimits, Settings
+    from vesalius.runs.settings import RunLimits, Settings, benchmark_circuits, first
 
     engine.START_METHOD = "spawn"  # its worker needs no torch, which a server would import in every life
 

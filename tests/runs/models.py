@@ -10,8 +10,7 @@ from tests.runs.test_circuits import grade_stub
 from vesalius.runs import circuits
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
-from vesalius.runs.selection import benchmark_circuits, first
-from vesalius.runs.settings import RunLimits, Settings
+from vesalius.runs.settings import RunLimits, Settings, benchmark_circuits, first
 
 #: Says something that depends on the question, to whoever asks; judges give 1 to everything.
 SCRIPT = """

@@ -19,8 +19,7 @@ from vesalius_bench.study.documents import (
     Study,
     StudyRow,
 )
-from vesalius_functions.documents.reliability import Reliability
-from vesalius_functions.documents.unit_tests import UnitTests
+from vesalius_functions.documents import Reliability, UnitTests
 from vesalius_mechrl.documents import MechrlStudy
 
 RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "paper"

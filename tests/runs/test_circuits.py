@@ -23,8 +23,7 @@ from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
 from vesalius.runs.ledger import Ledger
-from vesalius.runs.selection import benchmark_circuits
-from vesalius.runs.settings import Settings
+from vesalius.runs.settings import Settings, benchmark_circuits
 from vesalius.runs.work import ToExplain, ToGrade
 
 IDS = ["3", "8", "46"]

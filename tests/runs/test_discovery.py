@@ -24,9 +24,9 @@ from vesalius.runs.discovery import (
     DiscoveryState,
     discovery_scorecard,
 )
+from vesalius.runs.discovery_cases import run_case
 from vesalius.runs.engine import Engine, Failure
-from vesalius.runs.methods import run_case
-from vesalius.runs.selection import CircuitCase, benchmark_circuits
+from vesalius.runs.settings import CircuitCase, benchmark_circuits
 
 pytestmark = pytest.mark.slow
 

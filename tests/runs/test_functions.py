@@ -11,21 +11,20 @@ import pytest
 from tests.closeness import assert_same_document
 from tests.functions.fakes import asks
 from vesalius.errors import BadInput, Failed
+from vesalius.runs.comparing import replay
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
-from vesalius.runs.replay import replay
 from vesalius.runs.settings import RunLimits
 from vesalius.sandbox import Sandbox
 from vesalius_functions import suite as suites
 from vesalius_functions.agents import DialogueLimits as Talk
-from vesalius_functions.answer import json_value
 from vesalius_functions.bench.benchmark import FunctionsBenchmark
 from vesalius_functions.bench.scorecard import metrics_of
 from vesalius_functions.bench.settings import FunctionSettings
 from vesalius_functions.bench.work import baselines
-from vesalius_functions.categories import CATEGORIES
+from vesalius_functions.box import json_value
 from vesalius_functions.page import render_functions
-from vesalius_functions.suite import Suite
+from vesalius_functions.suite import CATEGORIES, Suite
 
 #: Asks once, then names the slope it saw; the third function it gets wrong.
 SCRIPT = f"""

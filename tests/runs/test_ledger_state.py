@@ -5,9 +5,9 @@ import pytest
 from vesalius.documents.scorecard import CaseError
 from vesalius.errors import BadInput
 from vesalius.runs.discovery import DiscoveryState
-from vesalius.runs.ledger_state import LedgerState, LedgerStep
-from vesalius.runs.state import State
-from vesalius_functions.bench.state import FunctionState
+from vesalius.runs.ledger import LedgerState, LedgerStep
+from vesalius.runs.scorecard import State
+from vesalius_functions.bench.settings import FunctionState
 
 EVENTS = {"explain": "explained", "grade": "graded"}
 STEPS = [LedgerStep(name, event, lambda record: record["value"]) for name, event in EVENTS.items()]

@@ -17,13 +17,13 @@ from vesalius.cli.console import print_view
 from vesalius.documents.metric import metric_sheet
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
+from vesalius.runs.comparing import differences, replay
 from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
-from vesalius.runs.replay import differences, replay
+from vesalius.runs.scorecard import State
 from vesalius.runs.settings import RunLimits, Settings
-from vesalius.runs.state import State
 from vesalius.runs.work import no_connections, totals
-from vesalius_bench.papers.comparison import compare
+from vesalius_bench.papers.comparison import compare_runs
 
 pytestmark = pytest.mark.slow
 
@@ -367,6 +367,6 @@ def test_a_judge_without_a_score_is_asked_twice_and_no_table_prints_a_value(
     printed = {line.split()[0]: line.split() for line in lines if line.strip()}
     for name in judged:
         assert printed[name][:3] == [name, "–", "0"]
-    figures = {sheet.id: sheet.rows[0][2] for sheet in compare([tmp_path / "run"])}
+    figures = {sheet.id: sheet.rows[0][2] for sheet in compare_runs([tmp_path / "run"])}
     assert (figures["Table 2"]["description_quality"], figures["Table 10"]["plan_soundness"]) == (None, None)
     assert figures["Table 9"] == {"grounding": None, "fully": None, "partial": None}

@@ -24,7 +24,7 @@ from vesalius.grading.circuits import grade_circuit
 from vesalius.grading.keys import reference_texts, true_tags
 from vesalius.grading.programs import Grader
 from vesalius.model.states import to_state
-from vesalius.runs.selection import chosen_circuits, original_circuits
+from vesalius.runs.settings import chosen_circuits, original_circuits
 
 TAGS = {"L0_MLP": "INDICATOR", "L1H2": "AGGREGATOR"}
 

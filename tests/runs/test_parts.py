@@ -14,9 +14,9 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.closeness import FIGURES, assert_same_document
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.api import sweeps
-from vesalius.behaviours.elsewhere import _loaded
+from vesalius.behaviours.natural import _loaded
 from vesalius.behaviours.trial import trial
-from vesalius.discovery.parts import cut
+from vesalius.discovery.sweep import cut
 from vesalius.intervene.effects import effect_columns
 from vesalius.runs import engine
 from vesalius.runs.engine import Failure, outcome

@@ -11,7 +11,7 @@ from tests.runs import stub_work
 from vesalius.backbones import CapReached
 from vesalius.errors import Failed
 from vesalius.runs.engine import map_cases
-from vesalius.runs.spending import SharedCap, SpendingFile
+from vesalius.runs.work import SharedCap, SpendingFile
 
 HELD = (
     r"cap \$1.00: \$0.0000 is spent, \$0.6000 is held for calls of other jobs that are under way, and the next call"

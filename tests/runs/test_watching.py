@@ -18,8 +18,8 @@ from vesalius.files import read_json
 from vesalius.progress import silent
 from vesalius.runs import directory
 from vesalius.runs.conversation import LONGEST, Conversation
+from vesalius.runs.directory import UNDER_WAY, under_way, worker_of
 from vesalius.runs.listing import ResultIndex
-from vesalius.runs.under_way import FILE, under_way, worker_of
 from vesalius.runs.watching import Watcher
 
 #: Marks a directory in another process, says so, and works until its input ends.
@@ -27,7 +27,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from vesalius.progress import silent
-from vesalius.runs.under_way import under_way
+from vesalius.runs.directory import under_way
 with under_way(Path(sys.argv[1]), silent) as tell:
     tell("observing L0H1", 3, 12)
     print("working", flush=True)
@@ -208,13 +208,13 @@ def test_a_process_at_work_is_seen_and_its_death_too(tmp_path: Path) -> None:
         pass
     process.kill()
     process.communicate(timeout=PATIENCE)
-    assert (tmp_path / FILE).exists()
+    assert (tmp_path / UNDER_WAY).exists()
     assert worker_of(tmp_path) is None
     with under_way(tmp_path, silent):
         assert worker_of(tmp_path) is not None
         with pytest.raises(Failed, match="another process"), under_way(tmp_path, silent):
             pass
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / UNDER_WAY).exists()
 
 
 def test_a_link_in_place_of_the_mark_is_not_followed(tmp_path: Path) -> None:
@@ -222,13 +222,13 @@ def test_a_link_in_place_of_the_mark_is_not_followed(tmp_path: Path) -> None:
     other.mkdir()
     run.mkdir()
     (tmp_path / "letter.txt").write_text("keep me")
-    os.symlink(tmp_path / "letter.txt", run / FILE)
+    os.symlink(tmp_path / "letter.txt", run / UNDER_WAY)
     with pytest.raises(Failed, match="cannot be opened"), under_way(run, silent):
         pass
     assert (tmp_path / "letter.txt").read_text() == "keep me"
     process = worker(other)
-    (run / FILE).unlink()
-    os.symlink(other / FILE, run / FILE)
+    (run / UNDER_WAY).unlink()
+    os.symlink(other / UNDER_WAY, run / UNDER_WAY)
     assert worker_of(other) is not None
     assert worker_of(run) is None
     process.kill()
@@ -237,7 +237,7 @@ def test_a_link_in_place_of_the_mark_is_not_followed(tmp_path: Path) -> None:
 
 def test_the_word_of_a_file_alone_names_no_process(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / FILE).write_text(json.dumps({"pid": os.getpid(), "started": 1.0, "step": "<b>"}))
+    (tmp_path / "run" / UNDER_WAY).write_text(json.dumps({"pid": os.getpid(), "started": 1.0, "step": "<b>"}))
     assert worker_of(tmp_path / "run") is None
     assert [row.state for row in ves.results(tmp_path).results] == ["unfinished"]
 

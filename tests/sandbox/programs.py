@@ -42,7 +42,7 @@ STEALS = {
     "read the answer key": "open(key_file).read()\nresult = 'ESCAPED'",
     "list the answer key": "import os\nresult = 'ESCAPED' if os.listdir(key_directory) else 'held'",
     "import the answer key": "from vesalius.circuits.key import all_tasks\nresult = 'ESCAPED'",
-    "import a room of the key": "import importlib\nimportlib.import_module('vesalius.circuits.key.annotations')\nresult = 'ESCAPED'",
+    "import a room of the key": "import importlib\nimportlib.import_module('vesalius.circuits.key.other_keys')\nresult = 'ESCAPED'",
     "import the grader": "from vesalius.grading import grade\nresult = 'ESCAPED'",
     "answer key by resources": "from importlib.resources import files\nfiles('vesalius').joinpath('circuits/key/annotations.py').read_text()\nresult = 'ESCAPED'",
     "answer key by pkgutil": "import pkgutil\npkgutil.get_data('vesalius', 'circuits/key/annotations.py')\nresult = 'ESCAPED'",
@@ -206,7 +206,7 @@ STOPPED = {
 NUISANCES = {
     "replace json": "import json, json.encoder\njson.dumps = json.encoder.JSONEncoder.encode = None\nresult = 1",
     "replace os": "import os\nos.write = os._exit = os.read = None\nresult = 1",
-    "replace the harness": "import vesalius.sandbox.program as p, vesalius.sandbox.bounded_json as q\np.bounded_json = q.bounded_json = None\nresult = 1",
+    "replace the harness": "import vesalius.sandbox.program as p, vesalius.sandbox.program as q\np.bounded_json = q.bounded_json = None\nresult = 1",
     "replace builtins": "import builtins\nbuiltins.len = builtins.type = builtins.isinstance = None\nresult = 1",
     "no imports": "import builtins\nbuiltins.__import__ = None\nresult = 1",
     "replace the output": "import sys\nsys.stdout = sys.stderr = None\nresult = 1",

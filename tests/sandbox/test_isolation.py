@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from vesalius.errors import Failed
-from vesalius.sandbox import Isolation, Sandbox, filesystem, seccomp, warm_server
+from vesalius.sandbox import Isolation, Sandbox, filesystem, warm_server
+from vesalius.sandbox import kernel as seccomp
 from vesalius.sandbox import sandbox as sandbox_module
-from vesalius.sandbox.kernel import SUFFICIENT_VERSION
-from vesalius.sandbox.seccomp import ALLOWED, CONDITIONAL, program
+from vesalius.sandbox.kernel import ALLOWED, CONDITIONAL, SUFFICIENT_VERSION, program
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 

@@ -10,7 +10,7 @@ from vesalius.model import Transformer
 from vesalius.model.states import build
 from vesalius.rasp.generator import repetitive_inputs
 from vesalius.training import Gate, Setting, TrainingResult, headroom, measure, model_tokens, train
-from vesalius.training.pairs import differ, draw_pairs, targets
+from vesalius.training.setting import differ, draw_pairs, targets
 from vesalius.training.siit import Curriculum, evaluate, tabulate
 from vesalius.training.stack import Copy, Stack
 from vesalius.training.stepper import Recipe

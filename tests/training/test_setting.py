@@ -6,7 +6,7 @@ from vesalius.errors import BadInput
 from vesalius.model import Component
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, compile_program, indices, tokens
 from vesalius.training import Setting, Size, default_size, model_tokens, setting_of
-from vesalius.training.pairs import Slot, draw_pairs, targets
+from vesalius.training.setting import Slot, draw_pairs, targets
 from vesalius.training.siit import tabulate
 
 

@@ -18,7 +18,7 @@ pytest.importorskip("httpx")
 from starlette.testclient import TestClient
 
 from tests.processes import PATIENCE, heed_interrupts, until
-from vesalius.stopping import checkpoint
+from vesalius.progress import checkpoint
 from vesalius_workbench import working
 from vesalius_workbench.models import Models
 from vesalius_workbench.server import create_app

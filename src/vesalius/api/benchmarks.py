@@ -12,7 +12,7 @@ from typing import Any
 
 from vesalius.api.door import verb
 from vesalius.api.places import directory_for, findable_model
-from vesalius.discovery.methods import CORE_NAMES
+from vesalius.discovery.discover import CORE_NAMES
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, note
 from vesalius.json_lines import short_name
@@ -35,11 +35,10 @@ from vesalius.report.pages import render_circuits
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
+from vesalius.runs.discovery_cases import hard_circuits
 from vesalius.runs.engine import engine_named
-from vesalius.runs.hard import hard_circuits
 from vesalius.runs.kinds import Benchmark, benchmark_named, kind_of_directory
-from vesalius.runs.selection import chosen_circuits, selection_word
-from vesalius.runs.settings import RunLimits, Settings
+from vesalius.runs.settings import RunLimits, Settings, chosen_circuits, selection_word
 from vesalius.runs.steps import RunSettings, ScoredSteps
 
 __all__ = ["bench", "bench_circuits", "bench_discovery", "chosen_circuits"]

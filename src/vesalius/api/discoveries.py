@@ -10,12 +10,12 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import removed_if_empty
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
+from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
+from vesalius.discovery.discover import Named, method_named
+from vesalius.discovery.discover import discover as scored
 from vesalius.discovery.method import Method, MethodResult
-from vesalius.discovery.methods import Named, method_named
-from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
 from vesalius.documents.checks import Checks

@@ -18,7 +18,7 @@ from vesalius.backbones import Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.discovery.methods import circuit_method
+from vesalius.discovery.discover import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.interchange import ACCURACY
@@ -36,9 +36,8 @@ from vesalius.model.specimen import Specimen
 from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Out, Parts
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_page
-from vesalius.runs.directory import EXECUTIONS, calls_path
+from vesalius.runs.directory import EXECUTIONS, calls_path, under_way
 from vesalius.runs.parts import parts_on
-from vesalius.runs.under_way import under_way
 
 __all__ = [
     "ACCURACY",

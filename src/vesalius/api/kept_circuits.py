@@ -11,7 +11,7 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_SEED
-from vesalius.discovery.kept import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
+from vesalius.discovery.faithfulness import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.selection import parse_rules, select_circuit
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member

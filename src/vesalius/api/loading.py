@@ -14,8 +14,7 @@ from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import SPECIMEN_FILE, benchmark_directory, known_names, load_specimen
 from vesalius.documents.request import IN_PYTHON
 from vesalius.errors import BadInput
-from vesalius.model.devices import Devices, named_devices, place
-from vesalius.model.dtypes import asked_dtype
+from vesalius.model.devices import Devices, asked_dtype, named_devices, place
 from vesalius.model.sources import loader_names, loader_of
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load

@@ -14,7 +14,7 @@ from vesalius.documents.look import AttentionLook, HeadAttention, LensLook, Look
 from vesalius.documents.what_if import Likely
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
-from vesalius.intervene.logit_lens import direct_logits
+from vesalius.intervene.probes import direct_logits
 from vesalius.intervene.values import OUTPUT_HOOKS, contribution, values_of
 from vesalius.model.specimen import Specimen, TextVocabulary, json_value
 

@@ -10,7 +10,7 @@ from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import Request
-from vesalius.intervene.relevance import Rule
+from vesalius.intervene.attribution import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.options import NEURONS, Draw, Force, Out, Scoring
 from vesalius.progress import Progress, silent

@@ -27,11 +27,11 @@ from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
-from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
+from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
+from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
 from vesalius.discovery.faithfulness import default_sizes
-from vesalius.discovery.guarantee import PROMPTS as GUARANTEE_PROMPTS
+from vesalius.discovery.known_heads import ROWS as ATTENTION_ROWS
 from vesalius.discovery.method import Method
-from vesalius.discovery.methods import DEFAULT_PROMPTS, circuit_method
 from vesalius.discovery.neurons import most_passes
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.rivals import most_searches, require_searchable, rival_prompts
@@ -47,7 +47,7 @@ from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
 from vesalius.intervene.ablations import Ablation, Resample, ablation_named
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import (
     Prompts,

@@ -8,11 +8,10 @@ from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.listing import ResultList
 from vesalius.errors import BadInput
 from vesalius.progress import Progress, shown
-from vesalius.runs.difference import difference
+from vesalius.runs.comparing import Replayed, difference
+from vesalius.runs.comparing import replay as replayed
 from vesalius.runs.directory import is_run, read_run
 from vesalius.runs.listing import ResultIndex, list_results
-from vesalius.runs.replay import Replayed
-from vesalius.runs.replay import replay as replayed
 
 __all__ = ["Replayed", "ResultIndex", "diff", "replay", "require_run", "results"]
 

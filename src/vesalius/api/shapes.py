@@ -7,10 +7,8 @@ from typing import Any
 import torch
 
 from vesalius.files import read_json
-from vesalius.intervene.live_memory import shape_of
-from vesalius.intervene.recordings import DEFAULT_MEMORY, FREE_SHARE
-from vesalius.model.devices import Devices, free_bytes, gpus, named_devices, weight_bytes
-from vesalius.model.dtypes import DTYPES, dtype_named
+from vesalius.intervene.recordings import DEFAULT_MEMORY, FREE_SHARE, shape_of
+from vesalius.model.devices import DTYPES, Devices, dtype_named, free_bytes, gpus, named_devices, weight_bytes
 from vesalius.model.families import family
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer

@@ -18,10 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, split_names
-from vesalius.discovery.parts import swept_in_parts
+from vesalius.discovery.sweep import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.view import subject_of

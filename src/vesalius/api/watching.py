@@ -4,9 +4,9 @@ from pathlib import Path
 
 from vesalius.documents.agent import AgentRun
 from vesalius.errors import BadInput
-from vesalius.runs.under_way import worker_of
+from vesalius.progress import Stopped, stoppable
+from vesalius.runs.directory import worker_of
 from vesalius.runs.watching import Watcher, run_state
-from vesalius.stopping import Stopped, stoppable
 
 __all__ = ["Stopped", "Watcher", "run_state", "stoppable", "watch", "worker_of"]
 

@@ -26,6 +26,8 @@ from vesalius.backbones.messages import (
     Event,
     Message,
     ModelRequest,
+    Price,
+    Prices,
     Reply,
     TokenUsage,
     Tool,
@@ -35,9 +37,7 @@ from vesalius.backbones.messages import (
     tool_result,
     user,
 )
-from vesalius.backbones.prices import Price, Prices
-from vesalius.backbones.records import Records, Totals
-from vesalius.backbones.redact import Redactor
+from vesalius.backbones.records import Records, Redactor, Totals
 from vesalius.backbones.scripted import Faults, Scripted, ScriptedReply
 
 __all__ = [

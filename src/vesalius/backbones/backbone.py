@@ -43,6 +43,7 @@ from vesalius.backbones.messages import (
     Event,
     Message,
     ModelRequest,
+    Price,
     Reply,
     Settings,
     TokenOptions,
@@ -57,9 +58,7 @@ from vesalius.backbones.messages import (
     user,
     with_instructions,
 )
-from vesalius.backbones.prices import Price
-from vesalius.backbones.records import Outcome, PaidCall, Records, digest
-from vesalius.backbones.redact import Redactor
+from vesalius.backbones.records import Outcome, PaidCall, Records, Redactor, digest
 from vesalius.errors import BadInput
 from vesalius.files import plain_json, plain_text
 

@@ -8,11 +8,9 @@ from typing import Annotated
 from vesalius.backbones.backbone import Backbone, Pays
 from vesalius.backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
 from vesalius.backbones.local import LocalConnection
-from vesalius.backbones.messages import Abilities, Connection, Settings
-from vesalius.backbones.prices import Prices
+from vesalius.backbones.messages import Abilities, Connection, Prices, Settings
 from vesalius.backbones.providers import PROVIDERS, Access
-from vesalius.backbones.records import Records
-from vesalius.backbones.redact import Redactor
+from vesalius.backbones.records import Records, Redactor
 from vesalius.backbones.scripted import Scripted, read_script
 from vesalius.errors import BadInput, choices
 from vesalius.options import MAX_TOKENS, TIMEOUT, Calls, Record, flag, flattened

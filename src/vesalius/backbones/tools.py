@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vesalius.backbones.json_repair import Unreadable, objects, read
 from vesalius.backbones.messages import Message, Tool, ToolCall, user
+from vesalius.backbones.untrusted_text import Unreadable, objects, read
 from vesalius.errors import choices
 
 CALLS = re.compile(

@@ -2,9 +2,8 @@
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, Corpus, control, factbook, wikitext
-from vesalius.behaviours.material import SPLITS
 from vesalius.behaviours.performance import measure, performance
-from vesalius.behaviours.prompts import Prompt, Prompts
+from vesalius.behaviours.prompts import SPLITS, Prompt, Prompts
 from vesalius.behaviours.registry import behaviour, behaviours
 
 __all__ = [

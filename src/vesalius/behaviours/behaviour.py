@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vesalius.behaviours.material import Material, split_index
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
-from vesalius.behaviours.prompts import Prompt, Prompts
+from vesalius.behaviours.prompts import Material, Prompt, Prompts, split_index
 from vesalius.documents.view import has_options
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer

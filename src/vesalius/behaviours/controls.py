@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from vesalius.behaviours.material import SPLITS, select_split
+from vesalius.behaviours.prompts import SPLITS, select_split
 from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.intervene import Batch, Readout, next_token_loss

@@ -20,9 +20,8 @@ from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS, Behaviour
 from vesalius.behaviours.encoding import Dropped, Encoder, Fate, random_tokens, with_counterfactuals
-from vesalius.behaviours.material import SPLITS, split_index
 from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, BehaviourMetric, metric_name, require_metric
-from vesalius.behaviours.prompts import RANDOM_TOKENS, Prompts
+from vesalius.behaviours.prompts import RANDOM_TOKENS, SPLITS, Prompts, split_index
 from vesalius.behaviours.rows import Row, parse_row, parse_rows
 from vesalius.errors import BadInput, quoted
 from vesalius.model.tokenizer import Tokenizer

@@ -14,10 +14,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour
-from vesalius.behaviours.material import SPLITS
 from vesalius.behaviours.metrics import NONE, unit_of
 from vesalius.behaviours.own import RowBehaviour, ids_note, metric_label
-from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.prompts import SPLITS, Prompts
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene import Readout

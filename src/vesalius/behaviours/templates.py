@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS
-from vesalius.behaviours.material import SPLITS, select_split
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.own import LEAST_TO_DIVIDE, RowBehaviour, from_rows
+from vesalius.behaviours.prompts import SPLITS, select_split
 from vesalius.behaviours.rows import Row
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import why_not_text

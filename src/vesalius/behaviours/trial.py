@@ -18,11 +18,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.behaviours.encoding import source_note
-from vesalius.behaviours.material import split_index
 from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import RowBehaviour, ids_note
 from vesalius.behaviours.performance import draw_prompts
-from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.prompts import Prompts, split_index
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput, note
 from vesalius.intervene import Batch, Readout, Recordings, agreement

@@ -21,8 +21,8 @@ from vesalius.circuits.specimens import Inputs, as_examples, benchmark_cards, dr
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json
-from vesalius.model.huggingface import download
 from vesalius.model.lens_files import Inert, load_lens, read_pickle_inert
+from vesalius.model.sources import download
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value
 from vesalius.model.states import build, to_state
 from vesalius.model.transformer import Transformer

@@ -1,7 +1,7 @@
 """Methods that estimate the effect of every edge from a slope: EAP, EAP-IG and RelP.
 
 An edge's score is the change of its sender's value from clean to counterfactual prompt, times the slope of the readout
-at its receiver (`intervene.edge_attribution`). Slopes need a readout that has one; the share of unchanged outputs has
+at its receiver (`intervene.attribution`). Slopes need a readout that has one; the share of unchanged outputs has
 none, so that specimens with a listed vocabulary are read by `contrast`, which takes two more passes.
 """
 
@@ -12,16 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
 from vesalius.discovery.method import Method, Scores, option, scores_by_edges
-from vesalius.discovery.moved import moved_forwards
-from vesalius.discovery.parts import attributed_in_parts
+from vesalius.discovery.sweep import attributed_in_parts, moved_forwards
 from vesalius.errors import BadInput, require_whole
 from vesalius.intervene import Batch, Readout
-from vesalius.intervene.edge_attribution import edge_attribution
+from vesalius.intervene.attribution import Rule, edge_attribution
 from vesalius.intervene.estimate import Workload, attribution_peak
-from vesalius.intervene.relevance import Rule
 from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import Specimen
@@ -103,7 +101,7 @@ class EAPIG(EAP):
 
 @dataclass(frozen=True)
 class RelP(EAP):
-    """As EAP in a linearised model: relevance instead of the gradient (`intervene.relevance`)."""
+    """As EAP in a linearised model: relevance instead of the gradient (`intervene.attribution`)."""
 
     name = "relp"
     rule = "relp"

@@ -8,7 +8,7 @@
             return Scores(norms(specimen, material), {}, forwards=1, unit="norm")
 
 A class with a name is registered when it is defined; a package offers one, or a plain function of the specimen, the
-prompts and `seed=`, by an entry point of the group `vesalius.discovery_methods`. `vesalius.discovery.methods` finds
+prompts and `seed=`, by an entry point of the group `vesalius.discovery_methods`. `vesalius.discovery.discover` finds
 methods by name and runs them. Options are fields of a frozen dataclass, each made by `option` with its help text;
 `__post_init__` refuses values that make no sense.
 """
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard
@@ -28,7 +28,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Resample
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload, sweep_peak
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen

@@ -23,18 +23,72 @@ from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
 from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
-from vesalius.discovery.neuron_details import MOST_DETAILS, describe_units
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance
 from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
 from vesalius.intervene.ablations import Resample
-from vesalius.intervene.attribution import unit_changes
+from vesalius.intervene.attribution import Rule, unit_changes
+from vesalius.intervene.effects import number
 from vesalius.intervene.plan import unit_place
-from vesalius.intervene.relevance import Rule
-from vesalius.model.specimen import Specimen
+from vesalius.intervene.probes import neuron_logits
+from vesalius.intervene.tokens import real_tokens
+from vesalius.intervene.values import activations
+from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.options import Scoring
 from vesalius.progress import Progress
+from vesalius.statistics import means_interval
+
+# What single neurons and experts do: how sure their scores are, which tokens they write, and where they fire.
+
+#: Units that are described, and tokens of each.
+MOST_DETAILS, TOKENS = 24, 5
+
+
+def describe_units(
+    specimen: Specimen, material: Trial, units: Sequence[Component], scores: Float[Tensor, "prompt unit"]
+) -> tuple[NeuronDetail, ...]:
+    """Describe units of MLPs, given with their scores on every prompt."""
+    batch = material.batch.to(specimen.model.device)
+    real, put_out = real_tokens(specimen.model.config, batch).cpu(), activations(specimen.model, batch, neurons=True)
+    low, high = means_interval(scores)
+    details = []
+    for i, unit in enumerate(units):
+        layer = put_out.units[unit.layer]
+        fires = layer[:, :, unit.neuron] if unit.expert is None else layer[:, :, unit.expert].norm(dim=-1)
+        fires = fires.float().cpu().masked_fill(~real, 0.0)
+        prompt = int(fires.abs().amax(1).argmax())
+        raises, lowers = _written_tokens(specimen, unit)
+        details.append(
+            NeuronDetail(
+                id=str(unit),
+                score=float(scores[:, i].mean()),
+                low=number(low[i]),
+                high=number(high[i]),
+                raises=raises,
+                lowers=lowers,
+                tokens=specimen.pieces(batch.tokens[prompt].cpu()[real[prompt]]),
+                activations=tuple(round(value, 4) for value in fires[prompt][real[prompt]].tolist()),
+            )
+        )
+    return tuple(details)
+
+
+def _written_tokens(specimen: Specimen, unit: Component) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens whose logits a neuron's output direction raises most and lowers most."""
+    vocabulary = specimen.vocabulary
+    texts = isinstance(vocabulary, TextVocabulary)
+    if unit.neuron is None or not (texts or (isinstance(vocabulary, FiniteVocabulary) and vocabulary.outputs)):
+        return (), ()
+    logits = neuron_logits(specimen.model, unit)
+    top = min(TOKENS, len(logits) // 2)
+    ends = [logits.topk(top, largest=largest).indices.cpu() for largest in (True, False)]
+    if isinstance(vocabulary, FiniteVocabulary) and vocabulary.outputs:
+        raises, lowers = (tuple(str(vocabulary.outputs[i]) for i in end.tolist()) for end in ends)
+    else:
+        raises, lowers = (specimen.pieces(end) for end in ends)
+    return raises, lowers
+
 
 #: Prompts that neurons are not chosen by, and where they come from.
 HELD_OUT_SPLIT, HELD_OUT_SEED = "validation", 10_000

@@ -5,7 +5,7 @@ beside the edges cut before; where the mean score falls by less than the thresho
 at once, as rows of one batch, and an edge's score is the largest threshold at which it survives (0: it never does).
 
 Nothing before the receiver under test has been cut yet, so each test starts from the recorded clean run at the
-receiver's layer. The runs themselves are those of `intervene.edge_masks`.
+receiver's layer. The runs themselves are those of `intervene.edges`.
 
 The scores are no means over prompts, so that stability is found by pruning again on resamples of the prompts, at the
 threshold `STABLE_AT`; a circuit is then every component with an edge that survives, however many those are.
@@ -18,14 +18,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
 from vesalius.discovery.method import Method, MethodResult, Scores, scores_by_edges
 from vesalius.discovery.stability import RESAMPLES, pairwise_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.intervene.estimate import Workload
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch

@@ -28,14 +28,13 @@ import torch
 from vesalius.behaviours.trial import NothingUnseen, Trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.checks import held_out_prompts
-from vesalius.discovery.faithfulness import resampled_faithfulness, scores_without
-from vesalius.discovery.kept import interval_metric
+from vesalius.discovery.faithfulness import interval_metric, resampled_faithfulness, scores_without
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.documents.rivals import By, Distinction, Exchange, RivalCircuit, Rivals
 from vesalius.errors import BadInput, choices
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 

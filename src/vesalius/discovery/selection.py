@@ -35,7 +35,7 @@ from vesalius.documents.checks import Curve
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.selection import RULES, RuleFigures, Selection
 from vesalius.errors import BadInput, choices, require_whole
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
 

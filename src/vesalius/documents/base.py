@@ -1,22 +1,29 @@
-"""What all documents share: they are frozen, they carry a schema version, and earlier schemas still load.
+"""What all documents share: they are frozen, and they carry the version of their schema.
 
 A class that says its kind in its class statement is registered by that (`class Sweep(..., kind="sweep")`). What else
 there is to say about a kind it says itself: the file of a run directory that holds it, how a list of results tells of
 it, which command makes it again, and, if it has a method `compared`, how two of them differ. Listing, comparing,
 drawing and repeating ask the registry (`kinds`), so that a new kind is one class.
 
-A `Record` is a part of a document, a `Document` a whole file; what they hold is frozen as well (`frozen`). Reading an
-older file calls `upgrade`, which turns its data into those of the current schema, so that the rest of the package knows
-one schema only. Fields that are computed
-from others (`method` of a discovery, from its request) are written for readers of the file and ignored when read.
+A `Record` is a part of a document, a `Document` a whole file; what they hold is frozen as well (`frozen`). A file of
+another schema is refused with the command that makes it anew. Fields that are computed from others (`method` of a
+discovery, from its request) are written for readers of the file and ignored when read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from vesalius.documents.view import LONGEST_REPR, Viewable, html_table, shortened, subject_of
 from vesalius.errors import BadInput, visible
@@ -34,6 +41,8 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
     #: The name of its JSON Schema; None for what is only a part of other documents.
     KIND: ClassVar[str | None] = None
+    #: Fields that JSON lacks where they hold their default; computed ones, where they hold nothing.
+    ABSENT_IF_DEFAULT: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, *, kind: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -51,6 +60,16 @@ class Record(BaseModel):
         """Plain JSON data, as a file holds them."""
         return self.model_dump(mode="json", by_alias=True)
 
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        absent = {name for name in self.ABSENT_IF_DEFAULT if self._is_absent(name)}
+        return {name: value for name, value in handler(self).items() if name not in absent}
+
+    def _is_absent(self, name: str) -> bool:
+        field = type(self).model_fields.get(name)
+        value = getattr(self, name)
+        return not value if field is None else value == field.get_default(call_default_factory=True)
+
     def __repr__(self) -> str:
         return shortened(visible(super().__repr__()), LONGEST_REPR)
 
@@ -59,20 +78,6 @@ class Record(BaseModel):
 
     def _repr_html_(self) -> str:
         return html_table([{"field": name, "value": getattr(self, name)} for name in type(self).model_fields])
-
-
-class Keyed(Record):
-    """A record whose fields can also be read by name, as in `plan["seconds"]`: before it had a type it was a dict."""
-
-    def __getitem__(self, field: str) -> Any:
-        return self.as_data()[field]
-
-    def __contains__(self, field: object) -> bool:
-        return field in self.as_data()
-
-    def keys(self) -> Iterable[str]:
-        """The names of its fields."""
-        return self.as_data().keys()
 
 
 @dataclass(frozen=True)
@@ -119,11 +124,6 @@ class Document(Record):
         )
 
     @classmethod
-    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """The data of an earlier schema as the current one has them; by default nothing but the version changes."""
-        return data
-
-    @classmethod
     def from_data(cls, data: Mapping[str, Any], *, source: str = "") -> Self:
         """Read plain JSON data; `source` names it in errors."""
         try:
@@ -148,18 +148,11 @@ class Document(Record):
         if not isinstance(data, Mapping):
             return data
         version = next((data[name] for name in VERSION_FIELDS if name in data), cls.SCHEMA)
-        if isinstance(version, int) and version > cls.SCHEMA:
-            raise ValueError(
-                f"schema {version} is newer than {cls.SCHEMA}, the latest that this version reads"
-                f"{cls._of_another_kind(data)}"
-            )
-        current = dict(data)
-        if isinstance(version, int) and version < cls.SCHEMA:
-            try:
-                current = cls.upgrade({name: value for name, value in data.items() if name not in VERSION_FIELDS})
-            except (AttributeError, LookupError, TypeError) as error:
-                raise ValueError(f"does not have the fields of schema {version} ({error})") from None
-        return {name: value for name, value in current.items() if name not in cls.model_computed_fields}
+        if isinstance(version, int) and version != cls.SCHEMA:
+            older = version < cls.SCHEMA
+            said = f"older than {cls.SCHEMA}, the only one" if older else f"newer than {cls.SCHEMA}, the latest"
+            raise ValueError(f"schema {version} is {said} that this version reads{cls._of_another_kind(data)}")
+        return {name: value for name, value in data.items() if name not in cls.model_computed_fields}
 
     @classmethod
     def _of_another_kind(cls, data: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ A `Listing` is a list with a short repr and a table, an `Entry` a dictionary who
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from vesalius.documents.base import Keyed
+from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenDict, FrozenList, FrozenMap
 from vesalius.documents.view import (
     LONGEST_REPR,
@@ -112,7 +112,7 @@ class SpecimenEntry(Entry):
         return {"name": self.name, "id": self.id, "layers x heads x d_model": shape, "components": names}
 
 
-class SpecimenDescription(Viewable, Keyed):
+class SpecimenDescription(Viewable, Record):
     """A specimen's shape, components, vocabulary and a few examples. `vocab` lists the tokens, or says of a vocabulary
     that is too long for that what it is and how large.
     """

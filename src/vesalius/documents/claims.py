@@ -14,10 +14,8 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
     field_validator,
-    model_serializer,
 )
 
 from vesalius.documents.base import Record, first_error
@@ -102,6 +100,8 @@ class ClaimRecord(Viewable, Record):
     refuted is shown; they are not among those that decided.
     """
 
+    ABSENT_IF_DEFAULT = ("prediction", "counterexamples")
+
     kind: str
     text: str
     verdict: Verdict
@@ -109,11 +109,6 @@ class ClaimRecord(Viewable, Record):
     tried: int = 1
     prediction: FrozenMap[str, Any] | None = None
     counterexamples: tuple[FrozenMap[str, Any], ...] = ()
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        absent = {"prediction": self.prediction is None, "counterexamples": not self.counterexamples}
-        return {name: value for name, value in handler(self).items() if not absent.get(name)}
 
     def view(self) -> View:
         """The claim, and its evidence."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from vesalius.documents.base import Document, Line, Record, ResultDocument
 from vesalius.documents.claims import Verdict
@@ -29,6 +29,8 @@ class ClaimDifference(Record):
     benchmark.
     """
 
+    ABSENT_IF_DEFAULT = ("specimen",)
+
     specimen: str | None = None
     component: str
     kind: str
@@ -36,23 +38,17 @@ class ClaimDifference(Record):
     a: Verdict | None
     b: Verdict | None
 
-    @model_serializer(mode="wrap")
-    def _without_specimen(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if name != "specimen" or value is not None}
-
 
 class ComponentDifference(Record):
     """A component that moved: `what` differs (its tag, role, verdict, effect, or whether it is there at all)."""
+
+    ABSENT_IF_DEFAULT = ("specimen",)
 
     specimen: str | None = None
     component: str
     what: str
     a: str | float | None
     b: str | float | None
-
-    @model_serializer(mode="wrap")
-    def _without_specimen(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if name != "specimen" or value is not None}
 
 
 class FigurePair(Record):

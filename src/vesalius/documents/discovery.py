@@ -6,14 +6,12 @@ request's main fields and lists the components and edges by strength, so that it
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     computed_field,
     field_serializer,
-    model_serializer,
     model_validator,
 )
 
@@ -78,8 +76,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     RECOGNISED_BY = ("forwards", "method")
     SCHEMA = 2
     REMEDY = "run `vesalius discover` again"
-    #: Fields that a file lacks where they hold nothing.
-    ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = (
+    ABSENT_IF_DEFAULT = (
         "edges",
         "n_edges",
         "quirks",
@@ -381,37 +378,10 @@ class Discovery(Viewable, Document, kind="discovery"):
             "benchmark."
         )
 
-    @classmethod
-    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Schema 1 had no request, and called the checks `trust`."""
-        trust, performance = data.get("trust"), data.get("performance")
-        options = {"n": data.get("n")}
-        options |= {name: value for name, value in data.get("search", {}).items() if value != SEARCH_DEFAULTS.get(name)}
-        if trust is None:
-            options["quick"] = True
-        if performance and not performance.get("performs"):
-            options["force"] = True
-        request = {
-            "command": "discover",
-            "specimen": data.get("specimen"),
-            "behaviour": data.get("behaviour"),
-            "method": data.get("method"),
-            "options": options,
-            "seed": data.get("seed"),
-            "versions": {},
-        }
-        dropped = ("trust", "trust_forwards", "page")
-        kept = {name: value for name, value in data.items() if name not in dropped}
-        return {**kept, "request": request, "checks": trust and {"asked": trust.get("n"), **trust}}
-
     @field_serializer("circuit")
     def _circuit_place(self, circuit: Circuit) -> str | dict[str, Any]:
         """The path of the file beside; the circuit itself where there is none."""
         return circuit.as_data() if self.directory is None else str(Path(self.directory) / CIRCUIT_FILE)
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value or name not in self.ABSENT_IF_EMPTY}
 
 
 def _named(flagged: Mapping[str, tuple[str, ...]], head: str) -> str | None:

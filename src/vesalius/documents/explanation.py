@@ -94,10 +94,10 @@ class Explanation(Viewable, Document, kind="explanation"):
     """A whole circuit explained. `program` is for reading, `executable` for running; `behaviour` is set for natural
     models.
 
-    `request` is what was asked (None in files of schema 1, which did not say). `edges` are connections that the
-    scientist measured: sender, receiver, strength; the ends of the circuit are `tokens` and `logits`. `compositions`
-    say which components write the queries and keys of which heads; `circuit_edges` are those of the discovered circuit
-    that was explained, by score.
+    `request` is what was asked (None if a scientist was called directly). `edges` are connections that the scientist
+    measured: sender, receiver, strength; the ends of the circuit are `tokens` and `logits`. `compositions` say which
+    components write the queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was
+    explained, by score.
     """
 
     FILE = EXPLANATION_FILE
@@ -183,9 +183,8 @@ def view_of(
     pictures: Mapping[str, AtWork] | None = None,
     examples: Sequence[Mapping[str, Any]] = (),
     name: str | None = None,
-    circuit: Sequence[str] | None = None,
 ) -> View:
-    """The view of an explanation. `name` is the specimen's own name, `circuit` its own components where it is known."""
+    """The view of an explanation. `name` is the specimen's own name."""
     natural = explanation.behaviour is not None
     description = explanation.task_description
     return View(
@@ -208,7 +207,7 @@ def view_of(
                 pages_only=True,
             ),
         ],
-        command="\n".join(commands(explanation, name=name, circuit=circuit)),
+        command="\n".join(commands(explanation)),
         place=None if explanation.directory is None else f"{explanation.directory}/report.html",
     )
 
@@ -477,29 +476,13 @@ def claims_of(explanation: Explanation) -> list[Section]:
     return [*sections, *([Code(explanation.program, title="Program")] if explanation.program else [])]
 
 
-def commands(explanation: Explanation, *, name: str | None = None, circuit: Sequence[str] | None = None) -> list[str]:
-    """The command lines that make this explanation again, quoted for a shell."""
-    request = explanation.request or _request(explanation, circuit)
-    behaviour = "" if request.behaviour is None else f" --behaviour {shlex.quote(request.behaviour)}"
-    explain, specimen = request.command_line(), shlex.quote(request.specimen or explanation.specimen)
-    show = f"vesalius show {specimen}{behaviour}"
-    if request.method == "hyve" and request.backbone is None:
-        # The file does not say which language model it was; a command without one would only be refused.
+def commands(explanation: Explanation) -> list[str]:
+    """Quote for a shell the commands that make this explanation again, as far as it says what was asked."""
+    request = explanation.request
+    asked = explanation if request is None else request
+    behaviour = "" if asked.behaviour is None else f" --behaviour {shlex.quote(asked.behaviour)}"
+    show = f"vesalius show {shlex.quote(asked.specimen or explanation.specimen)}{behaviour}"
+    if request is None:
         return [show]
+    explain = request.command_line()
     return [explain, f"{explain} --json", show]
-
-
-def _request(explanation: Explanation, circuit: Sequence[str] | None) -> Request:
-    """What was asked, for explanations of schema 1, as far as they say: natural ones keep options in a profile."""
-    kept = next((part.profile.get("request") for part in explanation.components if part.profile), None) or {}
-    named = tuple(part.id for part in explanation.components)
-    chosen = kept.get("top") is None if kept else circuit is not None and set(named) != set(circuit)
-    return Request(
-        command="explain",
-        specimen=explanation.specimen,
-        behaviour=explanation.behaviour,
-        components=named if chosen else None,
-        method=None if explanation.scientist == "builtin" else explanation.scientist,
-        options={name: kept.get(name) for name in ("n", "top", "force")},
-        seed=explanation.seed,
-    )

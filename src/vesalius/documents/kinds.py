@@ -69,8 +69,7 @@ def schema(name: str) -> dict[str, Any]:
     """JSON Schema of a document by name, such as "explanation": what `vesalius schema NAME` prints."""
     kind = kind_named(name)
     body = kind.model_json_schema(mode="serialization", by_alias=True, schema_generator=_OfFields)
-    absent = getattr(kind, "ABSENT_IF_EMPTY", ())
-    required = [field for field in body.get("required", ()) if field not in absent]
+    required = [field for field in body.get("required", ()) if field not in kind.ABSENT_IF_DEFAULT]
     return {"$schema": DIALECT, **body, "required": required}
 
 

@@ -8,8 +8,6 @@ circuit has the same share over the circuits.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
 from vesalius.documents.base import Record
 from vesalius.documents.view import Facts, Sheet
 
@@ -34,6 +32,8 @@ class Metric(Record):
     `n` cases are in it and `n_error` (where counted) are not, because something failed on them. `baseline` is what a
     guess would earn. Over no cases there is no value and no interval.
     """
+
+    ABSENT_IF_DEFAULT = ("baseline", "n_error")
 
     value: float | None
     low: float | None
@@ -87,11 +87,6 @@ class Metric(Record):
         """The same, with the number of cases that something failed on."""
         return self.model_copy(update={"n_error": n_error})
 
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        kept = ("value", "low", "high")
-        return {name: value for name, value in handler(self).items() if value is not None or name in kept}
-
     @property
     def figures(self) -> str:
         """The value with its interval, where it has one, as text."""
@@ -108,7 +103,9 @@ def metric_sheet(metrics: Mapping[str, Metric], **options: Any) -> Sheet:
 
 
 def metric_facts(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), most: int = SHOWN_METRICS) -> Facts:
-    """A few metrics, those named `first` before others, one line each: value, interval, count and baseline."""
+    """A few metrics, those named `first` before others, one line each: value, interval, count and baseline. Pages have
+    the table of all of them.
+    """
     order = list(dict.fromkeys([*(name for name in first if name in metrics), *metrics]))
     lines = [
         f"{name} {metric.figures}, n {metric.n}"
@@ -116,4 +113,5 @@ def metric_facts(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), mo
         for name, metric in ((name, metrics[name]) for name in order[:most])
     ]
     left = len(metrics) - most
-    return Facts([("", line) for line in lines] + ([("", f"... {left} more metrics in .table()")] if left > 0 else []))
+    more = [("", f"... {left} more metrics in .table()")] if left > 0 else []
+    return Facts([*(("", line) for line in lines), *more], terminal_only=True)

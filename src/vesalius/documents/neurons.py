@@ -2,9 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
-
-from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.components import Component
 from vesalius.documents.base import Line, Record, ResultDocument
@@ -66,7 +63,7 @@ class NeuronDetail(Record):
 class NeuronCircuit(ResultDocument, kind="neurons"):
     """The smallest set of neurons found that keeps the share `keep` of a behaviour, all other neurons resampled.
 
-    `components` are the neurons with their scores, means over `n` prompts (None in earlier files), strongest first, out
+    `components` are the neurons with their scores, means over `n` prompts, strongest first, out
     of `n_neurons`. `share_chosen` is the share on the prompts that they were chosen by, `share` the one on held-out
     prompts, with random neurons of the same number as its baseline; `curve` has other sizes. `details` say more about
     the strongest. `unit` is what scores are measured in, `forwards` the cost in forward passes of all prompts.
@@ -77,10 +74,11 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
     COMMAND = VERB = "neurons"
     REMEDY = "run `vesalius neurons` again"
     PAGE = NEURONS_PAGE
+    ABSENT_IF_DEFAULT = ("performance", "directory")
 
     request: Request
     components: FrozenList[Score]
-    n: int | None = None
+    n: int
     size: int
     n_neurons: int
     keep: float
@@ -138,7 +136,7 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
-        request, on = self.request, "" if self.n is None else f" on {prompts(self.n)}"
+        request, on = self.request, f" on {prompts(self.n)}"
         facts = [
             ("scored by", f"{request.method}{on}, seed {request.seed}"),
             ("on the prompts they were chosen by", f"{self.share_chosen:.3f}"),
@@ -199,8 +197,3 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
                 "where it is positive and red where it is negative; the number stands behind each token.",
             ),
         )
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        absent = {name for name in ("directory", "performance", "n") if getattr(self, name) is None}
-        return {name: value for name, value in handler(self).items() if name not in absent}

@@ -1,10 +1,10 @@
 """What work will cost, before it is done: of one command, and of the cells of a survey."""
 
-from vesalius.documents.base import Keyed, Record
+from vesalius.documents.base import Record
 from vesalius.documents.view import Answer, Facts, Sheet, View, Viewable, duration, prompts
 
 
-class Plan(Viewable, Keyed, kind="plan"):
+class Plan(Viewable, Record, kind="plan"):
     """What a command will cost.
 
     `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks
@@ -75,7 +75,7 @@ class CellPlan(Record):
     error: str | None
 
 
-class SurveyPlan(Viewable, Keyed):
+class SurveyPlan(Viewable, Record):
     """What a survey takes at most: its cells, the passes and seconds of all, and the largest peak of memory."""
 
     cells: tuple[CellPlan, ...]

@@ -42,15 +42,13 @@ SHOWN_FAMILIES = 8
 class CaseError(Record):
     """A case that something failed on: at which step, or with which method, and why."""
 
+    ABSENT_IF_DEFAULT = ("step", "method")
+
     case: str
     step: str | None = None
     method: str | None = None
     kind: str
     reason: str
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class CallTotals(Record):
@@ -204,16 +202,14 @@ class Family(Record):
 class FunctionFailure(Record):
     """A function whose answer is less than right, with the figure that decides it."""
 
+    ABSENT_IF_DEFAULT = ("success", "exact_match", "unit_test")
+
     id: str
     family: str
     success: float | None = None
     exact_match: float | None = None
     unit_test: float | None = None
     fault: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None or name == "fault"}
 
 
 class Scorecard(Viewable, Document, kind="scorecard"):
@@ -393,14 +389,6 @@ class Scorecard(Viewable, Document, kind="scorecard"):
             ]
         return [{"family": name, **family.model_dump()} for name, family in (self.families or {}).items()]
 
-    @classmethod
-    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Schema 1 gave medians and means of the discovery benchmark as one figure."""
-        if data.get("benchmark") != "discovery":
-            return data
-        methods = {name: _split_all(figures) for name, figures in data.get("methods", {}).items()}
-        return {**data, "methods": methods, "metrics": _split_all(data.get("metrics", {}))}
-
     @model_serializer(mode="wrap")
     def _only_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         aliases = {"schema_version": "schema"}
@@ -410,20 +398,3 @@ class Scorecard(Viewable, Document, kind="scorecard"):
 
 def _ends(metric: Metric) -> str:
     return interval(metric.low, metric.high)
-
-
-def _split_all(figures: dict[str, Any]) -> dict[str, Any]:
-    """Every figure of schema 1 that held a median and a mean as two."""
-    split: dict[str, Any] = {}
-    for name, figure in figures.items():
-        split[name] = figure
-        if isinstance(figure, dict) and "median" in figure:
-            shared = {"n": figure["n"]}
-            ends = ("", "_low", "_high")
-            median, mean = (
-                dict(zip(("value", "low", "high"), (figure[statistic + end] for end in ends), strict=True))
-                for statistic in ("median", "mean")
-            )
-            split[name] = {**median, **shared, "baseline": figure.get("baseline"), "statistic": "median"}
-            split[name + MEAN] = {**mean, **shared, "statistic": "mean"}
-    return split

@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
+from pydantic import Field, computed_field, model_validator
 
 from vesalius.components import Component
 from vesalius.documents.base import Document, Line, Record
@@ -73,6 +73,7 @@ class Sweep(Viewable, Document, kind="sweep"):
     RECOGNISED_BY = ("forwards", "baseline")
     SCHEMA = 2
     REMEDY = "run `vesalius sweep` again"
+    ABSENT_IF_DEFAULT = ("directory", "heatmap")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -133,11 +134,6 @@ class Sweep(Viewable, Document, kind="sweep"):
     def split(self) -> str:
         """The pool that the prompts were drawn from."""
         return str(self.request.options.get("split", "test"))
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        files = ("directory", "heatmap")
-        return {name: value for name, value in handler(self).items() if value is not None or name not in files}
 
     def save(self, directory: Path | str) -> Path:
         """Write `sweep.json` into a directory and return its path."""
@@ -238,21 +234,6 @@ class Sweep(Viewable, Document, kind="sweep"):
             ask=ask,
             title="Where the effects are",
         )
-
-    @classmethod
-    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Schema 1 had no request; the components that were named are those that it lists."""
-        named = {part for row in data.get("components", []) for part in row["id"].split("+")}
-        request = {
-            "command": "sweep",
-            "specimen": data.get("specimen"),
-            "behaviour": data.get("behaviour"),
-            "components": sorted(named),
-            "options": {name: data.get(name) for name in ("kind", "pairs", "n", "split")},
-            "seed": data.get("seed"),
-            "versions": {},
-        }
-        return {**data, "request": request}
 
 
 def effects_answer(

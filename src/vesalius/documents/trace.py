@@ -4,9 +4,7 @@ A trace is what diagnostics are computed from (execution success, soundness of p
 convergence) and what a reader follows when an explanation looks wrong. The explanation itself never depends on it.
 """
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator
+from typing import Any, Literal
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.explanation import Verdict
@@ -20,12 +18,6 @@ Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
 Protocol = Literal["typed", "paper"]
 DEFAULT_PROTOCOL: Protocol = "typed"
 Decider = Literal["engine", "model", "undecided"]
-#: What `undecided` was called before.
-FORMER_UNDECIDED = "nobody"
-
-
-def _present_word(decider: Any) -> Any:
-    return "undecided" if decider == FORMER_UNDECIDED else decider
 
 
 class Execution(Record):
@@ -58,7 +50,7 @@ class Attempt(Record):
     executions: tuple[Execution, ...] = ()
     verdict: Verdict = "untested"
     reasoning: str = ""
-    decided_by: Annotated[Decider, BeforeValidator(_present_word)] = "undecided"
+    decided_by: Decider = "undecided"
 
 
 class ComponentTrace(Record):

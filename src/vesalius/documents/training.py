@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
-from vesalius.documents.base import Keyed, Record
+from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, join_first
 
@@ -20,7 +18,7 @@ GATE = (
 )
 
 
-class TrainedSpecimen(Viewable, Keyed):
+class TrainedSpecimen(Viewable, Record):
     """A specimen that was trained and accepted, with the figures of the gate on `n` fresh inputs.
 
     `iia` is the interchange accuracy of every component, `iia_changed` the same where the answer changes, `inert` the
@@ -81,6 +79,19 @@ class TrainedSpecimen(Viewable, Keyed):
 class TrainingRow(Record):
     """One of several programs trained together. One that `was_there` before has no figures."""
 
+    ABSENT_IF_DEFAULT = (
+        "was_there",
+        "accuracy",
+        "iia_worst",
+        "iia_changed_worst",
+        "strict_worst",
+        "strict_all",
+        "mean_ablated",
+        "zero_ablated",
+        "shortfalls",
+        "directory",
+    )
+
     name: str
     accepted: bool
     was_there: bool | None = None
@@ -94,12 +105,8 @@ class TrainingRow(Record):
     shortfalls: tuple[str, ...] | None = None
     directory: str | None = None
 
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
 
-
-class TrainedSpecimens(Viewable, Keyed):
+class TrainedSpecimens(Viewable, Record):
     """Several programs trained together: `accepted` of `n`."""
 
     n: int
@@ -132,7 +139,7 @@ class GeneratedTask(Record):
     max_len: int
 
 
-class GeneratedTasks(Viewable, Keyed):
+class GeneratedTasks(Viewable, Record):
     """Fresh RASP tasks, the same for the same seed; `depth` is the longest chain of operators."""
 
     seed: int

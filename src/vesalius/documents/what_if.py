@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
 from vesalius.documents.base import Line, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
@@ -26,6 +24,8 @@ class WhatIfRow(Record):
     also have the likeliest next tokens of both.
     """
 
+    ABSENT_IF_DEFAULT = ("clean_likely", "edited_likely")
+
     prompt: str
     clean: Any
     edited: Any
@@ -34,11 +34,6 @@ class WhatIfRow(Record):
     changed: bool
     clean_likely: tuple[Likely, ...] = ()
     edited_likely: tuple[Likely, ...] = ()
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        absent = ("clean_likely", "edited_likely")
-        return {name: value for name, value in handler(self).items() if value or name not in absent}
 
 
 class WhatIf(ResultDocument, kind="what_if"):

@@ -30,7 +30,7 @@ from vesalius.explanations.laboratory import Lab
 from vesalius.explanations.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, record_text, verdict_of
 from vesalius.rasp import Program
 from vesalius.rasp.document import to_document
-from vesalius.rasp.roles import role_of_carrier
+from vesalius.rasp.program import role_of_carrier
 from vesalius.rasp.text import render, render_variables
 
 NO_SUMMARY = "The language model gave no readable summary."

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from vesalius.circuits.foreign_spec import KEY_FOLDER, key_program
 from vesalius.circuits.key import task
+from vesalius.circuits.making import KEY_FOLDER, key_program
 from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component, Edge, Port
@@ -35,7 +35,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.files import read_json
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.config import Config
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
 from vesalius.rasp.placement import is_input

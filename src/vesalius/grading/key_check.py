@@ -1,4 +1,5 @@
-"""The notes of the answer key against the trained weights: where heads attend, and what moves with an output.
+"""The answer key counted (at the end), and its notes against the trained weights: where heads attend, and what moves
+with an output.
 
     python -m vesalius.grading.key_check > src/vesalius/circuits/key/in_model.json
 
@@ -11,13 +12,15 @@ are the program's when its output is moved to another position (`moved`, of `n_m
 import argparse
 import json
 import sys
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.circuits.key import Task, all_tasks
+from vesalius.circuits.key import Task, all_tasks, answer
 from vesalius.circuits.specimens import benchmark_root, draw_inputs, load_specimen
 from vesalius.components import Component
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, run
@@ -27,8 +30,7 @@ from vesalius.rasp.generator import outputs_differ
 from vesalius.rasp.language import Aggregate, SelectorWidth
 from vesalius.rasp.placement import Placed
 from vesalius.rasp.program import ProgramTrace
-from vesalius.training.pairs import Pairs, draw_pairs
-from vesalius.training.setting import model_tokens
+from vesalius.training.setting import Pairs, draw_pairs, model_tokens
 
 SEED = 424_243
 #: Inputs whose attention is averaged, and pairs of inputs between which outputs are moved; fewer where they are long.
@@ -149,6 +151,54 @@ def main() -> None:
             circuits[task.id] = check_circuit(task)
             print(task.id, file=sys.stderr, flush=True)
     print(json.dumps({"seed": SEED, "inputs": INPUTS, "long_inputs": LONG_INPUTS, "circuits": circuits}, indent=1))
+
+
+# What the answer key of the 84 circuits consists of, counted: circuits, components and tags.
+
+
+@dataclass(frozen=True)
+class TagStatistics:
+    """The components of one tag: how many, on which kinds of component, and from which RASP expressions."""
+
+    count: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    expressions: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class KeyStatistics:
+    """Components per circuit, in the order of ids, and the components of each tag."""
+
+    sizes: tuple[int, ...]
+    heads: int
+    tags: dict[str, TagStatistics]
+
+    @property
+    def components(self) -> int:
+        """The components of all circuits."""
+        return sum(self.sizes)
+
+
+def key_statistics() -> KeyStatistics:
+    """Count what the key has."""
+    sizes, heads = [], 0
+    counts: Counter[str] = Counter()
+    kinds: dict[str, Counter[str]] = {}
+    expressions: dict[str, Counter[str]] = {}
+    for task in all_tasks():
+        tags = {part.id: str(part.tag) for part in answer(task.id).components}
+        place = {variable: str(component) for component, variables in task.components for variable in variables}
+        sizes.append(len(tags))
+        for component, tag in tags.items():
+            is_head = Component.parse(component).is_head
+            heads += is_head
+            counts[tag] += 1
+            kinds.setdefault(tag, Counter())["ATTN" if is_head else "MLP"] += 1
+        for placed in task.program().components:
+            tag = tags[place[placed.variables[0]]]
+            expressions.setdefault(tag, Counter()).update(type(node).__name__ for node in placed.expressions)
+    by_tag = {tag: TagStatistics(count, kinds[tag], expressions[tag]) for tag, count in counts.most_common()}
+    return KeyStatistics(tuple(sizes), heads, by_tag)
 
 
 if __name__ == "__main__":

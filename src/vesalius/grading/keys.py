@@ -1,24 +1,33 @@
 """Where the right answers are: the key of the 84 benchmark circuits, the program beside a trained specimen, or the
-published annotation of an original InterpBench model; the reference roles of Llama-3-8B and of `arithmetic`.
+published annotation of an original InterpBench model; the reference roles of Llama-3-8B and of `arithmetic`,
+which claims about natural models are compared with.
 
 `vesalius train` leaves the program it trained on under `answer_key/`. Its tags follow from it by rule, so a specimen
 made today is graded like a benchmark circuit. Reading that key runs no code outside a sandbox. The annotation of an
 original is a file of AgenticInterpBench: the one given, or `annotations/case_ID.json` beside the model's folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from vesalius.circuits.foreign_spec import key_file, key_program
 from vesalius.circuits.key import answer
-from vesalius.circuits.key.af1 import af1_roles
-from vesalius.circuits.key.annotations import ANNOTATIONS, annotation_beside, annotation_file, read_annotation
-from vesalius.circuits.key.arithmetic import established_roles
+from vesalius.circuits.key.other_keys import (
+    ANNOTATIONS,
+    af1_roles,
+    annotation_beside,
+    annotation_file,
+    established_roles,
+    read_annotation,
+)
 from vesalius.circuits.key.task import AnswerKey
+from vesalius.circuits.making import key_file, key_program
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, load_directory
 from vesalius.circuits.specimens import benchmark_directory
+from vesalius.documents.explanation import ClaimRecord
 from vesalius.errors import BadInput
+from vesalius.model.sources import ARITHMETIC
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import roles_of
 
@@ -121,3 +130,49 @@ def known_roles(model: str | None) -> ReferenceRoles | None:
     roles = {name: f"{part['role']}. {part['note']}" for name, part in key["components"].items()}
     task = key.get("task") or "Computes A - B + C of three whole numbers; the answer is read at the equals sign."
     return ReferenceRoles(source, task, roles)
+
+
+# Supported claims about a natural model against established roles, where there are some: the arithmetic model's.
+#
+# Interventions on sets of heads established which heads move which operand, and how much moves with each group. A claim
+# is decided where these figures decide it:
+#
+# - `moves_role`, `primary` and `backs_up` say that a head moves an operand: false where no group that the head belongs
+#   to switches any answer with that operand;
+# - `necessary` says that a component is needed: false for the heads whose whole group can be zeroed without loss.
+#
+# Other claims are left open.
+
+MOVES = ("moves_role", "primary", "backs_up")
+#: The groups by operand, as the key names them, and the heads that nothing needs.
+OPERANDS, UNNEEDED = ("A", "B", "C"), "none"
+
+
+@dataclass(frozen=True)
+class Decided:
+    """How many claims the established roles decide, and the texts of those they contradict."""
+
+    n: int
+    false: tuple[str, ...]
+
+
+def false_claims(model: str, supported: Iterable[tuple[str, ClaimRecord]]) -> Decided | None:
+    """Supported claims, each with its component, against the roles of a model; None where none are established."""
+    if model != ARITHMETIC:
+        return None
+    groups = established_roles()["groups"]
+    verdicts = [(record.text, _holds(groups, part, record)) for part, record in supported]
+    known = [(text, holds) for text, holds in verdicts if holds is not None]
+    return Decided(len(known), tuple(text for text, holds in known if not holds))
+
+
+def _holds(groups: Mapping[str, Any], component: str, record: ClaimRecord) -> bool | None:
+    own = [groups[name] for name in (*OPERANDS, UNNEEDED) if component in groups[name]["members"]]
+    if not own:
+        return None  # an MLP, of which no group was established
+    if record.kind == "necessary":
+        return False if component in groups[UNNEEDED]["members"] else None
+    operand = str((record.prediction or {}).get("role", "")).rpartition(" ")[2]
+    if record.kind not in MOVES or operand not in OPERANDS:
+        return None
+    return any(group["switch rate"][operand] > 0 for group in own)

@@ -1,24 +1,102 @@
-"""First-order effects of all components in one backward pass.
+"""First-order effects from one backward pass: of components and units (below), and of every edge.
 
 attribution[prompt, component] = gradient of the score at the component's output, times (clean output -
 replacement). It estimates the effect of `effects` (clean minus edited score) at the price of about three forward
-passes, and is exact where the score is linear in that output. Under the rules of `relevance` the gradient is that of
+passes, and is exact where the score is linear in that output. Under the rules of relevance the gradient is that of
 a linearised model.
 """
 
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Replacement
+from vesalius.intervene.edges import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.relevance import Rule, rule_hooks
+from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.tokens import real_tokens
-from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, activations, unit_hook
+from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, activations, sender_changes, unit_hook
+from vesalius.model.attention import Attention, Heads, Layout, take_positions
+from vesalius.model.config import Config
 from vesalius.model.devices import Copies
-from vesalius.model.hooks import HookPoint, Tap
-from vesalius.model.mlp import widened
+from vesalius.model.hooks import Hook, HookPoint, Tap
+from vesalius.model.mlp import NormLayer, widened
 from vesalius.model.transformer import Transformer
+
+# The rules of relevance patching (RelP): a backward pass through the model as it would be if it were linear.
+#
+# Attribution multiplies a change by the gradient of the score. RelP (https://arxiv.org/abs/2508.21258) multiplies it by
+# the coefficient of layer-wise relevance propagation instead. That is the gradient of a model with the same outputs, in
+# which these are constants:
+#
+# | where                  | rule       | constant                                                                |
+# |------------------------|------------|-------------------------------------------------------------------------|
+# | LayerNorm, RMSNorm     | LN-rule    | what the norm divides by                                                |
+# | attention              | AH-rule    | the pattern; so are the weights that a router gives its experts         |
+# | activation function    | identity   | the ratio f(x) / x                                                      |
+# | product in a gated MLP | half       | each factor for the other, and each gets half of the relevance          |
+# | linear maps            | 0-rule     | nothing: the gradient                                                   |
+#
+# `relp` applies all of them, so nothing reaches a head's queries and keys. `relp-qk` leaves the pattern its gradient
+# and applies the others. A soft cap of the logits belongs to the readout and keeps its gradient, and so do limits on
+# queries, keys and values.
+
+Rule = Literal["gradient", "relp", "relp-qk"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+_CONSTANTS = (".hook_scale", ".hook_expert_weights")
+_FACTORS = (".hook_pre", ".hook_pre_linear")
+
+
+def rule_hooks(model: Transformer, rule: Rule) -> list[Hook]:
+    """Hooks under which a backward pass gives a rule's coefficients; the values of the forward pass stay as they are.
+    They hold what a pass leaves with them: take new ones for every pass.
+    """
+    if rule == "gradient":
+        return []
+    constants = (*_CONSTANTS, ".hook_pattern") if rule == "relp" else _CONSTANTS
+    factors: dict[str, Tensor] = {}
+
+    def freeze(value: Tensor, hook: HookPoint) -> Tensor:
+        return value.detach()
+
+    def keep(value: Tensor, hook: HookPoint) -> None:
+        factors[hook.name] = value
+
+    def propagate(value: Tensor, hook: HookPoint) -> Tensor:
+        prefix, act = hook.name.removesuffix(".hook_post"), model.blocks[hook.layer()].mlp.act
+        pre, linear = factors.pop(f"{prefix}.hook_pre"), factors.pop(f"{prefix}.hook_pre_linear", None)
+        with torch.no_grad():
+            activated = act(pre)
+            ratio = activated / torch.where(pre == 0, -torch.finfo(pre.dtype).tiny, pre)
+        if linear is None:
+            return _Sloped.apply(value.detach(), pre, ratio)
+        return _Sloped.apply(value.detach(), pre, ratio * linear.detach() / 2, linear, activated / 2)
+
+    return [
+        (lambda name: name.endswith(constants), freeze),
+        (lambda name: name.endswith(_FACTORS), keep),
+        (lambda name: name.endswith(".hook_post"), propagate),
+    ]
+
+
+class _Sloped(torch.autograd.Function):
+    """A value that moves with its inputs, each given with the slope by which it does."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, *inputs_and_slopes: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs_and_slopes[1::2])
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Float[Tensor, "*shape"]) -> tuple[Tensor | None, ...]:
+        back: list[Tensor | None] = [None]
+        for slope in ctx.saved_tensors:
+            back += [gradients[0] * slope, None]
+        return tuple(back)
 
 
 def attribute(
@@ -120,3 +198,212 @@ def _slopes(
         score = readout.score(logits, rows).sum()
         gradients = torch.autograd.grad(score, list(kept.values()))
     return {name: value.detach() for name, value in kept.items()}, dict(zip(kept, gradients, strict=True))
+
+
+# Edge attribution patching: the effect of every edge, to first order, from one backward pass per step.
+#
+# score[prompt, sender, receiver] = (sender's clean output - its counterfactual output) . (gradient of the readout at
+# the receiver's input), summed over the positions at which the counterfactual can be patched in. It estimates clean
+# minus edited score, so a positive edge helps. The gradient is taken at the clean run (EAP), or averaged over `steps`
+# runs whose embeddings lie on the line from the counterfactual's to the clean prompt's (EAP-IG): at 1/steps, 2/steps,
+# ..., 1. Under the rules of relevance (RelP) it is the gradient of a linearised model.
+#
+# Gradients are taken before the norm of the receiver and per query head, so grouped-query attention is exact.
+
+_CLEAN = Tap()
+
+
+def edge_attribution(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    *,
+    counterfactual: Batch,
+    where: Bool[Tensor, "prompt pos"] | None = None,
+    steps: int = 1,
+    rule: Rule = "gradient",
+    per_position: bool = False,
+    memory: int | None = None,
+) -> Float[Tensor, "prompt *pos sender receiver"]:
+    """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time as `memory` (in
+    bytes) holds. With `per_position`, the positions at which the sender is patched are kept apart.
+    """
+    if steps < 1:
+        raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
+    parts, rows = (
+        [],
+        attribution_rows(model.config, model.W_E.dtype, batch.tokens.shape[1], activation_memory(model, memory)),
+    )
+    for start in range(0, len(batch), rows):
+        prompts = torch.arange(start, min(start + rows, len(batch)))
+        parts.append(
+            _chunk(
+                model,
+                batch.take(prompts).to(model.device),
+                readout.take(prompts),
+                counterfactual.take(prompts).to(model.device),
+                None if where is None else where[prompts].to(model.device),
+                steps,
+                rule,
+                per_position,
+            )
+        )
+    return torch.cat(parts)
+
+
+def attribution_rows(config: Config, dtype: torch.dtype, width: int, memory: int) -> int:
+    """How many prompts of `width` tokens are attributed at a time within `memory` bytes: each has a table of what every
+    sender changes, and the gradients of a layer's inputs in several copies in float32.
+    """
+    senders, inputs = 1 + config.n_layers * (config.n_heads + 1), 3 * config.n_heads
+    return max(1, memory // (width * config.d_model * (2 * senders * dtype.itemsize + 6 * inputs * 4)))
+
+
+@torch.no_grad()
+def _chunk(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    other: Batch,
+    where: Tensor | None,
+    steps: int,
+    rule: Rule,
+    per_position: bool,
+) -> Float[Tensor, "prompt *pos sender receiver"]:
+    layout = model.layout(batch.tokens, batch.mask)
+    embedding = model.embed(batch.tokens, layout, _CLEAN)
+    walk = _walk(model, layout, readout, embedding, rule)
+    change = sender_changes(model, walk.values, activations(model, other))
+    if where is not None:
+        change = change * where[:, :, None, None]
+    scores = _scores(model, walk, change, per_position)
+    for step in range(1, steps):
+        between = embedding - (1 - step / steps) * change[:, :, 0]
+        walk = _walk(model, layout, readout, between, rule)
+        scores += _scores(model, walk, change, per_position)
+    return (scores / steps).cpu()
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """One run with gradients: what components wrote, the residual stream before each norm, and the readout's gradient
+    at every query, key and value (per query head), at the normalised input of every MLP, and at the end.
+    """
+
+    values: Values
+    pre: list[Float[Tensor, "prompt pos d_model"]]
+    mlp_inputs: list[Float[Tensor, "prompt pos d_model"]]
+    heads: list[Float[Tensor, "prompt pos input d_head"]]
+    mlp: list[Float[Tensor, "prompt pos d_model"]]
+    rule: Rule
+    end: Float[Tensor, "prompt pos d_model"]
+
+
+def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tensor, rule: Rule) -> _Walk:
+    """Run from an embedding. All heads share one norm and one projection, as in a plain forward pass; what each of
+    them would see on its own comes in afterwards, because the norm's slope is the same for all.
+    """
+    share, pre, mlp_inputs, z, mlp_outputs = model.config.queries_per_kv, [], [], [], []
+    inputs: list[Heads] = []
+    normed: list[Tensor] = []
+    tap = Tap(rule_hooks(model, rule))
+    with torch.enable_grad():
+        resid = embedding.detach().requires_grad_()
+        for block in model.blocks:
+            resid = resid.to(block.device)
+            q, k, v = block.attn.heads(block.ln1(resid, tap), None, tap)
+            heads = Heads(q, *(x if share == 1 else x.repeat_interleave(share, 2) for x in (k, v)))
+            pre.append(resid)
+            inputs.append(heads)
+            z.append(block.attn.mix(heads, layout.on(block.device), None, tap))
+            after = resid + block.write_heads(z[-1], tap)
+            mlp_inputs.append(block.mlp_input(resid, after))
+            # A separate tensor, also without a norm: what goes past the MLP must not count as going through it.
+            normed.append(block.ln2(mlp_inputs[-1], tap).view_as(after))
+            mlp_outputs.append(block.ln2_post(block.mlp(normed[-1], tap), tap))
+            resid = after + mlp_outputs[-1]
+        places = [*(x for heads in inputs for x in heads), *normed, resid]
+        gradients = torch.autograd.grad(_score(model, resid, readout, tap), places, materialize_grads=True)
+    n = len(model.blocks)
+    outputs = tuple((x - block.mlp_bias).detach() for x, block in zip(mlp_outputs, model.blocks, strict=True))
+    return _Walk(
+        values=Values(tuple(x.detach() for x in z), outputs, embedding),
+        pre=[x.detach() for x in pre],
+        mlp_inputs=[x.detach() for x in mlp_inputs],
+        heads=[torch.cat(gradients[3 * layer : 3 * layer + 3], 2) for layer in range(n)],
+        mlp=list(gradients[3 * n : 4 * n]),
+        rule=rule,
+        end=gradients[-1],
+    )
+
+
+def _score(model: Transformer, resid: Tensor, readout: Readout, tap: Tap) -> Tensor:
+    read = resid if readout.at is None else take_positions(resid, readout.at.to(resid.device))
+    logits = model.unembed(read, readout.choose, tap)
+    return readout.score(logits, torch.arange(len(resid), device=logits.device)).sum()
+
+
+def _scores(
+    model: Transformer, walk: _Walk, change: Float[Tensor, "prompt pos sender d_model"], per_position: bool
+) -> Float[Tensor, "prompt *pos sender receiver"]:
+    """Every sender's change times the gradient at every receiver's input."""
+    graph = EdgeGraph.of(model.config)
+    kept = change.shape[:2] if per_position else change.shape[:1]
+    scores = widened(change.new_zeros(*kept, len(graph.senders), len(graph.receivers)))
+    changes = Copies(change)
+
+    def add(columns: slice, gradient: Float[Tensor, "prompt pos receiver d_model"]) -> None:
+        feeding = int(graph.real[:, columns.start].sum())
+        sent = changes.on(gradient.device)[:, :, :feeding]
+        products = sent @ gradient.transpose(2, 3).to(change.dtype)
+        products = products if per_position else products.sum(1, dtype=scores.dtype)
+        scores[..., :feeding, columns] = products.to(scores.device)
+
+    for layer, block in enumerate(model.blocks):
+        add(graph.heads(layer), _before_heads(model, layer, walk))
+        into_mlp = _before_norm(block.ln2, walk.mlp_inputs[layer], walk.mlp[layer][:, :, None], walk.rule)
+        add(graph.port(layer, "mlp"), into_mlp)
+    add(slice(len(graph.receivers) - 1, len(graph.receivers)), walk.end[:, :, None])
+    return scores
+
+
+def _before_heads(model: Transformer, layer: int, walk: _Walk) -> Float[Tensor, "prompt pos input d_model"]:
+    """Gradients at queries, keys and values of every query head carried back to the input of each."""
+    block, pre, gradient = model.blocks[layer], walk.pre[layer], walk.heads[layer]
+    if block.attn.linear:
+        heads = torch.einsum("bprk,rdk->bprd", gradient, _weights(block.attn))
+        return _before_norm(block.ln1, pre, heads, walk.rule)
+    n_heads = block.attn.config.n_heads
+    with torch.enable_grad():
+        inputs = pre[:, None].expand(-1, 3 * n_heads, -1, -1).detach().requires_grad_()
+        tap = Tap(rule_hooks(model, walk.rule))
+        ports = zip(HEAD_PORTS, block.ln1(inputs, tap).split(n_heads, 1), strict=True)
+        projected = torch.cat([block.attn.own(port, x, range(n_heads), tap=tap) for port, x in ports], 1)
+        (back,) = torch.autograd.grad(projected, inputs, gradient.transpose(1, 2))
+    return back.transpose(1, 2)
+
+
+def _weights(attn: Attention) -> Float[Tensor, "input d_model d_head"]:
+    """The projections to all queries, keys and values, keys and values once for every query head."""
+    share = attn.config.queries_per_kv
+    return torch.cat([attn.W_Q, *(weight.repeat_interleave(share, 0) for weight in (attn.W_K, attn.W_V))])
+
+
+def _before_norm(
+    norm: NormLayer,
+    x: Float[Tensor, "prompt pos d_model"],
+    gradient: Float[Tensor, "prompt pos receiver d_model"],
+    rule: Rule,
+) -> Float[Tensor, "prompt pos receiver d_model"]:
+    """Gradients at the output of a norm carried back to its input `x`."""
+    if norm.w is None:
+        return gradient
+    gradient, x = gradient * norm.w, widened(x[:, :, None])
+    x = x if norm.b is None else x - x.mean(-1, keepdim=True)
+    square = x.square().mean(-1, keepdim=True) + norm.eps
+    if rule != "gradient":  # the norm divides by a constant
+        back = gradient * square.rsqrt()
+        return back if norm.b is None else back - back.mean(-1, keepdim=True)
+    along = (gradient @ x.transpose(2, 3)) / (x.shape[-1] * square)
+    back = torch.addcmul(gradient, along, x, value=-1.0) * square.rsqrt()
+    return back if norm.b is None else back - back.mean(-1, keepdim=True)

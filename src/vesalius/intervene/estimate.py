@@ -2,7 +2,7 @@
 
 A row joins the walk where it first differs from the clean run, so its share of a pass follows from its earliest
 component alone. Memory is that of the weights and of the activations at their peak; the latter are found by running the
-same code on a model without numbers (`live_memory`). The library's own workspace comes on top.
+same code on a model without numbers (`recordings.LiveMemory`). The library's own workspace comes on top.
 """
 
 import time
@@ -14,14 +14,11 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.ablations import Ablation, Resample, ablation_named
-from vesalius.intervene.attribution import attribute_units
-from vesalius.intervene.edge_attribution import attribution_rows, edge_attribution
+from vesalius.intervene.attribution import Rule, attribute_units, attribution_rows, edge_attribution
 from vesalius.intervene.effects import ComponentSet, effect_columns, has_units
 from vesalius.intervene.engine import Cost, row_bytes
-from vesalius.intervene.live_memory import LiveMemory, runnable_shape
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import Recordings, attention_share, prompt_bytes
-from vesalius.intervene.relevance import Rule
+from vesalius.intervene.recordings import LiveMemory, Recordings, attention_share, prompt_bytes, runnable_shape
 from vesalius.intervene.values import Batch
 from vesalius.model.config import Config
 from vesalius.model.transformer import Transformer

@@ -312,3 +312,15 @@ def _join(tensors: "list[Tensor] | tuple[Tensor, ...]") -> Tensor:
         if t.shape[1] not in (1, width):
             raise BadInput(f"tables of {t.shape[1]} and {width} positions cannot be stacked; pad the prompts alike")
     return torch.cat([t.expand(-1, width, *[-1] * (t.ndim - 2)) for t in tensors])
+
+
+# The mean token embedding of each row, looked up without a forward pass.
+
+
+@torch.no_grad()
+def mean_embedding(model: Transformer, batch: Batch) -> Float[Tensor, "row width"]:
+    """The mean embedding of each row's tokens, padding left out."""
+    tokens = batch.tokens.to(model.device)
+    real = torch.ones_like(tokens) if batch.mask is None else batch.mask.to(model.device).long()
+    weight = real / real.sum(1, keepdim=True).clamp(min=1)
+    return torch.einsum("rp,rpd->rd", weight, model.W_E[tokens].float()).cpu().contiguous()

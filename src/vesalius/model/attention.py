@@ -5,17 +5,144 @@ Queries, keys and values carry the norms and limits that a family puts on them; 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from vesalius.model.config import Config
+from vesalius.model.config import Config, Rotary
 from vesalius.model.hooks import Tap
-from vesalius.model.mlp import NormLayer, affine, widened
-from vesalius.model.positions import Layout, rotate
+from vesalius.model.mlp import HALF, NormLayer, affine, widened
+
+# Where tokens stand: positions, which tokens may attend to which, and the rotation of queries and keys.
+
+#: Cosines and sines of the angles, `[rows, pos, 1, d_rotary]`.
+Rotation = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions of the tokens of a batch and which pairs may attend. `rows` of 1 serve every row of the batch.
+
+    `windowed` holds the pairs of layers that see a limited number of tokens, `rotations` each rotation in use.
+    """
+
+    attend: Bool[Tensor, "rows 1 query key"]
+    positions: Int[Tensor, "rows pos"]
+    windowed: Mapping[int, Bool[Tensor, "rows 1 query key"]] = field(default_factory=dict)
+    rotations: Mapping[Rotary, Rotation] = field(default_factory=dict)
+    _copies: dict[torch.device, "Layout"] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def make(
+        cls, config: Config, positions: Int[Tensor, "rows pos"], attend: Bool[Tensor, "rows 1 query key"], like: Tensor
+    ) -> "Layout":
+        """The layout of a model's layers; `like` gives the number format of rotations."""
+        n = attend.shape[-1]
+        steps = torch.arange(n, device=attend.device)
+        back = steps[:, None] - steps[None]
+        windows = {window for window in config.windows if window is not None and window < n}
+        windowed = {window: attend & (back.abs() < window) for window in windows}
+        layers = range(config.n_layers)
+        rotaries = {rotary for layer in layers if (rotary := config.rotary_of(layer)) is not None}
+        rotations = {rotary: rotation(positions, rotary, config.d_head, like.dtype) for rotary in rotaries}
+        return cls(attend, positions, windowed, rotations)
+
+    def take(self, rows: Int[Tensor, " n"] | slice) -> "Layout":
+        """The layout of chosen rows (a shared layout is its own selection)."""
+        if self.attend.shape[0] == 1:
+            return self
+        return Layout(
+            self.attend[rows],
+            self.positions[rows],
+            {window: attend[rows] for window, attend in self.windowed.items()},
+            {rotary: (cos[rows], sin[rows]) for rotary, (cos, sin) in self.rotations.items()},
+        )
+
+    def on(self, device: torch.device) -> "Layout":
+        """The same layout on another device; the copy is kept."""
+        if self.attend.device == device:
+            return self
+        if device not in self._copies:
+            self._copies[device] = Layout(
+                self.attend.to(device),
+                self.positions.to(device),
+                {window: attend.to(device) for window, attend in self.windowed.items()},
+                {rotary: (cos.to(device), sin.to(device)) for rotary, (cos, sin) in self.rotations.items()},
+            )
+        return self._copies[device]
+
+    def seen(self, window: int | None) -> Bool[Tensor, "rows 1 query key"]:
+        """Which pairs may attend in a layer with this window."""
+        return self.attend if window is None else self.windowed.get(window, self.attend)
+
+
+def rotation(positions: Int[Tensor, "rows pos"], rotary: Rotary, d_head: int, dtype: torch.dtype) -> Rotation:
+    """Cosines and sines at these positions. Scalings that depend on the length take each row's own."""
+    lengths = positions.amax(1) + 1
+    frequencies = inverse_frequencies(rotary, rotary.d_rotary or d_head, lengths)
+    angles = positions[..., None].float() * frequencies[:, None]
+    angles = torch.cat([angles, angles], -1)[:, :, None]
+    return (angles.cos() * rotary.attention_factor).to(dtype), (angles.sin() * rotary.attention_factor).to(dtype)
+
+
+def rotate(
+    x: Float[Tensor, "batch pos head d_head"], cos: Tensor, sin: Tensor
+) -> Float[Tensor, "batch pos head d_head"]:
+    """Rotate each pair (i, i + d_rotary/2) by its angle; what lies beyond the rotated part stays as it is."""
+    d_rotary = cos.shape[-1]
+    if d_rotary < x.shape[-1]:
+        return torch.cat([rotate(x[..., :d_rotary], cos, sin), x[..., d_rotary:]], -1)
+    first, second = x.chunk(2, -1)
+    if x.dtype in HALF:  # every product is rounded, as in the reference models
+        return x * cos + torch.cat([-second, first], -1) * sin
+    rotated, half = x * cos, d_rotary // 2
+    rotated[..., :half].addcmul_(second, sin[..., :half], value=-1)
+    rotated[..., half:].addcmul_(first, sin[..., half:])
+    return rotated
+
+
+def inverse_frequencies(rotary: Rotary, d: int, lengths: Int[Tensor, " rows"]) -> Float[Tensor, "rows half"]:
+    """Radians per position of each pair, for prompts of these lengths (one row where the length does not matter)."""
+    steps = torch.arange(0, d, 2, device=lengths.device, dtype=torch.float32) / d
+    if rotary.scaling == "longrope":
+        short, long = (torch.tensor(f, device=lengths.device) for f in (rotary.short_factors, rotary.long_factors))
+        factors = torch.where((lengths > rotary.original_n_ctx)[:, None], long, short)
+        return 1.0 / (factors * rotary.base**steps)
+    if rotary.scaling == "dynamic":
+        stretch = lengths.clamp(min=rotary.original_n_ctx).float() / rotary.original_n_ctx
+        base = rotary.base * (rotary.factor * stretch - (rotary.factor - 1)) ** (d / (d - 2))
+        return 1.0 / base[:, None] ** steps
+    return _fixed_frequencies(rotary, d, steps)[None]
+
+
+def _fixed_frequencies(rotary: Rotary, d: int, steps: Float[Tensor, " half"]) -> Float[Tensor, " half"]:
+    frequencies = 1.0 / rotary.base**steps
+    if rotary.scaling == "linear":
+        return frequencies / rotary.factor
+    if rotary.scaling == "llama3":
+        # Long wavelengths are stretched by `factor`, short ones kept, those between blended.
+        wavelength = 2 * math.pi / frequencies
+        low, high = rotary.low_freq_factor, rotary.high_freq_factor
+        blend = ((rotary.original_n_ctx / wavelength - low) / (high - low)).clamp(0, 1)
+        return (1 - blend) * frequencies / rotary.factor + blend * frequencies
+    if rotary.scaling == "yarn":
+        low, high = (_pair_with_turns(turns, d, rotary) for turns in (rotary.beta_fast, rotary.beta_slow))
+        low, high = (math.floor(low), math.ceil(high)) if rotary.truncate else (low, high)
+        low, high = max(low, 0), min(high, d - 1)
+        pairs = torch.arange(d // 2, device=steps.device, dtype=torch.float32)
+        stretched = ((pairs - low) / (high - low if high != low else 0.001)).clamp(0, 1)
+        return frequencies / rotary.factor * stretched + frequencies * (1 - stretched)
+    return frequencies
+
+
+def _pair_with_turns(turns: float, d: int, rotary: Rotary) -> float:
+    """The pair that turns this often over the original context."""
+    return d * math.log(rotary.original_n_ctx / (turns * 2 * math.pi)) / (2 * math.log(rotary.base))
+
 
 HeadPort = Literal["q", "k", "v"]
 _QUIET = Tap()

@@ -1,4 +1,4 @@
-"""Where a model's weights are: on one device, or its layers spread over several.
+"""Where a model's weights are: on one device, or its layers spread over several; and the number formats by name.
 
 Each device of a spread model holds a run of consecutive layers. The embedding is with the first layer, the final norm
 and the unembedding with the last (an unembedding tied to the embedding stays with it). Activations stay on the device
@@ -196,3 +196,30 @@ def weight_dtype(model: Transformer) -> torch.dtype:
 
 def _size(weights: "Sequence[Tensor] | object") -> int:
     return sum(weight.numel() * weight.element_size() for weight in weights)  # type: ignore[attr-defined]
+
+
+# Number formats by name.
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+
+
+def dtype_named(name: str | torch.dtype) -> torch.dtype | None:
+    """A number format by name; None for "auto", which keeps that of the weights."""
+    if isinstance(name, torch.dtype):
+        name = str(name).removeprefix("torch.")
+    if name == "auto":
+        return None
+    if name not in DTYPES:
+        raise BadInput(f"dtype {name!r} does not exist; choose auto, {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def asked_dtype(name: str | torch.dtype) -> str | None:
+    """The name of a number format that was asked for; None for "auto"."""
+    dtype = dtype_named(name)
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def stored_dtype(weight: Tensor) -> torch.dtype:
+    """The number format to keep weights in: their own if it is one of those, else float32."""
+    return weight.dtype if weight.dtype in DTYPES.values() else torch.float32

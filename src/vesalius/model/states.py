@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from vesalius.errors import BadInput, Failed, quoted
 from vesalius.files import read_json, write_json
 from vesalius.model.config import Config
-from vesalius.model.devices import Devices, place
-from vesalius.model.dtypes import stored_dtype
+from vesalius.model.devices import Devices, place, stored_dtype
 from vesalius.model.transformer import Block, Transformer
 
 State = dict[str, Tensor]

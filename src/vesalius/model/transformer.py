@@ -13,8 +13,9 @@ that norm. A head's contribution is then its share at the run's scale (`Block.sh
 what attention wrote. Replacing a head at z or at `hook_result` runs the norm again.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,12 +24,11 @@ from torch.nn import functional as F
 
 from vesalius.components import Component, all_components
 from vesalius.errors import BadInput
-from vesalius.model.attention import Attention, HeadPort, Heads, soft_cap, take_positions
+from vesalius.model.attention import Attention, HeadPort, Heads, Layout, soft_cap, take_positions
 from vesalius.model.config import Config
 from vesalius.model.hooks import Cache, Hook, NameFilter, Tap, name_filter
 from vesalius.model.mlp import ExpertMlp, Mlp, NormLayer, widened
-from vesalius.model.positions import Layout
-from vesalius.stopping import checkpoint
+from vesalius.progress import checkpoint
 
 _PORTS: tuple[HeadPort, ...] = ("q", "k", "v")
 
@@ -303,3 +303,31 @@ def _check_tokens(tokens: Int[Tensor, "batch pos"], config: Config) -> None:
     low, high = int(tokens.min()), int(tokens.max())
     if low < 0 or high >= config.d_vocab:
         raise BadInput(f"token id {low if low < 0 else high} is outside this model's vocabulary of {config.d_vocab}")
+
+
+# Count the forward passes of a model while others run it, and stop them from outside.
+#
+# Every way of running a layer calls its MLP as a module, so a hook there sees all work: whole passes, passes that start
+# half way, and rows of which only some tokens are computed.
+
+
+@contextmanager
+def metered(model: Transformer, spend: Callable[[float], None]) -> Iterator[None]:
+    """Call `spend` before each layer with the passes of one prompt that it costs; what it raises stops the work."""
+    layers, width = model.config.n_layers, 1
+
+    def count(layer: int) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        def before(module: nn.Module, given: tuple[Any, ...]) -> None:
+            nonlocal width
+            shape = given[0].shape
+            if layer == 0 and len(shape) > 2 and shape[1] > 1:
+                width = shape[1]
+            tokens = shape[:-1].numel()
+            spend(tokens / width / layers)
+
+        return before
+
+    with ExitStack() as stack:
+        for layer, block in enumerate(model.blocks):
+            stack.callback(block.mlp.register_forward_pre_hook(count(layer)).remove)
+        yield

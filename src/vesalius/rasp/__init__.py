@@ -22,9 +22,8 @@ from vesalius.rasp.language import (
     tokens,
 )
 from vesalius.rasp.placement import Placed
-from vesalius.rasp.program import Program, ProgramTrace, compile_program
-from vesalius.rasp.roles import Role, role_of, roles_of
-from vesalius.rasp.spec import load_spec, render_spec
+from vesalius.rasp.program import Program, ProgramTrace, Role, compile_program, role_of, roles_of
+from vesalius.rasp.text import load_spec, render_spec
 
 __all__ = [
     "Aggregate",

@@ -10,7 +10,7 @@ Variables come in order, inputs before readers, and refer to each other by name;
 there. Every function is its look-up table over the values of its inputs, where a missing entry means `otherwise`, or
 None without one; a writer may give a `formula` instead, which is read into the table. A select has a `comparison` or
 lists its selected (key, query) `pairs`; a categorical aggregate may have a `default`. Tuples are written as lists,
-infinities as {"number": "inf"}. Documents of schema 1, whose nodes refer to each other by place, are still read.
+infinities as {"number": "inf"}.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,6 @@ from vesalius.rasp.language import (
 )
 from vesalius.rasp.placement import is_input
 from vesalius.rasp.program import Program, compile_program
-from vesalius.rasp.schema1 import upgraded
 
 SCHEMA = 2
 MAX_VARIABLES = 1_000
@@ -79,7 +78,7 @@ def from_document(document: Any, *, defaults: Mapping[str, Any] | None = None) -
     """
     if not isinstance(document, dict):
         raise BadInput(f"program document is {type(document).__name__}; expected an object with {', '.join(FIELDS)}")
-    document = {**(defaults or {}), **(upgraded(document) if document.get("schema") == 1 else document)}
+    document = {**(defaults or {}), **document}
     _check_fields(document, required=FIELDS, allowed=FIELDS, where="program document")
     if document["schema"] != SCHEMA:
         raise BadInput(f"program document: schema {document['schema']!r:.40} is not known; this version reads {SCHEMA}")

@@ -20,9 +20,8 @@ from torch import Generator, Tensor
 from vesalius.components import Component
 from vesalius.errors import BadInput, Failed
 from vesalius.rasp.grammar import Grammar, Kind, pseudo_words
-from vesalius.rasp.program import Program, compile_program
-from vesalius.rasp.roles import Role, roles_of
-from vesalius.rasp.spec import render_spec
+from vesalius.rasp.program import Program, Role, compile_program, roles_of
+from vesalius.rasp.text import render_spec
 from vesalius.values import rounded
 
 # Random inputs for a program.

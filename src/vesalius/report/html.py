@@ -31,6 +31,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 #: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0016).
 SHARED: dict[str, Any] = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
 VERDICTS: dict[str, str] = SHARED["verdicts"]
+#: Words of a label that are written in capitals.
+ACRONYMS = "auroc|cmd|cpr|iia|mlp|lm"
 TAG_MEANINGS: dict[Tag, str] = {
     "INDICATOR": "marks whether a condition holds",
     "AGGREGATOR": "collapses many positions into one value",
@@ -117,7 +119,7 @@ def _environment() -> Environment:
         "anchor": anchor,
         "linked": linked,
         "spell": spell,
-        "spaced": spaced,
+        "words": words,
         "short_role": short_role,
     }
     environment.globals |= {"verdict_mark": VERDICTS, "strip": SHARED["strip"], "tags": TAG_MEANINGS}
@@ -129,9 +131,10 @@ def short_role(role: str) -> str:
     return role.split(",")[0].split(" but ")[0]
 
 
-def spaced(name: str) -> str:
-    """A control's name in words; names of components and the like keep their underscores."""
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda match: match[0].replace("_", " "), name)
+def words(label: str) -> str:
+    """A label in words: `edge_auroc_all` as edge AUROC all; names of components keep their underscores."""
+    spaced = re.sub(r"\b[a-z]+(?:_[A-Za-z]+)+\b", lambda match: match[0].replace("_", " "), label)
+    return re.sub(rf"\b(?:{ACRONYMS})\b", lambda match: match[0].upper(), spaced)
 
 
 def package_text(name: str) -> Markup:

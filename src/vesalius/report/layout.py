@@ -33,11 +33,13 @@ from vesalius.documents.view import (
 )
 from vesalius.report.charts import bars_of, draw_chart
 from vesalius.report.diagram import draw_circuit
-from vesalius.report.html import SHARED, add_filters, render, write
+from vesalius.report.html import SHARED, add_filters, render, words, write
 from vesalius.report.maps import draw_grid, draw_headmap, key_of
 
 #: Rows that a table of a page shows, and from how many on it can be sorted.
 MOST_ROWS, SORTABLE = 500, 4
+#: Columns whose cells are names of figures, which a page says in words.
+NAMING = ("metric", "figure", "check")
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,14 @@ def _(one: Sheet) -> ShownSheet:
     return ShownSheet(
         one.title or ", ".join(filter(None, head)) or "table",
         tuple(
-            (name, number, "ascending" if name == one.sorted_by else "none")
+            (words(name), number, "ascending" if name == one.sorted_by else "none")
             for name, number in zip(head, numbers, strict=True)
         ),
         tuple(
-            tuple(_cell(row[place], text) for place, text in zip(places, texts, strict=True))
+            tuple(
+                _cell(row[place], words(text) if one.columns[place] in NAMING else text)
+                for place, text in zip(places, texts, strict=True)
+            )
             for row, texts in zip(raw, body, strict=True)
         ),
         len(one.rows) - len(raw),

@@ -69,10 +69,7 @@ def render_page(
     explanation's seed.
     """
     path = Path(path)
-    known = {}
-    if specimen is not None:
-        circuit = list(map(str, specimen.components))
-        known = {"name": specimen.name, "examples": specimen.examples[:5], "circuit": circuit}
+    known = {} if specimen is None else {"name": specimen.name, "examples": specimen.examples[:5]}
     html = ""
     for pictures in _ever_fewer_pictures(explanation, specimen):
         view = explanation.view(pictures=pictures, **known)

@@ -20,10 +20,8 @@ from vesalius.grading.circuits import CircuitGrade
 from vesalius.grading.tags import donor_of
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Failure
-from vesalius.runs.scorecard import circuits_scorecard
-from vesalius.runs.selection import CircuitCase
-from vesalius.runs.settings import Settings
-from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
+from vesalius.runs.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
+from vesalius.runs.settings import CircuitCase, Settings
 from vesalius.runs.steps import Options, ScoredSteps, StepProgress
 from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 

@@ -18,10 +18,8 @@ from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.listing import ResultList, ResultRow
 from vesalius.errors import BadInput, Failed
 from vesalius.files import plain_text
-from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, read_run
+from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, UNDER_WAY, Worker, read_run, worker_of
 from vesalius.runs.kinds import kind_of_run
-from vesalius.runs.under_way import FILE as UNDER_WAY
-from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.work import totals
 
 #: Directories this far below are looked at, and so many results are listed.

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from vesalius.behaviours.elsewhere import Elsewhere, Work
+from vesalius.behaviours.natural import Elsewhere, Work
 from vesalius.behaviours.trial import Trial
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen

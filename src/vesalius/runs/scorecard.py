@@ -4,7 +4,7 @@ Circuits are taken in the order of the benchmark, so nothing depends on who fini
 `n_error`: circuits that the machinery failed on are counted there and are in no figure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,50 @@ from vesalius.grading.circuits import (
 from vesalius.grading.programs import fresh_seed
 from vesalius.grading.tags import NULLS
 from vesalius.runs.directory import Run
-from vesalius.runs.selection import CircuitCase
-from vesalius.runs.settings import BENCHMARK, Settings
-from vesalius.runs.state import EXPLAIN, JUDGE, State
+from vesalius.runs.ledger import LedgerState, LedgerStep, Record
+from vesalius.runs.settings import BENCHMARK, CircuitCase, Settings
+from vesalius.runs.work import judging_errors
+
+# What the ledger of the circuits benchmark says: which circuits are explained, graded and judged.
+
+EXPLAIN, GRADE, JUDGE = "explain", "grade", "judge"
+
+
+class State(LedgerState):
+    """The state of the circuits benchmark."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        super().__init__(
+            [
+                LedgerStep(EXPLAIN, "explained", lambda record: bool(record.get("traced"))),
+                LedgerStep(GRADE, "graded", _grade),
+                LedgerStep(JUDGE, "judged", lambda record: record["judged"]),
+            ],
+            records,
+        )
+
+    @property
+    def explained(self) -> Mapping[str, bool]:
+        """The cases that are explained, and whether a trace of the explanation was kept."""
+        return self.results[EXPLAIN]
+
+    @property
+    def graded(self) -> Mapping[str, tuple[CircuitGrade, float]]:
+        """The grade of each case, and the seconds that grading took."""
+        return self.results[GRADE]
+
+    @property
+    def judged(self) -> Mapping[str, dict[str, Any]]:
+        """What the judges said, as data of a `JudgedCircuit`."""
+        return self.results[JUDGE]
+
+    def settled(self, case: str) -> bool:
+        """Whether a case is judged without an error of the machinery."""
+        return case in self.judged and next(judging_errors(self.judged[case]), None) is None
+
+
+def _grade(record: Record) -> tuple[CircuitGrade, float]:
+    return CircuitGrade.model_validate(record["grade"]), record["seconds"]
 
 
 def circuits_scorecard(run: Run, settings: Settings, state: State) -> Scorecard:
@@ -113,7 +154,7 @@ def _traces(run: Run, cases: Mapping[str, CircuitGrade], metrics: dict[str, Metr
     traces = [trace for case in cases if (trace := run.trace(case)) is not None]
     if not traces:
         return {}
-    from vesalius.grading.diagnostics import convergence, error_categories, trace_metrics
+    from vesalius.grading.circuits import convergence, error_categories, trace_metrics
 
     metrics |= _with_errors(trace_metrics(traces), metrics["tag_accuracy"].n_error or 0)
     return {"execution_errors": error_categories(traces), "convergence_by_iteration": convergence(traces)}

@@ -15,10 +15,9 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import Failed
 from vesalius.runs.directory import CALLS, SPENDING, Run
 from vesalius.runs.engine import Engine, Failure, map_cases
-from vesalius.runs.ledger_state import FAILED, LedgerState
+from vesalius.runs.ledger import FAILED, LedgerState
 from vesalius.runs.settings import RunLimits
-from vesalius.runs.spending import SpendingFile
-from vesalius.runs.work import ModelAccess, totals
+from vesalius.runs.work import ModelAccess, SpendingFile, totals
 
 
 @dataclass(frozen=True)

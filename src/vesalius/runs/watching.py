@@ -23,14 +23,15 @@ from vesalius.runs.directory import (
     EXPLANATIONS,
     SCORECARD,
     TRACES,
+    UNDER_WAY,
+    Worker,
     document_or_none,
     inside,
     is_run,
     read_own_run,
+    worker_of,
 )
 from vesalius.runs.kinds import kind_of_run
-from vesalius.runs.under_way import FILE as UNDER_WAY
-from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.usage import summed
 
 #: Conversations that are kept, so that the next look reads only what was added.

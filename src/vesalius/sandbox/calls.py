@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast, get_args
 
 from vesalius.sandbox import warm_process as messages
-from vesalius.sandbox.bounded_json import bounded_json
 from vesalius.sandbox.lockdown import (
     MAX_OUTPUT_FACTOR,
     CallResult,
@@ -23,6 +22,7 @@ from vesalius.sandbox.lockdown import (
     ReportedLimit,
     StoppedBy,
 )
+from vesalius.sandbox.program import bounded_json
 
 # The records that a program sends, read on the caller's side: bounded before they are parsed, cleaned once parsed.
 

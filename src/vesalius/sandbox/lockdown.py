@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from vesalius.errors import BadInput
-from vesalius.sandbox import filesystem, kernel, seccomp
+from vesalius.sandbox import filesystem, kernel
 from vesalius.sandbox import filesystem as scratch
 from vesalius.sandbox import kernel as landlock
+from vesalius.sandbox import kernel as seccomp
 from vesalius.sandbox.program import RESERVE
 from vesalius.sandbox.warm_process import LAYERS, Isolation
 

@@ -24,8 +24,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from vesalius.rasp.generator import NUMERICAL_TOLERANCE
-from vesalius.training.pairs import draw_pairs, targets
-from vesalius.training.setting import Setting, model_tokens
+from vesalius.training.setting import Setting, draw_pairs, model_tokens, targets
 from vesalius.training.stack import Nodes, Patch, Stack
 
 # Training pairs with all their answers, computed once and kept on the device.

@@ -22,10 +22,9 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model.states import read_tensors, write_tensors
-from vesalius.training.setting import Setting
+from vesalius.training.setting import Setting, few_threads
 from vesalius.training.siit import Curriculum, Rows, Tables, Weights, copy_losses, draw_rows
 from vesalius.training.stack import Stack
-from vesalius.training.threads import few_threads
 
 _BETAS, _EPSILON = (0.9, 0.99), 1e-8
 _WARM_UP, _FLAT, _LAST = 0.02, 0.3, 0.02

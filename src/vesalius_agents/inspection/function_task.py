@@ -20,7 +20,9 @@ from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.metrics import number, over_functions, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, SESSION, close, in_thread, session
 from vesalius_agents.inspection.tools import query_function, submit_function
-from vesalius_functions.bench.function_cases import WITH_MODEL, Answer, Box, FunctionCases
+from vesalius_functions.bench.functions import FunctionCases
+from vesalius_functions.box import Answer, Box
+from vesalius_functions.interpreters import WITH_MODEL
 
 VERSION = "1"
 QUERIES = 400

@@ -17,7 +17,7 @@ from inspect_ai.util import store
 from vesalius.errors import BadInput
 from vesalius_agents.inspection.agents import ours
 from vesalius_agents.session import AgentSession, Allowed, investigate
-from vesalius_functions.bench.function_cases import Box
+from vesalius_functions.box import Box
 
 SESSION, OPTIONS, ANSWER = "vesalius:session", "vesalius:options", "vesalius:answer"
 Opened = TypeVar("Opened")

@@ -23,7 +23,8 @@ from vesalius_agents.cases import scored_circuit
 from vesalius_agents.inspection.agents import ours
 from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation
 from vesalius_agents.session import AgentSession, account
-from vesalius_functions.bench.function_cases import Answer, ask_box
+from vesalius_functions.bench.functions import ask_box
+from vesalius_functions.box import Answer
 
 #: Characters of one result.
 LONGEST = 6_000

@@ -22,12 +22,12 @@ from vesalius.errors import BadInput, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget, Spending
 from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of
 from vesalius.explanations.session import Memory
-from vesalius.model.metering import metered
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.model.transformer import metered
 from vesalius.sandbox import Executions
 from vesalius_agents.mcp.runs import ToolRun
 from vesalius_agents.session import AgentSession
-from vesalius_functions.bench.function_cases import FunctionCases
+from vesalius_functions.bench.functions import FunctionCases
 
 #: What a connection may use, unless the server is started with other limits.
 BUDGET = Budget(forwards=2_000_000, executions=100, seconds=1_800, memory=2 << 30, queries=400)

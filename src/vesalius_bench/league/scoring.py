@@ -35,8 +35,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.places import directory_for
-from vesalius.circuits.foreign_spec import KEY_FILE as SPEC_FILE
-from vesalius.circuits.foreign_spec import KEY_FOLDER, PROGRAM_FILE
+from vesalius.circuits.making import KEY_FILE as SPEC_FILE
+from vesalius.circuits.making import KEY_FOLDER, PROGRAM_FILE
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Evidence, Explanation
 from vesalius.documents.metric import Metric
@@ -71,7 +71,7 @@ from vesalius_bench.league.documents import (
     open_key,
     read_league,
 )
-from vesalius_functions.bench.run import bench_functions
+from vesalius_functions.bench.benchmark import bench_functions
 from vesalius_functions.interpreters import ORACLE, TABLE
 
 #: How often a 95 % interval holds an independent mean of as many values: 2 * Phi(1.96 / sqrt(2)) - 1.

@@ -1,8 +1,8 @@
 """Ratings by people as files: scores held against each other and against judges, and texts that are rated blind."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, JsonValue
 
 from vesalius.documents.base import Document, Line, Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
@@ -46,6 +46,8 @@ class AgentScore(Record):
     `n_split` items have no such score: no score has a majority.
     """
 
+    ABSENT_IF_DEFAULT = ("run", "agent")
+
     run: str = ""
     agent: str = ""
     measure: str
@@ -54,10 +56,6 @@ class AgentScore(Record):
     high: float | None
     n: int
     n_split: int = 0
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value != "" or name not in ("run", "agent")}
 
 
 class RatedItem(Record):

@@ -33,9 +33,7 @@ from pydantic import BaseModel, ConfigDict
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import parse_json
-from vesalius.grading.agreement import Kappa, cohen_kappa
-from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
-from vesalius.grading.rating_csv import plain_cell
+from vesalius.grading.ratings import MEASURES, Item, Kappa, MeasureName, cohen_kappa, plain_cell
 
 REQUIRED = ("specimen", "component", "rater", "measure", "score")
 OPTIONAL = ("iteration", "agent", "explainer", "run", "comment")

@@ -17,14 +17,14 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from vesalius.circuits.foreign_spec import KEY_FOLDER
+from vesalius.circuits.making import KEY_FOLDER
 from vesalius.circuits.originals import WEIGHTS
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
 from vesalius.grading.keys import ReferenceTexts, known_roles, reference_texts
+from vesalius.grading.ratings import MEASURES, Item, MeasureName
 from vesalius_bench.ratings.documents import Rubric, RubricLevel
 from vesalius_bench.ratings.reading import item_text
 

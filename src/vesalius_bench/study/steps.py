@@ -16,7 +16,7 @@ from vesalius.behaviours.natural import with_behaviour
 from vesalius.behaviours.performance import measure, undecided
 from vesalius.behaviours.registry import find_behaviour
 from vesalius.components import Component
-from vesalius.discovery.af1 import COMPONENTS, LLAMA_3_8B, SOURCE, is_llama_3_8b
+from vesalius.discovery.known_heads import AF1_COMPONENTS, AF1_SOURCE, LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE
@@ -92,8 +92,8 @@ def localise(
     if given is not None:
         return given_circuit(specimen, given)
     if is_llama_3_8b(specimen.model.config):
-        how = f"the model has the shape of {LLAMA_3_8B}: the ten components that were published ({SOURCE})"
-        return Localisation(source="published", how=how, components=tuple(map(str, COMPONENTS)))
+        how = f"the model has the shape of {LLAMA_3_8B}: the ten components that were published ({AF1_SOURCE})"
+        return Localisation(source="published", how=how, components=tuple(map(str, AF1_COMPONENTS)))
     return _discovered(specimen, settings, directory, progress)
 
 
@@ -164,8 +164,7 @@ def judged_roles(
     **options: Any,
 ) -> dict[str, dict[str, RatedText]]:
     """What judges say about every explainer's roles. Their calls are recorded, so that none is made twice."""
-    assert work.localisation is not None
-    directory, components, rated = work.run.directory, work.localisation.components, {}
+    directory, components, rated = work.run.directory, work.circuit.components, {}
     cap = spending_cap(directory, limit)
     (directory / CALLS).mkdir(exist_ok=True)
     (directory / JUDGED).mkdir(exist_ok=True)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import JsonValue, SerializerFunctionWrapHandler, computed_field, model_serializer
+from pydantic import JsonValue, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.base import Line, Record, ResultDocument
@@ -85,6 +85,18 @@ class SurveyCell(Record):
     and `discovery` are None where it does not. A cell that failed has an `error` and nothing else.
     """
 
+    ABSENT_IF_DEFAULT = (
+        "performance",
+        "metric",
+        "metric_name",
+        "sweep",
+        "discovery",
+        "notes",
+        "error",
+        "error_kind",
+        "fingerprint",
+    )
+
     id: str
     model: str
     behaviour: str
@@ -99,10 +111,6 @@ class SurveyCell(Record):
     error_kind: str | None = None
     fingerprint: str | None = None
     seconds: float = 0.0
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value not in (None, "", [], ())}
 
     def row(self) -> Row:
         """The cell as a row of a table."""
@@ -136,6 +144,7 @@ class Survey(ResultDocument, kind="survey"):
     RANK = 90
     OWNS_DIRECTORY = True
     REMEDY = "run `vesalius survey` again"
+    ABSENT_IF_DEFAULT = ("directory",)
 
     request: Request
     cells: tuple[SurveyCell, ...]
@@ -174,10 +183,6 @@ class Survey(ResultDocument, kind="survey"):
         place = made(directory)
         self.model_copy(update={"directory": str(place)}).write(place / SURVEY_FILE)
         return place / SURVEY_FILE
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None or name != "directory"}
 
     def counts(self) -> str:
         """How many cells ended how, in words."""

@@ -35,7 +35,7 @@ from vesalius.model.states import fingerprint
 from vesalius.options import Load
 from vesalius.progress import Progress
 from vesalius.runs.directory import Run
-from vesalius.runs.ledger_state import LedgerState, LedgerStep
+from vesalius.runs.ledger import LedgerState, LedgerStep
 from vesalius.runs.steps import Options, StepProgress, Steps
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__

@@ -14,12 +14,23 @@ from itertools import zip_longest
 from typing import Any
 
 from vesalius.backbones import Backbone, Message, Rejected, TokenUsage, assistant, system, user
-from vesalius.backbones.json_repair import THOUGHTS
+from vesalius.backbones.untrusted_text import THOUGHTS
 from vesalius.errors import BadInput, choices
-from vesalius_functions.agents.commands import Ask, Malformed, Parts, read_answer, read_command, usable_input
-from vesalius_functions.agents.invention import DIGITS, invented, render, said_input, said_layers, said_pairs
-from vesalius_functions.answer import Answer, Mode
-from vesalius_functions.box import Box, Category, Function
+from vesalius_functions.agents.commands import (
+    DIGITS,
+    Ask,
+    Malformed,
+    Parts,
+    invented,
+    read_answer,
+    read_command,
+    render,
+    said_input,
+    said_layers,
+    said_pairs,
+    usable_input,
+)
+from vesalius_functions.box import Answer, Box, Category, Function, Mode
 from vesalius_functions.domains import read_structured
 from vesalius_functions.suite import Suite
 

@@ -16,15 +16,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.backbones import Backbone, Garbled, Message, system, user
-from vesalius.backbones.json_repair import objects
-from vesalius.backbones.untrusted_text import fence_key, neutralise
+from vesalius.backbones.untrusted_text import fence_key, neutralise, objects
 from vesalius.errors import BadInput, choices
-from vesalius_functions.agents.invention import render, said_input
-from vesalius_functions.answer import json_value
-from vesalius_functions.box import Function
-from vesalius_functions.categories import SUITE
-from vesalius_functions.suite import SEED, Suite
-from vesalius_functions.unit_tests import Example, UnitTest
+from vesalius_functions.agents.commands import render, said_input
+from vesalius_functions.box import Example, Function, UnitTest, json_value
+from vesalius_functions.suite import SEED, SUITE, Suite
 
 #: A description is a few sentences; one as long as a table of values is cut.
 LONGEST_DESCRIPTION = 4_000

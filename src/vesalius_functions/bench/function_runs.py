@@ -22,15 +22,14 @@ from vesalius.runs.directory import (
     is_run,
     read_scorecard,
     require_benchmark,
+    worker_of,
 )
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.under_way import worker_of
 from vesalius.runs.watching import Watcher, run_state
-from vesalius_functions.bench.benchmark import GRADES
 from vesalius_functions.bench.scorecard import case_figures, deciding, is_failure
-from vesalius_functions.bench.state import INTERPRET, FunctionState
+from vesalius_functions.bench.settings import GRADES, INTERPRET, FunctionState
 from vesalius_functions.bench.work import Interpreted
-from vesalius_functions.documents.function_run import (
+from vesalius_functions.documents import (
     Drawing,
     FunctionCase,
     FunctionExample,

@@ -16,16 +16,13 @@ from vesalius.progress import Progress, shown
 from vesalius.runs.directory import CALLS, SPENDING
 from vesalius.runs.scorecard import call_totals, rounded
 from vesalius.runs.settings import RunLimits
-from vesalius.runs.spending import SpendingFile
-from vesalius.runs.work import ModelAccess, totals
-from vesalius_functions.bench.functions import SEED, chosen_suite, suite_functions
+from vesalius.runs.work import ModelAccess, SpendingFile, totals
+from vesalius_functions.bench.functions import chosen_suite, suite_functions
 from vesalius_functions.bench.reliability import INPUTS, measured
-from vesalius_functions.bench.unit_test_study import unit_test_study
-from vesalius_functions.bench.unit_tests import FUNCTIONS, TestedRun, sheet
-from vesalius_functions.documents.reliability import RELIABILITY_FILE, Reliability
-from vesalius_functions.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
-from vesalius_functions.knowledge.models import REPLY_TOKENS
-from vesalius_functions.suite import BY_MODEL
+from vesalius_functions.bench.unit_tests import FUNCTIONS, TestedRun, sheet, unit_test_study
+from vesalius_functions.documents import RELIABILITY_FILE, UNIT_TESTS_FILE, Reliability, UnitTests
+from vesalius_functions.knowledge.scoring import REPLY_TOKENS
+from vesalius_functions.suite import BY_MODEL, SEED
 
 __all__ = ["export_unit_tests", "function_reliability", "unit_tests"]
 #: What has to be said where no language model answers.

@@ -17,7 +17,7 @@ from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius_functions.bench.scorecard import metrics_of
 from vesalius_functions.box import Function, Reply
-from vesalius_functions.documents.reliability import ReliableCategory, ReliableFunction, Selectivity
+from vesalius_functions.documents import ReliableCategory, ReliableFunction, Selectivity
 from vesalius_functions.entities import EntityFunction
 from vesalius_functions.knowledge.tables import UNDEFINED, same
 from vesalius_functions.relations import RelationFunction

@@ -16,12 +16,16 @@ from vesalius.documents.scorecard import Family, FunctionFailure, Scorecard
 from vesalius.errors import Failed, choices
 from vesalius.runs.scorecard import call_totals, mean, model_name, rounded_card
 from vesalius.statistics import mean_interval
-from vesalius_functions.bench.settings import BENCHMARK, FunctionSettings
-from vesalius_functions.bench.state import EvaluatedResult, FunctionState, InterpretedResult
-from vesalius_functions.box import Function, layers_of
+from vesalius_functions.bench.settings import (
+    BENCHMARK,
+    EvaluatedResult,
+    FunctionSettings,
+    FunctionState,
+    InterpretedResult,
+)
+from vesalius_functions.box import CHANCE, Function, layers_of
 from vesalius_functions.interpreters import BUILTIN
 from vesalius_functions.suite import SEED, lacks_source
-from vesalius_functions.unit_tests import CHANCE
 
 BASELINE = "_baseline"
 #: The figure that decides whether an answer is right, the first that a category has.

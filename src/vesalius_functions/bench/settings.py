@@ -1,20 +1,25 @@
 """What a run of the functions benchmark was asked: what decides its results."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
+from vesalius.backbones import Totals
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
+from vesalius.runs.ledger import LedgerState, LedgerStep, Record
 from vesalius.version import __version__
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter, check_white_box
 from vesalius_functions.suite import GRADING_SEEDS, Suite
 
 BENCHMARK = "functions"
+#: The folder of a run that holds its grades.
+GRADES = "grades"
 #: Choices that run.json holds only where they were made, as runs of before there was a choice.
 _LATER = ("ids", "function_backbone")
 
@@ -128,3 +133,84 @@ class FunctionSettings:
         drawn = {"grading_seed": asked.get("grading_seed"), "prices": data.get("prices")}
         access = {"white_box": asked.get("white_box", False)}
         return cls(suite=suite, **kept, **access, talk=Talk(**asked["talk"] or {}), **drawn)
+
+
+# What the ledger of the functions benchmark says: which functions are interpreted, graded and evaluated.
+
+INTERPRET, GRADE, EVALUATE = "interpret", "grade", "evaluate"
+#: What the language model behind a function used so far, over all steps of the case: a field of every record.
+FUNCTION_USED = "function_used"
+#: The event of drawing a grading seed.
+GRADING_SEED = "grading_seed"
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class InterpretedResult(_Result):
+    """What an interpretation took; counts are None where they make no sense for the interpreter."""
+
+    seconds: float
+    overlap: int | None = None
+    queries: int | None = None
+    rounds: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    hallucinated: int | None = None
+
+
+class GradedResult(_Result):
+    """The figures of a graded answer, and why its code could not be run, if so."""
+
+    metrics: dict[str, float | None]
+    fault: str | None = None
+    seconds: float
+
+
+class EvaluatedResult(_Result):
+    """What an evaluator made of a description: how many unit tests, the score, and how many it left unanswered."""
+
+    tests: int
+    score: float | None
+    unanswered: int
+
+
+class FunctionState(LedgerState):
+    """The state of the functions benchmark."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        records = list(records)
+        super().__init__(
+            [
+                LedgerStep(INTERPRET, "interpreted", InterpretedResult.model_validate),
+                LedgerStep(GRADE, "graded", GradedResult.model_validate),
+                LedgerStep(EVALUATE, "evaluated", EvaluatedResult.model_validate),
+            ],
+            records,
+        )
+
+        seeds = [record.get("seed") for record in records if record["event"] == GRADING_SEED]
+        #: The grading seed that was drawn, if one was.
+        self.grading_seed: int | None = seeds[-1] if seeds else None
+
+    def note(self, record: Record) -> None:
+        """Take one record in."""
+        super().note(record)
+        if record.get(FUNCTION_USED):
+            self.used[self.key(record), FUNCTION_USED] = Totals.model_validate(record[FUNCTION_USED])
+
+    @property
+    def interpreted(self) -> Mapping[str, InterpretedResult]:
+        """The functions that are interpreted."""
+        return self.results[INTERPRET]
+
+    @property
+    def graded(self) -> Mapping[str, GradedResult]:
+        """The functions whose answers are graded."""
+        return self.results[GRADE]
+
+    @property
+    def evaluated(self) -> Mapping[str, EvaluatedResult]:
+        """The functions whose descriptions an evaluator has read."""
+        return self.results[EVALUATE]

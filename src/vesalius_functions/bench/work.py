@@ -21,9 +21,8 @@ from vesalius.sandbox import Executions, RecordedSandbox
 from vesalius.sandbox.libraries import PRELOAD
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.agents import take_unit_tests
-from vesalius_functions.answer import SUCCESS, Answer, json_value
-from vesalius_functions.bench.state import EvaluatedResult
-from vesalius_functions.box import Box, Function
+from vesalius_functions.bench.settings import EvaluatedResult
+from vesalius_functions.box import SUCCESS, Answer, Box, Function, json_value
 from vesalius_functions.interpreters import interpret
 from vesalius_functions.scripts import recorded
 from vesalius_functions.suite import Suite

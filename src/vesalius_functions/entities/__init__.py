@@ -1,7 +1,14 @@
 """Entity functions: how strongly a word relates to one hidden concept, or to either of two."""
 
-from vesalius_functions.entities.functions import EntityFunction, all_concepts, load_published, sample, unit_tests
-from vesalius_functions.entities.grading import grade, oracle
+from vesalius_functions.entities.functions import (
+    EntityFunction,
+    all_concepts,
+    grade,
+    load_published,
+    oracle,
+    sample,
+    unit_tests,
+)
 from vesalius_functions.entities.interpreter import interpret
 
 __all__ = [

@@ -14,8 +14,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from scipy.special import ndtri
 
-from vesalius_functions.answer import Mode
-from vesalius_functions.box import Category, Reply
+from vesalius_functions.box import Category, Mode, Reply
 from vesalius_functions.numeric.expressions import (
     POLES,
     Expression,

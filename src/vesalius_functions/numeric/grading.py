@@ -25,13 +25,11 @@ from numpy import ndarray
 
 from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
-from vesalius_functions.answer import SUCCESS, Answer, Grade
-from vesalius_functions.box import Function
+from vesalius_functions.box import SUCCESS, Answer, Function, Grade
 from vesalius_functions.domains import EDGE, Corrupted, from_structure, overlap, read_written
 from vesalius_functions.numeric.expressions import FAMILIES, OPERANDS, Atom, Pair, evaluate, formula, number, operands
 from vesalius_functions.numeric.function import NOISE, NumericFunction, formula_program, net_program
-from vesalius_functions.numeric.submitted import run_code
-from vesalius_functions.submitted import Size, says_a_rule, size_of
+from vesalius_functions.submitted import Size, run_code, says_a_rule, size_of
 
 # The answer of an interpreter that knows the function: its expected value. Its score is the ceiling.
 

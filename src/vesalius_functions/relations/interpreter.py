@@ -13,8 +13,7 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vesalius_functions.answer import Answer
-from vesalius_functions.box import Box
+from vesalius_functions.box import Answer, Box
 from vesalius_functions.knowledge.geography import inventory
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation, Table, same
 

@@ -1,15 +1,13 @@
 """String functions: compositions of sixty-odd operations, who interprets them, and how answers are graded.
 
-`operations.py` and `faulty.py` are the operations, `library.py` names them; `program.py` puts them together; `suite.py`
-draws functions, `published.py` reads the published ones; `search/` is the built-in interpreter; `grading.py` and
-`unit_tests.py` score.
+`operations.py` and `faulty.py` are the operations, `program.py` names them and puts them together; `suite.py` draws
+functions, `published.py` reads the published ones; `search/` is the built-in interpreter; `grading.py` scores.
 """
 
 from vesalius_functions.strings.grading import grade, oracle
 from vesalius_functions.strings.program import StringProgram, program
 from vesalius_functions.strings.published import PublishedFunction, load_published, unit_tests
-from vesalius_functions.strings.search.interpret import interpret
-from vesalius_functions.strings.search.solve import recover
+from vesalius_functions.strings.search.solve import interpret, recover
 from vesalius_functions.strings.suite import StringFunction, sample
 
 __all__ = [

@@ -16,14 +16,12 @@ from typing import Any
 
 from vesalius.errors import BadInput
 from vesalius.sandbox import CallResult, Sandbox
-from vesalius_functions.answer import ENTRY, Answer, Grade
-from vesalius_functions.box import LONGEST_OUTPUT, Function
+from vesalius_functions.box import ENTRY, LONGEST_OUTPUT, Answer, Function, Grade, UnitTest, credit
 from vesalius_functions.scripts import definitions, entry
 from vesalius_functions.strings.program import StringProgram
 from vesalius_functions.strings.published import PublishedFunction, unit_tests
 from vesalius_functions.strings.suite import StringFunction
 from vesalius_functions.submitted import Refused, Size, entry_of, says_a_rule
-from vesalius_functions.unit_tests import UnitTest, credit
 
 HELD_OUT = 30
 #: On this share of the inputs drawn afresh a rule must be right to count as understood.

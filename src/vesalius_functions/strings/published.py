@@ -21,16 +21,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from vesalius.errors import BadInput
-from vesalius_functions.answer import Mode
-from vesalius_functions.box import Category, Reply
+from vesalius_functions.box import Category, Mode, Reply, UnitTest
 from vesalius_functions.published import Loaded, Unusable, folder_of, name_in, read_records, usable
 from vesalius_functions.scripts import SCRIPT, ScriptRunner, entry, read_script
 from vesalius_functions.strings.faulty import WORDS
-from vesalius_functions.strings.library import library, strings, varied
-from vesalius_functions.strings.program import Step, StringProgram
+from vesalius_functions.strings.program import Step, StringProgram, library, strings, varied
 from vesalius_functions.strings.search.solve import recover
 from vesalius_functions.strings.suite import TESTS, Pair, StringFunction, functions, run
-from vesalius_functions.unit_tests import UnitTest
 
 Generation = Literal["v0", "v1"]
 SECOND, FIRST = "unit_test_data.json", "eval_data_strings.json"

@@ -17,10 +17,17 @@ from random import Random
 from typing import Any
 
 from vesalius.errors import BadInput
-from vesalius_functions.answer import Mode
-from vesalius_functions.box import Category, Reply
-from vesalius_functions.strings.library import BOTH_CASES, Operation, Parameters, library, strings, varied
-from vesalius_functions.strings.program import Step, StringProgram
+from vesalius_functions.box import Category, Mode, Reply
+from vesalius_functions.strings.program import (
+    BOTH_CASES,
+    Operation,
+    Parameters,
+    Step,
+    StringProgram,
+    library,
+    strings,
+    varied,
+)
 from vesalius_functions.strings.search.solve import permutation, replacement, suffixes
 from vesalius_functions.strings.search.space import FAULTS, PROBES, Output, attempt
 

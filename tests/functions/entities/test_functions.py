@@ -11,11 +11,10 @@ from vesalius.backbones import Scripted, ScriptedReply, open_backbone
 from vesalius.backbones.messages import ModelRequest, TokenOptions
 from vesalius.errors import BadInput
 from vesalius_functions import Box
-from vesalius_functions.categories import SUITE
 from vesalius_functions.entities import all_concepts, sample
 from vesalius_functions.entities.functions import EntityFunction
-from vesalius_functions.knowledge.models import NO_ANSWER
-from vesalius_functions.knowledge.scoring import Concept, VectorScorer
+from vesalius_functions.knowledge.scoring import NO_ANSWER, Concept, VectorScorer
+from vesalius_functions.suite import SUITE
 
 DOGS = EntityFunction("f0", (Concept("dogs", ("dog", "puppy", "terrier")),), VectorScorer("glove"))
 

@@ -9,11 +9,10 @@ from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
 from vesalius_functions import Answer, Box, Reply
+from vesalius_functions.box import UnitTest
 from vesalius_functions.entities import EntityFunction, all_concepts, grade, interpret, oracle, sample, unit_tests
-from vesalius_functions.entities.interpreter import MOST_QUERIES, Sorter
-from vesalius_functions.entities.probing import open_notebook
+from vesalius_functions.entities.interpreter import MOST_QUERIES, Sorter, open_notebook
 from vesalius_functions.knowledge.scoring import Concept, Scorer, VectorScorer
-from vesalius_functions.unit_tests import UnitTest
 
 pytestmark = needs_vectors
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from vesalius_functions.categories import CategoryModule, category
+from vesalius_functions.suite import CategoryModule, category
 
 OFFERED = [
     name for name, member in vars(CategoryModule).items() if inspect.isfunction(member) and not name.startswith("_")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
-from vesalius_functions.knowledge import vectors
+from vesalius_functions.knowledge import scoring as vectors
 from vesalius_functions.knowledge.geography import data_folder, read_texts
 
 pyarrow = pytest.importorskip("pyarrow")

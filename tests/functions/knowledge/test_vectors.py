@@ -8,7 +8,7 @@ import pytest
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
 from vesalius_functions.knowledge.geography import data_folder
-from vesalius_functions.knowledge.vectors import other_space, space, words_of
+from vesalius_functions.knowledge.scoring import other_space, space, words_of
 
 
 @needs_vectors

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius_functions.answer import Mode
+from vesalius_functions.box import Mode
 from vesalius_functions.numeric.expressions import Atom, Expression, Pair
 from vesalius_functions.numeric.function import NOISE, Corruption, Kind, NoiseKind, NumericFunction
 

@@ -8,7 +8,7 @@ import pytest
 
 from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
-from vesalius_functions.answer import Answer, Grade
+from vesalius_functions.box import Answer, Grade
 from vesalius_functions.numeric import NumericFunction, grade, oracle, sample
 from vesalius_functions.numeric.expressions import Atom, Expression, Pair
 from vesalius_functions.numeric.function import Corruption
@@ -103,7 +103,7 @@ def test_hostile_code_is_a_fault_and_never_a_crash(code: str, sandbox: Sandbox) 
 
 
 def test_a_loop_for_ever_is_stopped(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vesalius_functions.numeric.submitted.TOTAL_SECONDS", 1.5)
+    monkeypatch.setattr("vesalius_functions.submitted.TOTAL_SECONDS", 1.5)
     found = graded(LINE, "def f(x):\n    while True:\n        pass", sandbox)
     assert found.metrics["success"] == 0
     assert found.fault is not None

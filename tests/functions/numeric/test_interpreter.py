@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesalius_functions import Box, Reply
-from vesalius_functions.answer import Answer, Mode
+from vesalius_functions.box import Answer, Mode
 from vesalius_functions.numeric import NumericFunction, interpret
 from vesalius_functions.numeric.expressions import Atom, Expression, Pair
 from vesalius_functions.numeric.function import Corruption, Kind, NoiseKind

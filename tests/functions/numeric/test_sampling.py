@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius_functions.answer import Mode
+from vesalius_functions.box import Mode
 from vesalius_functions.numeric import nets, sample, sample_at
 from vesalius_functions.numeric.expressions import Atom, Pair
 from vesalius_functions.numeric.sampling import suite_expressions

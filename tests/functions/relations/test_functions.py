@@ -11,12 +11,11 @@ from vesalius.backbones import Scripted, ScriptedReply, open_backbone
 from vesalius.backbones.messages import ModelRequest
 from vesalius.errors import BadInput
 from vesalius_functions import Box
-from vesalius_functions.answer import Mode
-from vesalius_functions.categories import SUITE
-from vesalius_functions.knowledge.models import NO_ANSWER
-from vesalius_functions.knowledge.scoring import TableMapper
+from vesalius_functions.box import Mode
+from vesalius_functions.knowledge.scoring import NO_ANSWER, TableMapper
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, by_name
 from vesalius_functions.relations import RelationFunction, exceptions, inventory, sample
+from vesalius_functions.suite import SUITE
 
 pytestmark = needs_facts
 

@@ -10,9 +10,9 @@ from tests.functions.relations.test_functions import capital
 from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
 from vesalius_functions import Answer, Box, Reply
+from vesalius_functions.box import UnitTest
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, same
 from vesalius_functions.relations import RelationFunction, grade, interpret, oracle, sample, unit_tests
-from vesalius_functions.unit_tests import UnitTest
 
 pytestmark = needs_facts
 ASIA = Condition("is", "Asia", "continent")

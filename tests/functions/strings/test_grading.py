@@ -8,11 +8,10 @@ from tests.functions.test_box import Halves
 from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
 from vesalius_functions import Answer, Grade
-from vesalius_functions.answer import Mode
+from vesalius_functions.box import Mode
 from vesalius_functions.strings import StringFunction, grade, oracle, program, sample, unit_tests
 from vesalius_functions.strings.grading import is_rule
-from vesalius_functions.strings.library import library
-from vesalius_functions.strings.program import Step, StringProgram
+from vesalius_functions.strings.program import Step, StringProgram, library
 from vesalius_functions.strings.suite import run
 
 

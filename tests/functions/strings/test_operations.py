@@ -3,9 +3,8 @@
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius_functions.answer import Mode
-from vesalius_functions.strings.library import PUBLISHED_ONLY, library, operation
-from vesalius_functions.strings.program import program
+from vesalius_functions.box import Mode
+from vesalius_functions.strings.program import PUBLISHED_ONLY, library, operation, program
 
 LONG = "a" * 31
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vesalius_functions.answer import Mode
-from vesalius_functions.strings.library import RANDOM, library
-from vesalius_functions.strings.program import Step, StringProgram, program
+from vesalius_functions.box import Mode
+from vesalius_functions.strings.program import RANDOM, Step, StringProgram, library, program
 from vesalius_functions.strings.search.space import attempt
 
 TEXTS = st.text() | st.text("abzAZ0 '\"\\\n!e", max_size=40)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
 from vesalius_functions import Box, Reply
-from vesalius_functions.answer import Answer, Mode
-from vesalius_functions.box import Category
+from vesalius_functions.box import Answer, Category, Mode
 from vesalius_functions.strings import StringFunction, interpret, program, recover, sample
 from vesalius_functions.strings.program import StringProgram
 from vesalius_functions.strings.search.solve import permutation, replacement, suffixes

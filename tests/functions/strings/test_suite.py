@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius_functions.answer import Mode
+from vesalius_functions.box import Mode
 from vesalius_functions.strings import StringFunction, sample
-from vesalius_functions.strings.library import LONGEST, library, varied
-from vesalius_functions.strings.program import program
+from vesalius_functions.strings.program import LONGEST, library, program, varied
 from vesalius_functions.strings.suite import (
     ATOMIC_SHARE,
     NEVER_FIRST,

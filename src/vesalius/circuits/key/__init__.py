@@ -6,8 +6,8 @@ Only grading imports it, and the code here that trains the circuits: nothing an 
 - `answer("3")`: what grading compares with: the program text, and a tag and a note per component
 """
 
-from vesalius.circuits.key.inert import INERT, is_interchange_inert, shows_across_positions
 from vesalius.circuits.key.task import (
+    INERT,
     AnswerKey,
     ComponentAnswer,
     Example,
@@ -15,8 +15,10 @@ from vesalius.circuits.key.task import (
     Task,
     answer_of,
     examples,
+    is_interchange_inert,
     published_size,
     rule_size,
+    shows_across_positions,
     task_roles,
     trained_size,
 )

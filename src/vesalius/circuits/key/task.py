@@ -5,21 +5,213 @@ form, the components, their variables. Only the rest is stored: the description,
 inputs are drawn.
 """
 
-from collections.abc import Callable, Mapping
+import builtins
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from importlib.resources import files
+from textwrap import dedent
+from types import BuiltinFunctionType, CodeType, FunctionType
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from vesalius.circuits.key.in_model import note_in_model
-from vesalius.circuits.key.inert import is_interchange_inert
-from vesalius.circuits.key.listing import program_text
 from vesalius.circuits.specimens import Inputs, Sampler, draw_of_lengths
 from vesalius.components import Component
 from vesalius.model.specimen import Token
-from vesalius.rasp import Program, Role, Variable, compile_program, roles_of
+from vesalius.rasp import (
+    Aggregate,
+    Expression,
+    LinearSequenceMap,
+    Map,
+    Program,
+    Role,
+    Select,
+    SelectorWidth,
+    SequenceMap,
+    Variable,
+    compile_program,
+    roles_of,
+)
+
+# What holds in the trained weights where it is not quite what the program says.
+#
+# A note in `tasks` says what the RASP program does. A trained model may do something equivalent: attend to the larger
+# values and not to the smaller ones, or unevenly over positions, and still carry the same variable. `in_model.json`
+# holds the measurements (`python -m vesalius.grading.key_check` makes it); the note that grading uses is
+# `note_in_model`.
+
+IN_MODEL_FILE = "in_model.json"
+#: Attention on the selected tokens, relative to that on all tokens, from which a head reads where its note says.
+READS_THERE = 0.6
+#: Total variation from even attention up to which a head attends to its positions alike.
+EVEN = 0.1
+#: Share of changed answers, after moving an output to another position, from which it acts there as the program says.
+MOVES = 0.7
+#: Fewer changed answers than this say nothing.
+FEWEST_CHANGED = 24
+
+#: Notes for components whose way of doing it was looked at one by one.
+NOTES: dict[tuple[str, str], str] = {
+    ("97", "L1H0"): (
+        "Compares the tie-free value here with that of every position. The trained head attends to the positions with "
+        "larger values (and to this one), not to those with smaller or equal ones: the share left on the start token "
+        "falls with the number of larger values, which tells the same as the rank. L1_MLP decodes it."
+    ),
+    ("113", "L0H0"): (
+        "Its output tells the sequence length, which L0_MLP decodes and from which the middle to turn around is found. "
+        "The trained head attends by position alone, unevenly and differently at each position; tokens play no part."
+    ),
+    ("21", "L1H0"): (
+        "Attends to earlier positions with the same letter, and to the start token where there is none: it tells "
+        "whether the letter here occurred before. The trained head does not attend to its own position, and the share "
+        "of attention does not grow with the number of occurrences."
+    ),
+    ("21", "L2_MLP"): (
+        "Marks first occurrences, as L1_MLP tells them, so that L3H0 finds only those. In the trained model the mark "
+        "is the same at every position: moved to another position it is a mark there, and the position itself is "
+        "matched by L3H0."
+    ),
+}
+
+
+@cache
+def measurements() -> dict[str, dict[str, dict[str, Any]]]:
+    """The figures of every component, by circuit and component; empty where they were never measured."""
+    place = files("vesalius.circuits.key").joinpath(IN_MODEL_FILE)
+    return json.loads(place.read_text(encoding="utf-8"))["circuits"] if place.is_file() else {}
+
+
+def note_in_model(id_: str, component: str, note: str) -> str:
+    """The note on a component, amended by what was measured in the trained model."""
+    written = NOTES.get((id_, component))
+    return written or " ".join([note, *remarks(measurements().get(id_, {}).get(component, {}))])
+
+
+def remarks(figures: dict[str, Any]) -> list[str]:
+    """Sentences on what was measured, where it differs from what a program would show."""
+    said = []
+    on_selected, chance, uneven = (figures.get(name) for name in ("on_selected", "by_chance", "uneven"))
+    if on_selected is not None and on_selected < READS_THERE:
+        said.append(
+            f"In the trained model {on_selected:.0%} of its attention on tokens falls on those positions "
+            f"({chance:.0%} by chance); it carries the same variable all the same."
+        )
+    elif on_selected is None and uneven is not None and uneven > EVEN:
+        said.append("In the trained model its attention is not even; it carries the same variable all the same.")
+    moved = figures.get("moved")
+    if moved is not None and moved < MOVES and figures.get("n_moved", 0) >= FEWEST_CHANGED:
+        said.append(
+            "In the trained model its output, moved to another position, acts there as the program says in only "
+            f"{moved:.0%} of the changed answers."
+        )
+    return said
+
+
+# The three components whose function no interchange between two inputs can detect.
+#
+# An interchange patches a component's value from one input, position by position, into the run of another. A component
+# whose value depends on the position alone, or on nothing, has the same value in every run, so patching changes
+# nothing. Reading the source at a different position still detects a position flag; a constant is detected by no
+# interchange, only by ablation.
+
+Reason = Literal["position_only", "constant"]
+
+INERT: dict[tuple[str, Component], Reason] = {
+    ("53", Component(0)): "position_only",
+    ("56", Component(0)): "position_only",
+    ("130", Component(0)): "constant",
+}
+
+
+def is_interchange_inert(task_id: str, component: Component) -> bool:
+    """True if patching this component from any other input, position by position, does not change the output."""
+    return (task_id, component) in INERT
+
+
+def shows_across_positions(task_id: str, component: Component) -> bool:
+    """True if an interchange that reads the source at another position can detect this component."""
+    return INERT.get((task_id, component)) != "constant"
+
+
+# A program as text: the functions it applies, then one line per variable, inputs first and the output last.
+#
+# The text is executable: where `vesalius.rasp` and `math` are imported, it rebuilds the variables.
+
+
+def program_text(output: Variable) -> str:
+    """The listing of the program that ends in `output`."""
+    nodes = _inputs_first(output)
+    definitions = dict.fromkeys(text for node in nodes for text in _definitions(_function(node)))
+    lines = [f"{node.name} = {_formula(node)}" for node in nodes if isinstance(node, Variable) and node.inputs]
+    return "\n\n".join([*definitions, "\n".join(lines)])
+
+
+def _inputs_first(output: Variable) -> list[Expression]:
+    nodes: dict[Expression, None] = {}
+
+    def visit(node: Expression) -> None:
+        for operand in node.inputs:
+            visit(operand)
+        nodes.setdefault(node)
+
+    visit(output)
+    return list(nodes)
+
+
+def _formula(node: Expression) -> str:
+    match node:
+        case Select():
+            return f"Select({node.keys.name}, {node.queries.name}, {_function_name(node.predicate)})"
+        case SelectorWidth():
+            return f"SelectorWidth({_formula(node.selector)})"
+        case Aggregate():
+            kind = ", numerical=True" if node.numerical else ""
+            return f"Aggregate({_formula(node.selector)}, {node.values.name}{kind})"
+        case LinearSequenceMap():
+            x, y = node.inputs
+            return f"LinearSequenceMap({x.name}, {y.name}, x_factor={node.x_factor:g}, y_factor={node.y_factor:g})"
+        case Map() | SequenceMap():
+            operands = ", ".join(operand.name for operand in node.inputs)
+            return f"{type(node).__name__}({_function_name(node.function)}, {operands})"
+    raise TypeError(f"{type(node).__name__} has no formula")
+
+
+def _function_name(function: object) -> str:
+    """The name of a function in the listing: our own and builtins by name, others with their module."""
+    if isinstance(function, FunctionType):
+        return function.__name__
+    if isinstance(function, BuiltinFunctionType):
+        module = function.__module__
+        return function.__name__ if module == builtins.__name__ else f"{module}.{function.__name__}"
+    return str(function)
+
+
+def _function(node: Expression) -> object:
+    return node.predicate if isinstance(node, Select) else getattr(node, "function", None)
+
+
+def _definitions(function: object) -> Iterator[str]:
+    """The source of one of our functions, after the source of what it uses from its module."""
+    if not isinstance(function, FunctionType):
+        return
+    for name in _names(function.__code__):
+        used = function.__globals__.get(name)
+        if isinstance(used, dict | frozenset):
+            yield f"{name} = {used if isinstance(used, dict) else sorted(used)}"
+        elif used is not function:
+            yield from _definitions(used)
+    yield dedent(inspect.getsource(function)).strip()
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from vesalius.explanations.scientist.variables import plain_name
 from vesalius.rasp import Aggregate, Map, SelectorWidth, SequenceMap, indices, tokens
 from vesalius.rasp.draft import UNDEFINED
 from vesalius.rasp.language import Variable
-from vesalius.rasp.naming.standing import Codes, Labels, Same, Standing
+from vesalius.rasp.naming.table import Codes, Labels, Same, Standing
 
 
 def operation_of(hypothesis: Hypothesis, name: str, claims: tuple[ClaimRecord, ...], lab: Lab) -> NamedOperation | None:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, Field, model_validator
 
 from vesalius.backbones import Tool, ToolCall
-from vesalius.backbones.json_repair import objects
+from vesalius.backbones.untrusted_text import objects
 from vesalius.components import Component
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput

@@ -17,10 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.discovery.attention import Target, general_roles, masses
+from vesalius.discovery.known_heads import Target, general_roles, masses
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.runs import Runs
-from vesalius.intervene.head_inputs import HeadInputs
+from vesalius.intervene.probes import HeadInputs
 
 AttentionPort = Literal["q", "k"]
 PORTS: tuple[AttentionPort, ...] = ("q", "k")

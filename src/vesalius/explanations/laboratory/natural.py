@@ -20,7 +20,7 @@ from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, metric_name
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.attention import Target, masses
+from vesalius.discovery.known_heads import Target, masses
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.laboratory.answers import (
     Answers,
@@ -49,8 +49,8 @@ from vesalius.explanations.laboratory.runs import (
     moved_places,
 )
 from vesalius.intervene import Plan, Recordings, Row, Values, component_values, means_of, reordered, run, zeros
-from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.plan import KEEP, component_index
+from vesalius.intervene.probes import attention_cuts, hooked_scores, zeroing
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer

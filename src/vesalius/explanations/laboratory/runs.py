@@ -18,7 +18,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Recordings, Values
-from vesalius.intervene.logit_lens import direct_difference
+from vesalius.intervene.probes import direct_difference
 from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
 from vesalius.intervene.values import contribution, values_of
 from vesalius.model.hooks import Cache

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vesalius.behaviours import behaviours
-from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.metrics import metric_name
-from vesalius.behaviours.natural import require_performance
+from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import note_limits

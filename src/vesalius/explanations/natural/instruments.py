@@ -25,7 +25,7 @@ from vesalius.explanations.laboratory.answers import Answers
 from vesalius.explanations.laboratory.attention import require_heads
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import edges_between, feeds, logit_difference_of
-from vesalius.intervene.logit_lens import direct_logits
+from vesalius.intervene.probes import direct_logits
 
 #: More sets in one call than this are refused.
 MOST_SETS = 64

@@ -13,7 +13,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.explanations.scientist.inputs import Pairings, Sequences
 from vesalius.intervene import Batch, Plan, Readout, Recordings, component_values, run_with_outputs
-from vesalius.intervene.head_inputs import HeadInputs
+from vesalius.intervene.probes import HeadInputs
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.model.transformer import Transformer
 

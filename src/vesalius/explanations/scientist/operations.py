@@ -15,7 +15,7 @@ from vesalius.explanations.scientist.variables import INDICES, TOKENS, Hypothesi
 from vesalius.model.specimen import FiniteVocabulary, json_value
 from vesalius.rasp.draft import LENGTH
 from vesalius.rasp.naming import Operation, SequenceTask, name_sequence_task
-from vesalius.rasp.naming.standing import MOST_ENTRIES, Labels, Same, Scaled, Standing
+from vesalius.rasp.naming.table import MOST_ENTRIES, Labels, Same, Scaled, Standing
 
 _PASSED_ON = ("copy", "gated", "match", "extreme")
 

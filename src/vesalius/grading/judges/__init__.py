@@ -14,7 +14,7 @@ from vesalius.grading.judges.circuit import (
     judged_metrics,
 )
 from vesalius.grading.judges.judge import Judge, Judgement, Opinion, PluginJudge, judge_plugin
-from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
+from vesalius.grading.ratings import MEASURES, Item, Measure, MeasureName
 
 __all__ = [
     "MEASURES",

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from vesalius.model.families.layout import Family, Raw, activation, expect
+from vesalius.model.families.layout import Family, Raw, activation, by_layer_type, expect
 from vesalius.model.families.llama import BIASED, LAYER, OUTER, PREFIXES, QK_NORMS, SWITCHES, gated_rms, windows
-from vesalius.model.families.rope import by_layer_type
 
 
 def _gemma_settings(raw: Raw, **other: object) -> Raw:

@@ -8,10 +8,10 @@ from vesalius.model.families.layout import (
     activation,
     bos,
     expect,
+    rotary,
     side_by_side_to_halves,
     sizes,
 )
-from vesalius.model.families.rope import rotary
 
 _LAYER_NORMS = {
     "ln1.w": "ln_1.weight",

@@ -7,8 +7,7 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
-from vesalius.model.families.layout import Family, Raw, State, activation, expect, sizes
-from vesalius.model.families.rope import rotary
+from vesalius.model.families.layout import Family, Raw, State, activation, expect, rotary, sizes
 
 OUTER = {"embed.W_E": "embed_tokens.weight", "ln_final.w": "norm.weight", "unembed.W_U": "lm_head.weight"}
 ATTENTION = {f"attn.W_{letter.upper()}": f"self_attn.{letter}_proj.weight" for letter in "qkvo"}

@@ -4,7 +4,7 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
-from vesalius.model.families.layout import Family, Raw, State
+from vesalius.model.families.layout import Family, Raw, State, by_layer_type
 from vesalius.model.families.llama import (
     ATTENTION,
     BIASED,
@@ -18,7 +18,6 @@ from vesalius.model.families.llama import (
     gated_rms,
     windows,
 )
-from vesalius.model.families.rope import by_layer_type
 
 
 def _plain_norms(weights: State, config: Config) -> State:

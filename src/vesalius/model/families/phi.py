@@ -1,7 +1,6 @@
 """Phi 1, 1.5 and 2: parallel blocks with one norm, part of each head rotated, biases everywhere."""
 
-from vesalius.model.families.layout import Family, Raw, activation, expect, sizes
-from vesalius.model.families.rope import rotary
+from vesalius.model.families.layout import Family, Raw, activation, expect, rotary, sizes
 
 
 def _phi_config(raw: Raw) -> Raw:

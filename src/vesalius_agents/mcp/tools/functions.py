@@ -8,7 +8,8 @@ from vesalius.errors import BadInput, quoted
 from vesalius_agents.mcp.desk import Call
 from vesalius_agents.mcp.results import Graded, Received, Rows
 from vesalius_agents.mcp.tools.arguments import cut
-from vesalius_functions.bench.function_cases import Answer, asked, category_words
+from vesalius_functions.bench.functions import asked, category_words
+from vesalius_functions.box import Answer
 
 Category = Literal["numeric", "strings", "entities", "relations"]
 FunctionName = Annotated[str, Field(description="Such as numeric/f00003")]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
-from vesalius_functions.answer import Answer
+from vesalius_functions.box import Answer
 from vesalius_functions.numeric.expressions import number
 from vesalius_functions.numeric.function import NOISE, NoiseKind, Shape, formula_program, table_program
 from vesalius_functions.numeric.interpreter.session import EDGE, Candidate, Points, Session

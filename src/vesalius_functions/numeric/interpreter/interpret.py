@@ -8,12 +8,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from vesalius_functions.answer import Answer
-from vesalius_functions.box import Box
+from vesalius_functions.box import Answer, Box
 from vesalius_functions.numeric.expressions import Atom, Reals
 from vesalius_functions.numeric.function import NOISE
-from vesalius_functions.numeric.interpreter import exact, shapes, spaces
 from vesalius_functions.numeric.interpreter import session as rationals
+from vesalius_functions.numeric.interpreter import spaces
+from vesalius_functions.numeric.interpreter import spaces as shapes
+from vesalius_functions.numeric.interpreter import windows as exact
 from vesalius_functions.numeric.interpreter.disturbance import NAME, Finding, NoiseSurvey, answer, look
 from vesalius_functions.numeric.interpreter.session import EDGE, Candidate, Points, Session, from_atom, meets, sizes
 from vesalius_functions.numeric.interpreter.windows import windowed_fits

@@ -14,10 +14,17 @@ from random import Random
 import numpy as np
 
 from vesalius.errors import BadInput, choices
-from vesalius_functions.answer import Mode
+from vesalius_functions.box import Mode
 from vesalius_functions.strings.faulty import WORDS
-from vesalius_functions.strings.library import BOTH_CASES, RIGHT_IN_THE_DATA, Operation, library, varied
-from vesalius_functions.strings.program import Step, StringProgram
+from vesalius_functions.strings.program import (
+    BOTH_CASES,
+    RIGHT_IN_THE_DATA,
+    Operation,
+    Step,
+    StringProgram,
+    library,
+    varied,
+)
 
 # The strings that the search always asks about first, in this order.
 
