@@ -4,14 +4,12 @@ A field is a keyword of the verb and a flag of the command. Nothing heavy is imp
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from vesalius.options import Ask, Draw, Record, flag
 
 
-@dataclass(frozen=True)
 class Studied(Record):
     """What decides the circuit of a study."""
 
@@ -45,7 +43,6 @@ class Studied(Record):
     ] = "auto"
 
 
-@dataclass(frozen=True)
 class Explainer(Ask):
     """Who explains the circuit of a study beside the built-in scientist."""
 
@@ -58,7 +55,6 @@ class Explainer(Ask):
     ] = None
 
 
-@dataclass(frozen=True)
 class RatedBy(Record):
     """Against which roles explanations are rated, and by whom."""
 
@@ -77,7 +73,6 @@ class RatedBy(Record):
         object.__setattr__(self, "judge", tuple(self.judge or ()))  # a flag that is not given is None
 
 
-@dataclass(frozen=True)
 class Surveyed(Record):
     """What decides the cells of a survey."""
 
@@ -105,7 +100,6 @@ class Surveyed(Record):
     ] = "auto"
 
 
-@dataclass(frozen=True)
 class Filling(Record):
     """What the runs that fill tables of a paper may use."""
 
@@ -126,7 +120,6 @@ class Filling(Record):
         object.__setattr__(self, "judges", tuple(self.judges or ()))
 
 
-@dataclass(frozen=True)
 class Made(Record):
     """What a league is made of."""
 
@@ -143,7 +136,6 @@ class Made(Record):
     ] = None
 
 
-@dataclass(frozen=True)
 class Entrant(Record):
     """Who submits to a league: a scientist, explanations made elsewhere, or a discovery method."""
 

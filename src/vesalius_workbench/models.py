@@ -15,7 +15,7 @@ from vesalius import api
 from vesalius.api.knockouts import answer, prepare
 from vesalius.api.looking import MOST_TOKENS
 from vesalius.api.watching import stoppable
-from vesalius.documents.what_if import WhatIf
+from vesalius.documents.experiments import WhatIf
 from vesalius.errors import BadInput
 from vesalius.options import Draw, Edit
 from vesalius_workbench.store import located

@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns
-from vesalius.explanations.scientist.executable import translate
 from vesalius.explanations.scientist.gathering import (
     ROUTES,
     Copy,
@@ -25,9 +22,20 @@ from vesalius.explanations.scientist.gathering import (
     Selector,
     Width,
 )
-from vesalius.explanations.scientist.inputs import Sequences, draw_sequences, exchange_pairings
 from vesalius.explanations.scientist.investigate import assemble, explain_components
-from vesalius.explanations.scientist.variables import INDICES, TOKENS, Constant, Linear, Table, scale_of
+from vesalius.explanations.scientist.program import (
+    INDICES,
+    TOKENS,
+    CircuitProgram,
+    Constant,
+    Line,
+    Linear,
+    OutputMap,
+    Table,
+    scale_of,
+)
+from vesalius.explanations.scientist.runs import CircuitRuns, Sequences, draw_sequences, exchange_pairings
+from vesalius.explanations.scientist.translation import translate
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import from_document
 from vesalius.rasp.draft import COMPARE

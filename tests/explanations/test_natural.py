@@ -26,7 +26,7 @@ from vesalius.documents.explanation import (
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
-from vesalius.explanations.natural.roles import NO_ROLE, Findings
+from vesalius.explanations.natural.proposing import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
 from vesalius.report.charts import bars_of

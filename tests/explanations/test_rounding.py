@@ -4,12 +4,10 @@ import pytest
 
 import vesalius as ves
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.gathering import Mean
-from vesalius.explanations.scientist.inputs import draw_sequences
-from vesalius.explanations.scientist.rounding import with_few_decimals
-from vesalius.explanations.scientist.variables import MEAN_SCALE, Linear, Table
+from vesalius.explanations.scientist.program import MEAN_SCALE, CircuitProgram, Line, Linear, OutputMap, Table
+from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences
+from vesalius.explanations.scientist.simplify import with_few_decimals
 from vesalius.model.specimen import FiniteVocabulary
 
 FLAG, SHARE, SUM = Component(0), Component(1, 2), Component(1)

@@ -15,19 +15,23 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap, simplified
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
-from vesalius.explanations.scientist.filling import observe_rare_arguments, rare
 from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
 from vesalius.explanations.scientist.hypotheses import FAMILIES, Reading, rank_heads, table_over
-from vesalius.explanations.scientist.inputs import draw_sequences, natural_pairings
 from vesalius.explanations.scientist.investigate import Finding, Ranked
-from vesalius.explanations.scientist.observe import Observations, observe
-from vesalius.explanations.scientist.positions import PositionTest
-from vesalius.explanations.scientist.probe import Contexts, Probe, one_position_edit
-from vesalius.explanations.scientist.variables import MEAN_SCALE, Table
+from vesalius.explanations.scientist.observe import (
+    Contexts,
+    Observations,
+    Probe,
+    observe,
+    observe_rare_arguments,
+    one_position_edit,
+    rare,
+)
+from vesalius.explanations.scientist.program import MEAN_SCALE, CircuitProgram, OutputMap, Table, simplified
+from vesalius.explanations.scientist.runs import CircuitRuns, draw_sequences, natural_pairings
 from vesalius.explanations.scientist.words import information_flow
+from vesalius.explanations.scientist.yardstick import PositionTest
 from vesalius.model.specimen import FiniteVocabulary
 
 pytestmark = pytest.mark.slow

@@ -18,12 +18,11 @@ from vesalius.discovery.discover import discover as scored
 from vesalius.discovery.method import Method, MethodResult
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
-from vesalius.documents.checks import Checks
+from vesalius.documents.checks import Checks, Selection
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
-from vesalius.documents.selection import Selection
 from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen

@@ -18,8 +18,8 @@ from vesalius.api.places import directory_for, removed_if_empty
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
 from vesalius.components import Names, parse_components, split_names
 from vesalius.discovery.what_if import KINDS, LIKELY, Reading, Replacements
+from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
-from vesalius.documents.what_if import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named

@@ -40,7 +40,7 @@ from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.plan import Plan
+from vesalius.documents.printed import Plan
 from vesalius.documents.rivals import By
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS

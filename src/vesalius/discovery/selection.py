@@ -31,9 +31,8 @@ from vesalius.discovery.faithfulness import NothingToKeep, circuit_curves, defau
 from vesalius.discovery.method import Method
 from vesalius.discovery.networks import Network, exact_edges, greedy_edges, top_edges
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.documents.checks import Curve
+from vesalius.documents.checks import RULES, Curve, RuleFigures, Selection
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.selection import RULES, RuleFigures, Selection
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.transformer import Transformer

@@ -15,15 +15,13 @@ from pydantic import (
     model_validator,
 )
 
-from vesalius.documents.base import Document, Line
-from vesalius.documents.checks import ROLES, Checks
+from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line
+from vesalius.documents.checks import ROLES, Checks, Selection
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
-from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.rivals import Rivals
-from vesalius.documents.selection import Selection
 from vesalius.documents.view import (
     Answer,
     Facts,

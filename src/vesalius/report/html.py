@@ -17,8 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vesalius.documents.claims import Tag
-from vesalius.documents.free_records import spell
+from vesalius.documents.claims import Tag, spell
 from vesalius.documents.view import duration, figure
 from vesalius.errors import visible
 from vesalius.files import write_text

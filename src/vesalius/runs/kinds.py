@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vesalius.documents.agent import AgentRun
-from vesalius.documents.difference import Compared
-from vesalius.documents.explanation_difference import compared_explanations
+from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.trace import AgentRun
 from vesalius.errors import BadInput, choices
 from vesalius.plugins import BENCHMARKS, RUNS, Group, find_plugin, plugin_names
 from vesalius.progress import Progress

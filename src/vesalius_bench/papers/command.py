@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JobsOption, JsonOption, command
+from vesalius.cli.options import JobsOption, JsonOption
 from vesalius.errors import BadInput
 from vesalius_bench.options import Filling
 
 
-@command(typer.Typer())
 def paper(
     name: Annotated[str, typer.Argument(help="hyve, mechrl or find.", metavar="PAPER")],
     runs: Annotated[

@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption, PlanOption, RunOption, command
+from vesalius.cli.options import JsonOption, PlanOption, RunOption
 from vesalius.errors import BadInput
 from vesalius_bench.options import Explainer, RatedBy, Studied
 
 
-@command(typer.Typer())
 def study(
     name: Annotated[str, typer.Argument(help="The study: af1, the roles of components in addition.", metavar="STUDY")],
     model: Annotated[

@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption, PlanOption, RunOption, command
+from vesalius.cli.options import JsonOption, PlanOption, RunOption
 from vesalius.options import Parts
 from vesalius_bench.options import Surveyed
 
 
-@command(typer.Typer())
 def survey(
     models: Annotated[
         list[str],

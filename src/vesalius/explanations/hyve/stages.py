@@ -28,7 +28,19 @@ from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
 from vesalius.documents.view import shortened
 from vesalius.explanations.findings import Checked, Finding
-from vesalius.explanations.hyve.asking import Desk
+from vesalius.explanations.hyve.asking import (
+    CircuitSummary,
+    Conclusion,
+    Decision,
+    Desk,
+    ExperimentPlan,
+    Looked,
+    Observed,
+    Proposal,
+    Role,
+    classification,
+    names,
+)
 from vesalius.explanations.hyve.prompting import (
     LONGEST_KNOWN,
     LONGEST_QUOTE,
@@ -37,18 +49,6 @@ from vesalius.explanations.hyve.prompting import (
     Known,
     Prompts,
     failures_of,
-)
-from vesalius.explanations.hyve.shapes import (
-    CircuitSummary,
-    Conclusion,
-    Decision,
-    ExperimentPlan,
-    Looked,
-    Observed,
-    Proposal,
-    Role,
-    classification,
-    names,
 )
 from vesalius.explanations.hyve.tools import Bench
 from vesalius.explanations.session import Session

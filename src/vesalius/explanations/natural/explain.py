@@ -23,16 +23,15 @@ from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
 from vesalius.explanations.claims.joint import gain
 from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, NaturalLab
-from vesalius.explanations.laboratory.attention import without_role
 from vesalius.explanations.laboratory.base import PerPrompt
-from vesalius.explanations.natural.proposing import group_of, investigate, measure_ahead
-from vesalius.explanations.natural.roles import NO_ROLE, Findings
+from vesalius.explanations.laboratory.runs import without_role
+from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
 from vesalius.explanations.natural.selection import Selection, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.model.specimen import Specimen

@@ -27,8 +27,16 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS
 from vesalius.explanations.laboratory import END, How, NaturalLab
-from vesalius.explanations.laboratory.attention import NAMES, PORT_WORDS, PORTS, SINKS, AttentionPort, HeadPaths
-from vesalius.explanations.laboratory.runs import edges_between, feeds
+from vesalius.explanations.laboratory.runs import (
+    NAMES,
+    PORT_WORDS,
+    PORTS,
+    SINKS,
+    AttentionPort,
+    HeadPaths,
+    edges_between,
+    feeds,
+)
 from vesalius.progress import Progress
 
 #: Heads that are tried.

@@ -30,21 +30,23 @@ from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab
 from vesalius.explanations.laboratory.base import own_circuit
-from vesalius.explanations.scientist.assemble import CircuitProgram
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.classify import Facts
-from vesalius.explanations.scientist.executable import Translation, translate
 from vesalius.explanations.scientist.hypotheses import FAMILIES
-from vesalius.explanations.scientist.inputs import draw_sequences, finite_vocabulary
 from vesalius.explanations.scientist.investigate import Finding, Investigation, assemble, explain_components
-from vesalius.explanations.scientist.judge import ClaimJudge
-from vesalius.explanations.scientist.positions import PositionTest, position_test
-from vesalius.explanations.scientist.rounding import with_few_decimals
+from vesalius.explanations.scientist.program import CircuitProgram
+from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
 from vesalius.explanations.scientist.settling import settled
-from vesalius.explanations.scientist.validate import agreement, exchange_accuracy
+from vesalius.explanations.scientist.simplify import with_few_decimals
+from vesalius.explanations.scientist.translation import Translation, translate
 from vesalius.explanations.scientist.words import Names
-from vesalius.explanations.scientist.writing import Report, abstention
-from vesalius.explanations.scientist.yardstick import Yardstick
+from vesalius.explanations.scientist.writing import ClaimJudge, Report, abstention
+from vesalius.explanations.scientist.yardstick import (
+    PositionTest,
+    Yardstick,
+    agreement,
+    exchange_accuracy,
+    position_test,
+)
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
 

@@ -8,22 +8,32 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import TOLERANCE, CircuitProgram, refitted, simplified, with_output
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
-from vesalius.explanations.scientist.filling import ENOUGH, MOST_ADDED, candidate_pairings, observe_rare_arguments, rare
 from vesalius.explanations.scientist.gathering import ROUTES, Copy
 from vesalius.explanations.scientist.hypotheses import Arguments, Reading, rank_heads, rank_tables, table_over
-from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings, join
-from vesalius.explanations.scientist.observe import Observations, observe
-from vesalius.explanations.scientist.variables import (
+from vesalius.explanations.scientist.observe import (
+    ENOUGH,
+    MOST_ADDED,
+    Observations,
+    candidate_pairings,
+    observe,
+    observe_rare_arguments,
+    rare,
+)
+from vesalius.explanations.scientist.program import (
     INDICES,
     MEAN_SCALE,
     TOKENS,
+    TOLERANCE,
+    CircuitProgram,
     Constant,
     Environment,
     Hypothesis,
     Linear,
+    refitted,
+    simplified,
+    with_output,
 )
+from vesalius.explanations.scientist.runs import CircuitRuns, Pairings, RecordedRun, exchange_pairings, join
 
 #: Below this score nothing is taken as found, and the variable of the component stays a constant.
 FOUND_ABOVE = 0.15
