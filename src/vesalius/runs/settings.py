@@ -219,7 +219,7 @@ class RunLimits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchmarkSettings:
     """What decides the results of a run."""
 
     circuits: tuple[CircuitCase, ...]
@@ -311,7 +311,7 @@ class Settings:
         }
 
     @classmethod
-    def of_run(cls, data: dict[str, Any]) -> "Settings":
+    def of_run(cls, data: dict[str, Any]) -> "BenchmarkSettings":
         """The settings of a run from its run.json; refused where this version would not do the same."""
         asked, places, names = data["settings"], data.get("places", {}), data.get("names", {})
         if asked.get("version") != __version__:
