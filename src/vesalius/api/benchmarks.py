@@ -38,7 +38,7 @@ from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
 from vesalius.runs.discovery_cases import hard_circuits
 from vesalius.runs.engine import engine_named
 from vesalius.runs.kinds import Benchmark, benchmark_named, kind_of_directory
-from vesalius.runs.settings import RunLimits, Settings, chosen_circuits, selection_word
+from vesalius.runs.settings import BenchmarkSettings, RunLimits, chosen_circuits, selection_word
 from vesalius.runs.steps import RunSettings, ScoredSteps
 
 __all__ = ["bench", "bench_circuits", "bench_discovery", "chosen_circuits"]
@@ -78,7 +78,7 @@ def bench_circuits(
     circuits = chosen_circuits(chosen.folder, chosen.names, chosen.limit, annotations)
     ask = replace(ask, backbone=findable_model(ask.backbone), prices=absolute(ask.prices))
     judges = tuple(findable_model(judge) or "" for judge in judged.judges)
-    settings = Settings.of(circuits, who, ask, judges, source.circuit_from)
+    settings = BenchmarkSettings.of(circuits, who, ask, judges, source.circuit_from)
     if ask.base_url is not None and ask.backbone is None:
         raise BadInput("`base_url`: the scientist asks no language model; leave it out")
     limits, runs_on = RunLimits.of(ask, base_url=ask.base_url), engine_named(workers.engine)
@@ -172,11 +172,11 @@ class CircuitsBench(Benchmark):
         """Explain and grade."""
         return bench_circuits(**options)
 
-    def settings_of(self, directory: Path, asked: dict[str, Any]) -> Settings:
+    def settings_of(self, directory: Path, asked: dict[str, Any]) -> BenchmarkSettings:
         """What was asked."""
-        return Settings.of_run(asked)
+        return BenchmarkSettings.of_run(asked)
 
-    def steps(self, run: Run, settings: Settings, **options: Any) -> CircuitsBenchmark:
+    def steps(self, run: Run, settings: BenchmarkSettings, **options: Any) -> CircuitsBenchmark:
         """Explain, grade, judge."""
         return CircuitsBenchmark(run, settings, **options)
 

@@ -18,7 +18,7 @@ from vesalius.discovery.discover import discover as scored
 from vesalius.discovery.method import Method, MethodResult
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
-from vesalius.documents.checks import Checks, Selection
+from vesalius.documents.checks import Checks, CircuitCut
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.request import Request
@@ -118,7 +118,7 @@ def require_selection(model: Transformer, method: Method, rules: Sequence[str], 
 
 def _selected(
     specimen: Specimen, result: MethodResult, rules: Sequence[str], size: int | None, *, seed: int, checks: bool
-) -> tuple[MethodResult, Selection | None]:
+) -> tuple[MethodResult, CircuitCut | None]:
     """The result with its circuit cut by the first rule, and what each rule gives; as it was without rules."""
     if not rules:
         return result, None

@@ -8,7 +8,7 @@ from typing import Annotated
 from vesalius.backbones.backbone import Backbone, Pays
 from vesalius.backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
 from vesalius.backbones.local import LocalConnection
-from vesalius.backbones.messages import Abilities, Connection, Prices, Settings
+from vesalius.backbones.messages import Abilities, CallSettings, Connection, Prices
 from vesalius.backbones.providers import PROVIDERS, Access
 from vesalius.backbones.records import Records, Redactor
 from vesalius.backbones.scripted import Scripted, read_script
@@ -95,7 +95,7 @@ def open_backbone(
     return Backbone(
         provider,
         model,
-        settings=Settings(temperature=endpoint.temperature, max_tokens=endpoint.max_tokens),
+        settings=CallSettings(temperature=endpoint.temperature, max_tokens=endpoint.max_tokens),
         connection=None if replay else _connect(which, provider, access),
         abilities=ABILITIES[provider],
         retrier=Retrier(patience.retry or RetryPolicy(), patience.clock or SystemClock(), waits),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from vesalius.documents.base import FrozenDict, FrozenMap, Record
-from vesalius.documents.view import Answer, Bars, Chart, Section, Sheet, Text, View, Viewable, figure, title_of
+from vesalius.documents.view import Answer, Bars, Chart, Section, Sheet, Text, View, Viewable, figure, title_of, words
 
 
 class Bound(Record):
@@ -207,7 +207,7 @@ class Checks(Viewable, Record):
     def view(self) -> View:
         """Every figure with its control."""
         figures = [
-            f"{name} {value:.3g}" + ("" if control is None else f" (control {control:.3g})")
+            f"{words(name)} {value:.3g}" + ("" if control is None else f" (control {control:.3g})")
             for name, value, _, _, control, _ in self._rows()
             if value is not None
         ]
@@ -347,7 +347,7 @@ class RuleFigures(Record):
     curve: Curve | None = None
 
 
-class Selection(Record):
+class CircuitCut(Record):
     """A circuit cut to a budget of `budget` out of `candidates` edges or components.
 
     The first of `rules` made the circuit; the others stand beside it for comparison. `least_kept`: the budget is the

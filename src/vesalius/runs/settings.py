@@ -225,7 +225,7 @@ class RunLimits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchmarkSettings:
     """What decides the results of a run."""
 
     circuits: tuple[CircuitCase, ...]
@@ -260,7 +260,7 @@ class Settings:
     @classmethod
     def of(
         cls, circuits: Iterable[CircuitCase], who: Who, ask: Ask, judges: tuple[str, ...], circuit_from: str | None
-    ) -> "Settings":
+    ) -> "BenchmarkSettings":
         """The settings that options state: who explains, and how a language model is asked."""
         scientist, protocol = chosen_scientist(
             who.scientist, ask.backbone is not None, ask.protocol, leave_out=who.leave_out
@@ -339,7 +339,7 @@ class Settings:
         }
 
     @classmethod
-    def of_run(cls, data: dict[str, Any]) -> "Settings":
+    def of_run(cls, data: dict[str, Any]) -> "BenchmarkSettings":
         """The settings of a run from its run.json; refused where this version would not do the same."""
         asked, places, names = data["settings"], data.get("places", {}), data.get("names", {})
         if asked.get("version") != __version__:

@@ -139,7 +139,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableForm:
     """How the table of an MLP is to be read off: over which arguments, and whether argument values of equal effect are
     one class ("merged"), all stay "apart" (different readers may use different parts), or positions where nothing
     shows are a class of their own ("silent": a later head may compare them with others).
@@ -198,7 +198,7 @@ def arguments_of(observations: Observations, env: Environment, reads: tuple[str,
 
 
 def table_over(
-    observations: Observations, env: Environment, reading: Reading, silent: Int[Tensor, " position"]
+    observations: Observations, env: Environment, reading: TableForm, silent: Int[Tensor, " position"]
 ) -> Hypothesis:
     """The table of an MLP over chosen arguments, read off its fingerprints."""
     arguments = arguments_of(observations, env, reading.reads)
