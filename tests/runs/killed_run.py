@@ -22,7 +22,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     from tests.runs.test_circuits import grade_stub
     from vesalius.runs import circuits, engine
     from vesalius.runs.directory import Run
-    from vesalius.runs.settings import RunLimits, Settings, benchmark_circuits, first
+    from vesalius.runs.settings import BenchmarkSettings, RunLimits, benchmark_circuits, first
 
     engine.START_METHOD = "fork"  # a server, or a fresh worker, would import everything again in every life
 
@@ -33,7 +33,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
         for case in cases:
             yield case, grade_stub(case)
 
-    settings = Settings(
+    settings = BenchmarkSettings(
         circuits=tuple(first(benchmark_circuits(), CASES)),
         scientist=stand_in.NAME,
         backbone=f"scripted:{script}",
