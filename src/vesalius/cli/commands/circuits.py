@@ -156,7 +156,7 @@ def discover(
     return print_view(discovery.view(), top=printed.top)
 
 
-class Explained(OnePrompt):
+class WhatExplained(OnePrompt):
     """What is explained: components, and one prompt instead of a behaviour."""
 
     components: Annotated[
@@ -175,7 +175,7 @@ class Told(Planned):
 def explain(
     specimen: SpecimenArgument,
     load: Load,
-    what: Explained,
+    what: WhatExplained,
     *,
     source: CircuitFrom,
     ask: Ask,
