@@ -21,7 +21,7 @@ from benchmarks.plain_claims import PlainCheck
 from benchmarks.planted_lens import PLANTED, arithmetic_with_planted_head
 from vesalius.api import explain, load
 from vesalius.backbones import Scripted, open_backbone
-from vesalius.circuits.key.annotations import established_roles
+from vesalius.circuits.key.other_keys import established_roles
 from vesalius.documents.explanation import ComponentExplanation
 from vesalius.explanations.hyve import explain_hyve
 from vesalius.files import write_json

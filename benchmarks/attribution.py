@@ -30,7 +30,7 @@ from benchmarks.measure import agree, report, rivals
 from vesalius.components import Component, Edge
 from vesalius.intervene import Batch, logit_difference
 from vesalius.intervene.attribution import edge_attribution
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.sources import load_huggingface
 
 PAIRS, TOKENS, VOCABULARY = 8, 15, 50257

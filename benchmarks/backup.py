@@ -21,7 +21,7 @@ from typing import Any
 
 import vesalius_mechrl.sets as sets_package
 from vesalius.behaviours.trial import trial
-from vesalius.discovery.methods import discover
+from vesalius.discovery.discover import discover
 from vesalius.files import write_json
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen

@@ -16,7 +16,7 @@ import torch
 
 import vesalius as ves
 from vesalius.discovery.checks import run_checks
-from vesalius.discovery.methods import discover
+from vesalius.discovery.discover import discover
 from vesalius.files import read_json, write_json
 
 RUNS = (("induction", "eap-ig", 8), ("ioi", "eap-ig", 8), ("induction", "sweep", 4))

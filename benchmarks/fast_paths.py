@@ -12,7 +12,7 @@ from benchmarks.measure import agree, report, rivals
 from benchmarks.shapes import TINY, random_transformer
 from vesalius.components import Component
 from vesalius.intervene import Batch, Plan, Recordings, activations, logit_difference, run
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.intervene.plan import KEEP, EdgeEdit
 from vesalius.model import Config, Transformer
 from vesalius.model.states import build

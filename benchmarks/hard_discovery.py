@@ -23,7 +23,7 @@ import torch
 from vesalius.documents.scorecard import DiscoveryFigures, DiscoveryRow, Scorecard
 from vesalius.files import write_json
 from vesalius.grading.discovery import auroc
-from vesalius.runs.methods import kind_of
+from vesalius.runs.discovery_cases import kind_of
 from vesalius.statistics import mean_interval
 
 FIGURES = ("node_auroc", "node_precision", "edge_auroc", "edge_precision", "cmd", "edge_cmd")

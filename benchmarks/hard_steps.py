@@ -14,11 +14,11 @@ from pathlib import Path
 from vesalius.behaviours.trial import trial
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.attribution import EAPIG
+from vesalius.discovery.discover import discover
 from vesalius.discovery.faithfulness import NothingToKeep, faithfulness_curve
-from vesalius.discovery.methods import discover
 from vesalius.files import write_json
 from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, precision_at_size, true_circuit
-from vesalius.runs.methods import HELD_OUT, hard_circuits
+from vesalius.runs.discovery_cases import HELD_OUT, hard_circuits
 
 PROMPTS = 8
 

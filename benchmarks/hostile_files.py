@@ -33,7 +33,7 @@ from vesalius.backbones.messages import Prices
 from vesalius.backbones.records import Records, Redactor
 from vesalius.backbones.scripted import read_script
 from vesalius.behaviours.files import read_behaviour
-from vesalius.circuits.key.annotations import read_annotation
+from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import benchmark_root, load_specimen
 from vesalius.components import Component, Edge
@@ -44,7 +44,7 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.files import write_json
 from vesalius.model import Config, Transformer
-from vesalius.model.gguf_file import GgufFile
+from vesalius.model.gguf import GgufFile
 from vesalius.model.sources import load_huggingface
 from vesalius.model.states import to_state, write_tensors
 from vesalius.runs.ledger import Ledger

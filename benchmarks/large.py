@@ -26,7 +26,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.intervene import Batch, Readout, effects, logit_difference
 from vesalius.intervene.attribution import edge_attribution
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Prompts, attribution_peak, sweep_peak
 from vesalius.intervene.recordings import FREE_SHARE, activation_memory
 from vesalius.model import Config, Rotary, Transformer

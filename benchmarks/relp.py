@@ -23,7 +23,7 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.files import read_json, write_json
 from vesalius.intervene import effects
 from vesalius.intervene.attribution import edge_attribution
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.transformer import Transformer
 
 N, SEED, STEPS = 8, 0, 5

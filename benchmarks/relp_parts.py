@@ -26,7 +26,7 @@ from vesalius.components import Component, Edge, mlp_units
 from vesalius.files import read_json, write_json
 from vesalius.intervene import Plan, Recordings, Replacement, Row, ablation_named, attribute_units, effects, run
 from vesalius.intervene.attribution import Rule, edge_attribution
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.values import UNIT_HOOKS, activations
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.transformer import Transformer

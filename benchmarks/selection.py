@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.measure import progress, report, rivals
 from vesalius.discovery.networks import Network, exact_edges, greedy_edges, top_edges
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 
 LAYERS, HEADS, BUDGETS, SEEDS = 16, 16, (100, 1000), (0, 1, 2)
 

@@ -26,7 +26,7 @@ import torch
 from safetensors.torch import save_file
 
 from vesalius.model.families.layout import side_by_side_to_halves
-from vesalius.model.gguf_file import rebuild
+from vesalius.model.gguf import rebuild
 
 #: Name of the file, its sum, and the packages that hold its parts.
 GGUF = {

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.scorecard import Scorecard
-from vesalius_bench.papers.entries import Entry, PaperTables, filled
-from vesalius_bench.papers.papers import PAPERS
+from vesalius_bench.papers.published import PAPERS, Entry, PaperTables
 from vesalius_bench.papers.sources import KINDS, Result, Sources, find_sources
+from vesalius_bench.papers.tables import filled
 from vesalius_mechrl.documents import MechrlStudy
 
 ROOT = Path(__file__).parents[1]

@@ -30,7 +30,7 @@ from vesalius.api import load
 from vesalius.components import Component
 from vesalius.intervene import Batch, Readout, Recordings, Replacement, Values, activations, zeros
 from vesalius.intervene.effects import effect_columns
-from vesalius.intervene.hooked import direct_difference
+from vesalius.intervene.probes import direct_difference
 from vesalius.model.sources import arithmetic_directory
 
 PROMPTS, SET_PROMPTS, MEAN_PROMPTS = 200, 50, 2000

@@ -178,7 +178,7 @@ def test_faces_reach_the_house_through_the_composer() -> None:
     assert face_offences(arrows) == []
 
 
-@pytest.mark.parametrize("imported", ["vesalius.discovery.methods.CORE", "vesalius.files", "vesalius.runs"])
+@pytest.mark.parametrize("imported", ["vesalius.discovery.discover.CORE", "vesalius.files", "vesalius.runs"])
 def test_a_face_that_reaches_past_the_composer_is_seen(imported: str) -> None:
     assert face_offences([("vesalius.cli.commands.bench", imported, 1)])
     assert not face_offences([("vesalius.api.benchmarks", imported, 1)])
@@ -234,6 +234,7 @@ LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap
 HANDLES_WEIGHTS = {"vesalius.circuits.originals", "vesalius.circuits.planted", "vesalius_mechrl.sets.planted"}
 
 
+@cache
 def internals() -> tuple[set[str], set[str]]:
     """The attributes of a transformer that lead to its weights, and the methods that are steps of its pass."""
     model = Transformer(small_config(rotary=None))

@@ -24,7 +24,7 @@ from vesalius.circuits.specimens import load_specimen
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import LONGEST_MESSAGE, BadInput, Failed, quoted
 from vesalius.files import MAX_DEPTH, parse_json
-from vesalius.model.gguf_file import GgufFile
+from vesalius.model.gguf import GgufFile
 from vesalius.runs.directory import read_run
 from vesalius_bench.ratings.reading import read_ratings
 from vesalius_functions.strings import load_published

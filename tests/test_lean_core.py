@@ -74,7 +74,7 @@ print(json.dumps([failed, 'scipy.stats' in sys.modules]))
 """
 LOAD = """
 import json, pathlib, sys, torch
-from vesalius.model.gguf_file import GgufFile
+from vesalius.model.gguf import GgufFile
 from vesalius.model.sources import load_huggingface
 directory, file = map(pathlib.Path, sys.argv[1:])
 tokens = torch.tensor([[1, 2, 3]])

@@ -115,6 +115,12 @@ def _in_notebook() -> bool:
 
 
 # Long work that can be stopped from outside: between layers and batches it asks whether to continue.
+#
+#     with stoppable(check):
+#         ves.faithfulness(...)
+#
+# `check(step, done, total)` is called often, from the thread that works, and raises `Stopped` to end it; `step` is
+# empty where only that is asked. Work that is not watched pays one look-up for each layer.
 
 _CHECK: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("check", default=None)
 

@@ -13,7 +13,7 @@ from typing import Any
 from vesalius.api.loading import loaded
 from vesalius.circuits.specimens import SPECIMEN_FILE, benchmark_directory
 from vesalius.components import Component, Edge, parse_components
-from vesalius.discovery.methods import circuit_method
+from vesalius.discovery.discover import circuit_method
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
@@ -25,7 +25,7 @@ from vesalius.grading.discovery import median_and_mean
 from vesalius.grading.keys import false_claims
 from vesalius.options import Load
 from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.methods import DiscoveryCase, discover_case, grade_found
+from vesalius.runs.discovery_cases import DiscoveryCase, discover_case, grade_found
 from vesalius.runs.settings import CircuitCase, chosen_circuits
 
 __all__ = [

@@ -23,15 +23,13 @@ from vesalius.api.loading import loaded
 from vesalius.api.looking import attention, lens
 from vesalius.api.sweeps import sweep_report
 from vesalius.components import Component
-from vesalius.documents.look import AttentionLook, LensLook
+from vesalius.documents.experiments import AttentionLook, LensLook, WhatIf
 from vesalius.documents.sweep import Sweep
-from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS
 from vesalius.explanations.findings import Account, Said
-from vesalius.explanations.hyve.grammar import describe_claims
-from vesalius.explanations.hyve.notation import OPERATORS
+from vesalius.explanations.hyve.grammar import OPERATORS, describe_claims
 from vesalius.explanations.hyve.prompting import TAXONOMY, helper_lines
 from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation

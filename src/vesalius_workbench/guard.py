@@ -15,7 +15,7 @@ import hmac
 import ipaddress
 import math
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -37,6 +37,8 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
+#: Where static pages are served. They carry their style and scripts, so that they have a policy of their own.
+PAGES_AT = "/page"
 HEADERS = [
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -54,6 +56,13 @@ FORM_HEADERS = [
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def page_policy(hashes: Iterable[str]) -> str:
+    """The policy of a static page: scripts of these hashes, its own style, and nothing else."""
+    scripts = " ".join(f"'sha256-{one}'" for one in hashes)
+    closed = "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; {closed}"
 
 
 def new_token() -> str:
@@ -88,7 +97,7 @@ class Guard:
                 await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        guarded = _with_headers(send)
+        guarded = _with_headers(send, own_policy=scope["path"].startswith(f"{PAGES_AT}/"))
         host = headers.get("host", "")
         if host not in self.hosts and not (self.any_address and _is_address(host)):
             return await _refuse(guarded, 400, "this address is not one that the workbench was started for")
@@ -174,11 +183,16 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, *, own_policy: bool = False) -> Send:
+    """Add the headers of every answer; with `own_policy` the policy of an answer that brings one stays."""
+
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            own = [pair for pair in message.get("headers", []) if pair[0] not in {name for name, _ in HEADERS}]
-            message = {**message, "headers": [*own, *HEADERS]}
+            brought = message.get("headers", [])
+            kept = {name for name, _ in brought if own_policy and name == b"content-security-policy"}
+            ours = [pair for pair in HEADERS if pair[0] not in kept]
+            own = [pair for pair in brought if pair[0] not in {name for name, _ in ours}]
+            message = {**message, "headers": [*own, *ours]}
         await send(message)
 
     return sending

@@ -7,22 +7,27 @@ asking for a large one must not read it many times at once; and of its claims a 
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vesalius.api.retesting import why_not_again
-from vesalius.documents import Explanation
+from vesalius.documents import Discovery, Explanation
 from vesalius.documents.base import Document
-from vesalius.documents.view import Facts, Group, Section, Sheet, Text, View, Viewable, subject_of
+from vesalius.documents.claims import Claims
+from vesalius.documents.experiments import WhatIf
+from vesalius.documents.view import Answer, Group, Section, View, Viewable
 from vesalius.errors import BadInput
+from vesalius_workbench.showing import view_data
 
 #: Bytes of a file that is read, and of all files whose documents are kept.
 MOST_BYTES = 128 * 2**20
 MOST_KEPT = 8
-#: Claims of one page of them; an explanation with no more than a few pages is sent whole.
-CLAIMS, MOST_WHOLE = 200, 600
-#: Rows of a table.
-MOST_ROWS = 200
+#: Claims of one page of them.
+CLAIMS = 200
+#: What stands where the static page has pictures, which need the model.
+AT_WORK = "Its own page shows where it looks and what it writes, on prompts of your choice."
 Kind = TypeVar("Kind", bound=Document)
 
 
@@ -65,46 +70,45 @@ def _stat(file: Path) -> os.stat_result:
 
 
 def sent(document: Document) -> dict[str, Any]:
-    """A document as it goes to the page, with its title and with what the evidence page says in words and tables; an
-    explanation with very many claims goes without them (`claims_page`).
+    """A document as it goes to the page: its view, and what the page can do with it beyond showing it.
+
+    `subject` is the model and the behaviour that questions are asked about. The claims of an explanation are told page
+    by page (`claims_page`), so that its view goes without them.
     """
     request = getattr(document, "request", None)
-    named = request or document
-    about: dict[str, Any] = {"subject": subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None))}
-    about["command"] = request.command_line() if request else ""
-    if not isinstance(document, Explanation):
-        shown = said(document.view()) if isinstance(document, Viewable) else {}
-        return {"document": document.as_data(), "text": str(document), **shown, **about}
-    if document.behaviour is not None:
-        summary = document.in_short()
-        about["summary"] = {"sentences": summary.sentences[1:], "path": summary.main_path, "gaps": summary.gaps}
-    counts = [len(part.claims) for part in document.components]
-    kinds = sorted({claim.kind for part in document.components for claim in part.claims})
-    if sum(counts) > MOST_WHOLE:
-        bare = tuple(part.model_copy(update={"claims": ()}) for part in document.components)
-        document = document.model_copy(update={"components": bare})
-    return {"document": document.as_data(), "claims": {"counts": counts, "kinds": kinds}, **about}
+    specimen = (request and request.specimen) or getattr(document, "specimen", None)
+    subject = {"specimen": specimen or "", "behaviour": getattr(document, "behaviour", None) or ""}
+    if request is not None and not subject["behaviour"]:
+        subject["behaviour"] = request.behaviour or ""
+    told: dict[str, Any] = {"subject": subject, "circuit": isinstance(document, Discovery | Explanation)}
+    if isinstance(document, WhatIf):
+        told["asked"] = document.request.as_data()
+    if isinstance(document, Explanation):
+        about, view = _explained(document, specimen)
+        return {**told, "claims": about, "view": view_data(view)}
+    view = document.view() if isinstance(document, Viewable) else View(document.kind_name(), Answer(str(document)))
+    return {**told, "view": view_data(view, ask={**subject, "kind": "resample"})}
 
 
-def said(view: View) -> dict[str, Any]:
-    """What the static page says in words and tables: the answer, the facts, and a section for each title."""
-    facts = [
-        row for one in view.sections if isinstance(one, Facts) and not one.terminal_only for row in one.rows if row[0]
-    ]
-    return {
-        "answer": str(view.answer),
-        "facts": facts,
-        "sections": [_section(one) for one in view.sections if one.title and not one.terminal_only],
+def _explained(explanation: Explanation, name: str | None) -> tuple[dict[str, Any], View]:
+    """What is known of the claims of an explanation, and its view without them."""
+    parts = explanation.components
+    view = explanation.view(name=name, pictures={part.id: (AT_WORK, ()) for part in parts})
+    about = {
+        "components": [part.id for part in parts],
+        "counts": [len(part.claims) for part in parts],
+        "kinds": sorted({claim.kind for part in parts for claim in part.claims}),
+        "seed": explanation.seed,
     }
+    return about, replace(view, sections=_without_claims(view.sections))
 
 
-def _section(section: Section) -> dict[str, Any]:
-    """One section: its texts, then its tables."""
-    parts = [section, *(section.sections if isinstance(section, Group) else ())]
-    words = [text for one in parts if isinstance(one, Text) for text in one.words]
-    sheets = [one.printed(MOST_ROWS) for one in parts if isinstance(one, Sheet)]
-    tables = [{"columns": columns, "rows": rows} for columns, rows in sheets]
-    return {"title": section.title, "words": words, "sheets": tables}
+def _without_claims(sections: Sequence[Section]) -> list[Section]:
+    return [
+        replace(one, sections=_without_claims(one.sections)) if isinstance(one, Group) else one
+        for one in sections
+        if not isinstance(one, Claims)
+    ]
 
 
 def claims_page(

@@ -18,7 +18,7 @@ from vesalius.api.watching import Stopped
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 from vesalius_bench.ratings.annotation import Annotating
-from vesalius_workbench import annotation, circuits, claims, components, live, saving, working
+from vesalius_workbench import annotation, circuits, claims, components, live, pages, saving, working
 from vesalius_workbench.asking import (
     AttentionQuestion,
     LensQuestion,
@@ -30,6 +30,7 @@ from vesalius_workbench.asking import (
 from vesalius_workbench.guard import Guard
 from vesalius_workbench.jobs import Jobs
 from vesalius_workbench.models import Busy, Models
+from vesalius_workbench.showing import view_data
 from vesalius_workbench.store import Store
 
 #: Views that have an address of their own; the page itself decides what each shows.
@@ -44,19 +45,26 @@ def create_app(
     opened: str | None = None,
     backbones: Collection[str] = (),
     watch_only: bool = False,
+    started_in: Path | None = None,
     **access: Any,
 ) -> Guard:
     """The application on one directory; `opened` is a specimen and `backbones` are those named at the start,
-    `watch_only` says that other machines can reach it, so that it starts no runs; `access` are further options of the
-    guard.
+    `watch_only` says that other machines can reach it, so that it starts no runs and reads no file outside the
+    directory; `started_in` is where a user on this machine has the files that results name. `access` are further
+    options of the guard.
     """
     named = {opened} if opened else set()
-    store, models, works = Store(directory), Models(directory, named), working.Works()
+    store, models, works = (
+        Store(directory),
+        Models(directory, named, None if watch_only else started_in),
+        working.Works(),
+    )
     jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=watch_only)
     app = _bare_app(lifespan=live.ending(jobs, works))
     working.routes(app, works)
     live.routes(app, store, jobs)
     _results(app, store)
+    pages.routes(app, store)
     _questions(app, models)
     saving.routes(app, store, models)
     results = circuits.Results(store)
@@ -96,7 +104,8 @@ def _results(app: FastAPI, store: Store) -> None:
 
     @app.get("/api/result")
     def result(path: Annotated[str, Query(max_length=2_000)]) -> dict[str, Any]:
-        return store.document(path)
+        place, _, document = store.found(path)
+        return {**store.document(path), "page": pages.page_address(store, place, document)}
 
     @app.get("/api/claims")
     def claims(
@@ -147,13 +156,15 @@ def _questions(app: FastAPI, models: Models) -> None:
         with models.turn():
             model = models.specimen(asked.specimen, asked.behaviour)
             options = {"kind": asked.kind, "n": asked.n, "seed": asked.seed}
-            return api.sweep_report(model, **options, progress=models.report).as_data()
+            document = api.sweep_report(model, **options, progress=models.report)
+        return {**document.as_data(), "view": view_data(document.view())}
 
     @app.post("/api/what-if")
     def what_if(asked: WhatIfQuestion) -> Any:
         with models.turn():
             answer = models.what_if(asked.model_dump())
-            return {"document": answer.as_data(), "command": answer.request.command_line()}
+        command = answer.request.command_line()
+        return {"document": answer.as_data(), "view": view_data(answer.view()), "command": command}
 
 
 def _page(app: FastAPI, views: Iterable[str] = VIEWS) -> None:

@@ -2,9 +2,11 @@
 
 import os
 import threading
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from vesalius import api
 from vesalius.api.runs import ResultIndex
@@ -13,6 +15,7 @@ from vesalius.documents.base import Document
 from vesalius.documents.kinds import stored_kinds
 from vesalius.errors import BadInput
 from vesalius_workbench.reading import MOST_BYTES, Reader, claims_page, sent
+from vesalius_workbench.showing import view_data
 
 #: Explanations of a benchmark's run that are listed, and rows of each list of a comparison.
 MOST_CASES, MOST_ROWS = 2_000, 500
@@ -24,13 +27,13 @@ def shown_files() -> dict[str, tuple[str, type[Document]]]:
     return {**kinds, str(Scorecard.FILE): ("benchmark", Scorecard)}
 
 
-def located(directory: Path, name: str, what: str) -> str:
-    """What ships by its name, anything else by its place below the directory that is open: as a name it would be looked
-    for where the server was started, and then on a hub.
+def located(directory: Path, name: str, what: str, started_in: Path | None = None) -> str:
+    """What ships by its name, anything else by its place below the directory that is open, or below the one that the
+    server was started in, where results have the files of their owner: as a name it would be looked for on a hub.
     """
     is_path = name.startswith("-") or any(mark in name for mark in "/\\.~")
     if is_path or ((os.path.exists(directory / name) or os.path.exists(name)) and name not in shipped()):
-        return below(directory, name, what)
+        return below(directory, name, what, started_in)
     return name
 
 
@@ -41,15 +44,16 @@ def shipped() -> frozenset[str]:
     return frozenset([*specimens, *(one.name for one in api.behaviours())])
 
 
-def below(directory: Path, name: str, what: str) -> str:
-    """The place of something below a directory; `what` says in a refusal what was named."""
-    place = None if "\0" in name else (directory / name).resolve()
-    if place is None or not place.is_relative_to(directory) or not os.path.exists(place):
-        raise BadInput(
-            f"{what} {name!r:.80}: is not below the directory that is open; run `vesalius open DIR` on a directory "
-            "that holds it and the results"
-        )
-    return str(place)
+def below(directory: Path, name: str, what: str, started_in: Path | None = None) -> str:
+    """The place of something below a directory, or else below another; `what` says in a refusal what was named."""
+    for root in (directory, started_in):
+        place = None if root is None or "\0" in name else (root / name).resolve()
+        if root is not None and place is not None and place.is_relative_to(root) and os.path.exists(place):
+            return str(place)
+    raise BadInput(
+        f"{what} {name!r:.80}: is not below the directory that is open; run `vesalius open DIR` on a directory "
+        "that holds it and the results"
+    )
 
 
 class Store:
@@ -75,10 +79,10 @@ class Store:
 
     def document(self, path: str) -> dict[str, Any]:
         """One result with what kind it is. `path` is its directory, or a file below a benchmark's run."""
-        place, kind, document = self._found(path)
+        place, kind, document = self.found(path)
         cases = [] if place.is_file() else self._cases(place)
         told = {"kind": kind, "path": path, **sent(document)}
-        return {**told, "cases": cases[:MOST_CASES]} if cases else told
+        return {**told, "cases": _linked(cases[:MOST_CASES], told["view"]["sections"], path)} if cases else told
 
     def _cases(self, run: Path) -> list[str]:
         """The explanations of a benchmark's run; a link that leads elsewhere has none."""
@@ -87,12 +91,12 @@ class Store:
 
     def claims(self, path: str, **chosen: Any) -> dict[str, Any]:
         """A page of the claims of an explanation."""
-        _, kind, document = self._found(path)
+        _, kind, document = self.found(path)
         if not isinstance(document, Explanation):
             raise BadInput(f"{path!r:.80}: is a {kind}, which makes no claims")
         return claims_page(document, **chosen)
 
-    def _found(self, path: str) -> tuple[Path, str, Document]:
+    def found(self, path: str) -> tuple[Path, str, Document]:
         """The place of a result, its kind, and what it holds."""
         place = self.place(path)
         if place.is_file():
@@ -113,10 +117,12 @@ class Store:
         for place in places:
             self._check_files(place)
         with self._comparing:
-            data = api.diff(places[0], places[1]).as_data()
+            found = api.diff(places[0], places[1])
+        data = found.as_data()
         lists = {name: value for name, value in data.items() if isinstance(value, list)}
         cut = {name: value[:MOST_ROWS] for name, value in lists.items()}
-        return {**data, **cut, "totals": {name: len(value) for name, value in lists.items()}}
+        totals = {name: len(value) for name, value in lists.items()}
+        return {**data, **cut, "totals": totals, "view": view_data(found.view())}
 
     def _check_files(self, place: Path) -> None:
         """Refuse a result with files that lie elsewhere, or that are too large to be compared here."""
@@ -132,3 +138,18 @@ class Store:
                 f"{place.name}: has {size / 2**20:,.0f} MB; the page compares results of {MOST_BYTES // 2**20} MB,"
                 " `vesalius diff` larger ones"
             )
+
+
+def _linked(cases: Sequence[str], sections: Sequence[dict[str, Any]], path: str) -> list[str]:
+    """Let the row of a case lead to its explanation; returns the cases that no row names."""
+    left = dict.fromkeys(cases)
+    for one in sections:
+        if one["kind"] != "sheet" or not one["columns"] or one["columns"][0][0] != "id":
+            continue
+        for row in one["rows"]:
+            if (file := f"{row[0]['text']}.json") in left:
+                del left[file]
+                place = urlencode({"path": f"{path}/explanations/{file}"})
+                for cell in row[:2]:
+                    cell["address"] = f"/result?{place}"
+    return list(left)

@@ -140,7 +140,7 @@ def test_the_effects_on_one_prompt_have_a_picture_without_intervals(specimen: Sp
 def test_force_and_progress_reach_the_discovery_before_an_explanation(
     specimen: Specimen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vesalius.discovery import methods
+    from vesalius.discovery import discover as methods
     from vesalius.discovery.method import MethodResult
 
     given: dict[str, Any] = {}

@@ -25,7 +25,7 @@ from vesalius.documents import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Program, roles_of
 from vesalius.rasp.document import from_document, to_document
 from vesalius.training import gate

@@ -16,9 +16,9 @@ from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.api import discoveries
 from vesalius.behaviours.trial import trial
+from vesalius.discovery.discover import discover as scored
+from vesalius.discovery.discover import method_named, method_names
 from vesalius.discovery.method import MethodResult
-from vesalius.discovery.methods import discover as scored
-from vesalius.discovery.methods import method_named, method_names
 from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
 from vesalius.model.specimen import Specimen
 from vesalius_mechrl.documents import HeadSets

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vesalius.api import load
-from vesalius.circuits.key.annotations import established_roles
+from vesalius.circuits.key.other_keys import established_roles
 from vesalius.components import Component
 from vesalius.model.specimen import Specimen
 
@@ -86,6 +86,7 @@ def test_accuracy_without_each_group(arithmetic: Specimen, operands, name: str) 
     assert accuracy(arithmetic, operands, group["members"]) == pytest.approx(group["accuracy zeroed"], abs=MARGIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("letter", "place"), [("A", 0), ("B", 1), ("C", 2)])
 def test_which_operand_each_head_moves(arithmetic: Specimen, operands, letter: str, place: int) -> None:
     """Patched from a prompt with another operand, movers of that operand raise its answer and the others do not."""

@@ -16,7 +16,7 @@ import torch
 
 from tests.models import random_model, same_logits
 from vesalius.circuits.key import answer
-from vesalius.circuits.key.annotations import read_annotation, read_annotations
+from vesalius.circuits.key.other_keys import read_annotation, read_annotations
 from vesalius.circuits.originals import (
     hook_component,
     load_original,

@@ -10,7 +10,7 @@ from vesalius.circuits.planted import FEATURES, PlantedCircuit, plant_hard
 from vesalius.circuits.specimens import load_specimen
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import scores_without
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen
 
 #: Without noise: together they have every feature.

@@ -8,17 +8,9 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.runs.paper_results import metric, write_run
-from vesalius_bench.papers import paper_runs
-from vesalius_bench.papers.papers import PAPERS
-from vesalius_bench.papers.published import printed
+from vesalius_bench.papers import filling
+from vesalius_bench.papers.published import PAPERS, printed
 from vesalius_functions.knowledge.geography import installed
-
-
-@pytest.fixture
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal in which no cell is broken."""
-    monkeypatch.setattr("vesalius_bench.papers.tables.stdout.width", 400, raising=False)
-    monkeypatch.setenv("COLUMNS", "400")
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -30,7 +22,6 @@ def test_without_a_number_everything_is_listed(vesalius: Vesalius, paper: str) -
     assert "not here" in vesalius("paper", paper).out
 
 
-@pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize(
     ("paper", "id"), [(paper, entry.id) for paper, tables in PAPERS.items() for entry in tables.entries]
 )
@@ -47,11 +38,10 @@ def test_every_published_figure_is_printed_in_its_row(vesalius: Vesalius, paper:
     assert ("not measured here; to measure: vesalius" in got.out) == (not from_code)
 
 
-@pytest.mark.usefixtures("wide")
 def test_without_the_data_packages_a_table_says_what_to_install(
     vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("entries", "find"):
+    for module in ("tables", "rows"):
         monkeypatch.setattr(f"vesalius_bench.papers.{module}.installed", lambda module: False)
     got = vesalius("paper", "find", "--table", "A2")
     assert got.code == 0
@@ -59,12 +49,11 @@ def test_without_the_data_packages_a_table_says_what_to_install(
     assert f"not measured here; to measure: {command}\n" in got.out
 
 
-@pytest.mark.usefixtures("wide")
 def test_a_run_stands_below_the_published_rows(vesalius: Vesalius, tmp_path: Path) -> None:
     run = write_run(tmp_path, "mine", metrics={"tag_accuracy": metric(0.9375)})
     lines = [" ".join(line.split()) for line in vesalius("paper", "hyve", run, "--table", "2").out.splitlines()]
     assert "GPT-5.4 published 0.74 0.46 0.63 0.52" in lines
-    assert "mine ours 0.938 - - -" in lines
+    assert "mine ours 0.938 – – –" in lines
     assert "measured: builtin, n = 2, n_error = 0" in lines
 
 
@@ -113,7 +102,6 @@ def test_the_plan_has_the_cost_by_the_papers_tokens(vesalius: Vesalius) -> None:
     assert half["steps"][0]["work"] == "42 circuits"
 
 
-@pytest.mark.usefixtures("wide")
 def test_run_prints_its_plan_and_runs_what_is_missing(
     vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -123,7 +111,7 @@ def test_run_prints_its_plan_and_runs_what_is_missing(
         asked.append(options)
         return str(write_run(tmp_path / "vesalius-runs", "made", metrics={"tag_accuracy": metric(0.5)}))
 
-    monkeypatch.setitem(paper_runs._CALLS, "bench circuits", circuits)
+    monkeypatch.setitem(filling._CALLS, "bench circuits", circuits)
     got = vesalius("paper", "hyve", "--table", "2", "--run", "--limit", "2")
     assert asked == [{"limit": 2}]
     assert got.err.startswith("run: vesalius bench circuits --limit 2\n  fills Table 2; 2 circuits; asks no language")

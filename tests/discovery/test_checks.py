@@ -14,8 +14,8 @@ from vesalius.behaviours.trial import Trial, rows_of, trial
 from vesalius.components import all_components
 from vesalius.discovery import checks as checks_module
 from vesalius.discovery.checks import circuit_size, run_checks
+from vesalius.discovery.discover import discover
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import discover
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 
@@ -86,6 +86,7 @@ def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
     assert not {"cmd", "cpr"} & set(nothing.metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sweep", "eap-ig"])
 def test_a_natural_model_that_does_induction_with_two_heads(method: str) -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))

@@ -17,7 +17,7 @@ from vesalius.discovery.faithfulness import (
 )
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 
 
 def test_areas_by_hand() -> None:

@@ -6,8 +6,8 @@ import torch
 import vesalius as ves
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.attribution import EAPIG, contrast
+from vesalius.discovery.discover import CORE_NAMES, discover, method_named
 from vesalius.discovery.method import MethodResult
-from vesalius.discovery.methods import CORE_NAMES, discover, method_named
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, all_logits
 

@@ -15,7 +15,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model.specimen import IdVocabulary, Specimen
 from vesalius_bench.mib.files import SHARES, read_folder, write_importances
 from vesalius_bench.mib.submissions import circuits_of, connected, score_folder

@@ -8,7 +8,7 @@ import pytest
 from vesalius.discovery import networks
 from vesalius.discovery.networks import Kept, Network, exact_edges, greedy_edges, top_edges
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 
 
 def network(*edges: tuple[int, int, float]) -> tuple[Network, np.ndarray]:

@@ -13,13 +13,13 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
 from vesalius.discovery import faithfulness
 from vesalius.discovery.checks import held_out_prompts
+from vesalius.discovery.discover import discover
 from vesalius.discovery.faithfulness import scores_without
-from vesalius.discovery.methods import discover
 from vesalius.discovery.selection import Scored, parse_rules, select_circuit
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.transformer import Transformer
 
 GRAPH = EdgeGraph(1, 1)

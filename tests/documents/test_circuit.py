@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vesalius.components import Component, Edge
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 
 DOCUMENT = {
     "cfg": {"n_layers": 2, "n_heads": 2, "parallel_attn_mlp": False, "d_model": 8},

@@ -19,7 +19,7 @@ from vesalius.documents.catalogue import BehaviourReport
 from vesalius.documents.metric import Figure
 from vesalius.documents.scorecard import CircuitRow
 from vesalius.documents.view import Rows, Several, Viewable
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius_bench.survey.documents import CellSweep, Survey, SurveyCell
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -5,7 +5,7 @@ from benchmarks.plain_claims import PlainCheck
 from benchmarks.planted_lens import PLANTED, arithmetic_with_planted_head
 
 from vesalius.api import explain, load
-from vesalius.circuits.key.annotations import established_roles
+from vesalius.circuits.key.other_keys import established_roles
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput

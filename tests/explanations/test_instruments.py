@@ -15,7 +15,7 @@ from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.laboratory.answers import Corrupted, token_means
 from vesalius.explanations.natural.instruments import Instruments
 from vesalius.intervene import Batch, Row, activations, component_values, zeros
-from vesalius.intervene.hooked import direct_logits
+from vesalius.intervene.probes import direct_logits
 
 #: Figures are rounded to four places.
 CLOSE = 2e-4

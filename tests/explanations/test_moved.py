@@ -14,7 +14,7 @@ import torch
 
 import vesalius.api as ves
 from vesalius.components import Component
-from vesalius.discovery.methods import discover
+from vesalius.discovery.discover import discover
 from vesalius.documents.explanation import Evidence
 from vesalius.explanations.claims import (
     INPUT,
@@ -28,7 +28,7 @@ from vesalius.explanations.claims import (
     moved,
     worded,
 )
-from vesalius.explanations.claims.cells import cells_by, worst_cell, worst_of
+from vesalius.explanations.claims.base import cells_by, worst_cell, worst_of
 from vesalius.explanations.claims.interchange import WORST
 from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, MOVED_INPUT, MOVED_WORST, outcome_of
 from vesalius.explanations.claims.necessary import is_inert

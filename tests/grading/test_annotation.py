@@ -4,7 +4,7 @@ import pytest
 
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.errors import BadInput
-from vesalius.grading.agreement import Item
+from vesalius.grading.ratings import Item
 from vesalius_bench.ratings.texts import (
     HUMAN_SUBSET,
     CandidateText,

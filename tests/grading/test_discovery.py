@@ -9,7 +9,7 @@ from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents import Metric
 from vesalius.documents.circuit import Circuit
 from vesalius.grading.discovery import auroc, circuit_of, grade_circuit_scores, median_and_mean, true_circuit
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, SequenceMap, compile_program, indices, tokens
 
 

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from vesalius.grading.agreement import COLUMNS, plain_cell, ratings_csv, safe_cell
+from vesalius.grading.ratings import COLUMNS, plain_cell, ratings_csv, safe_cell
 from vesalius_bench.ratings.reading import placed_ratings
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", "'=1", "''+1"]

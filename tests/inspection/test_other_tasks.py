@@ -10,12 +10,12 @@ pytest.importorskip("inspect_ai")
 from tests.inspection.evaluating import evaluated, figures, said_to_the_model, samples, scripted, values
 from vesalius import api
 from vesalius.circuits import key
-from vesalius.circuits.key.annotations import established_roles
+from vesalius.circuits.key.other_keys import established_roles
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.grading.discovery import median_and_mean
 from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.methods import run_case
+from vesalius.runs.discovery_cases import run_case
 from vesalius_agents.cases import chosen_circuits, grade_natural
 from vesalius_agents.inspection import discovery, functions, natural
 from vesalius_agents.inspection.discovery_task import FIGURES as AREAS

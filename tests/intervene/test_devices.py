@@ -9,7 +9,7 @@ from tests.models import STRUCTURES, random_model, small_config
 from vesalius.intervene import Batch, Readout, effects, logit_difference
 from vesalius.intervene.ablations import ablation_named
 from vesalius.intervene.attribution import attribute, edge_attribution
-from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import SenderRecordings, run_edge_masks
 from vesalius.intervene.engine import run
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.recordings import Recordings

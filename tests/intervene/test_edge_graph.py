@@ -3,7 +3,7 @@
 import torch
 
 from vesalius.components import Component, Edge
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 
 
 def test_gpt2_small_has_the_published_number_of_edges() -> None:

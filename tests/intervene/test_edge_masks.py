@@ -10,7 +10,7 @@ from tests.intervene.twin import naive_logits
 from tests.models import configs, random_model, small_config
 from vesalius.components import Edge
 from vesalius.intervene import Batch, Readout, Row, activations
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model import Config
 
 

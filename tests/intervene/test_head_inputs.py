@@ -5,7 +5,7 @@ import torch
 
 from tests.models import random_model, small_config
 from vesalius.intervene import Batch
-from vesalius.intervene.hooked import HeadInputs
+from vesalius.intervene.probes import HeadInputs
 from vesalius.model import Component
 
 

@@ -10,7 +10,7 @@ from tests.models import STRUCTURES, random_model, small_config
 from vesalius.components import Component, Edge, mlp_units
 from vesalius.intervene import Batch, Recordings, ablation_named, attribute, attribute_units
 from vesalius.intervene.attribution import Rule, edge_attribution
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.readout import logit_difference
 from vesalius.model import Transformer
 from vesalius.model.hooks import HookPoint

@@ -26,8 +26,8 @@ from vesalius.intervene import (
 )
 from vesalius.intervene.ablations import Replacement
 from vesalius.intervene.attribution import edge_attribution
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
-from vesalius.intervene.hooked import HeadInputs
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.probes import HeadInputs
 from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, memory_for
 from vesalius.intervene.values import contribution
 from vesalius.model import Transformer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.model.tiny_gguf import CONFIG, write_tiny_gguf
 from vesalius.errors import BadInput
-from vesalius.model.gguf_file import GgufFile, rebuild
+from vesalius.model.gguf import GgufFile, rebuild
 from vesalius.model.tokenizer import Tokenizer
 
 gguf = pytest.importorskip("gguf")

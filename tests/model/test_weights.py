@@ -15,7 +15,7 @@ from vesalius.model import Config, Transformer
 from vesalius.model.devices import place
 from vesalius.model.families import family
 from vesalius.model.families.layout import Raw, State
-from vesalius.model.gguf_file import GgufFile
+from vesalius.model.gguf import GgufFile
 from vesalius.model.sources import from_transformers, load_huggingface
 from vesalius.model.states import load_model, read_tensors, save_model, write_tensors
 

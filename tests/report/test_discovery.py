@@ -14,7 +14,7 @@ import vesalius as ves
 from vesalius import api
 from vesalius.cli.console import print_view
 from vesalius.discovery.checks import run_checks
-from vesalius.discovery.methods import discover
+from vesalius.discovery.discover import discover
 from vesalius.documents import Checks, Discovery, Performance, Request
 from vesalius.documents.checks import Curve, faithfulness_chart
 from vesalius.documents.kinds import kind_in

@@ -11,7 +11,7 @@ from tests.runs.models import perform, settings
 from vesalius.backbones import Prices, TokenUsage
 from vesalius.errors import BadInput
 from vesalius_bench.papers import published
-from vesalius_bench.papers.comparison import Sheet, compare
+from vesalius_bench.papers.comparison import ComparedTable, compare_runs
 from vesalius_functions.page_kinds import draw_kinds
 
 
@@ -34,7 +34,7 @@ def finished(directory: Path, **card: Any) -> Path:
     return directory
 
 
-def figures(sheet: Sheet) -> dict[str, dict[str, float | None]]:
+def figures(sheet: ComparedTable) -> dict[str, dict[str, float | None]]:
     return {name: row for name, _, row in sheet.rows}
 
 
@@ -59,7 +59,7 @@ def test_the_published_costs_fit_their_tokens_and_cases() -> None:
 
 
 def test_a_run_without_a_model_has_empty_cells(tmp_path: Path) -> None:
-    tables = {sheet.id: sheet for sheet in compare([finished(tmp_path / "mine")])}
+    tables = {sheet.id: sheet for sheet in compare_runs([finished(tmp_path / "mine")])}
     assert list(tables) == ["Table 2", "Table 9", "Table 10", "Table 11", "Figure 3", "Figure 4"]
     results = figures(tables["Table 2"])
     assert results["mine"] == {
@@ -80,7 +80,7 @@ def test_a_run_without_a_model_has_empty_cells(tmp_path: Path) -> None:
 def test_a_run_with_a_model_fills_them(tmp_path: Path) -> None:
     perform(tmp_path / "one", settings(tmp_path, cases=2, judges=2))
     two = finished(tmp_path / "two", n=1, n_error=1)
-    tables = {sheet.id: sheet for sheet in compare([tmp_path / "one", two])}
+    tables = {sheet.id: sheet for sheet in compare_runs([tmp_path / "one", two])}
     card = json.loads((tmp_path / "one" / "scorecard.json").read_text())
     used = card["usage"]["scientist"]
     assert figures(tables["Table 11"])["one"] == {
@@ -100,9 +100,9 @@ def test_two_runs_of_one_name_and_runs_of_something_else(tmp_path: Path) -> None
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     runs = [finished(tmp_path / place / "run") for place in ("a", "b")]
-    assert list(figures(compare(runs)[0]))[:2] == [str(run) for run in runs]
+    assert list(figures(compare_runs(runs)[0]))[:2] == [str(run) for run in runs]
     with pytest.raises(BadInput, match="a run of 'discovery'; the tables are for circuits and functions"):
-        compare([finished(tmp_path / "c", benchmark="discovery")])
+        compare_runs([finished(tmp_path / "c", benchmark="discovery")])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_functions_runs_fill_their_columns(
     given = {name: {"value": value, "low": 0.0, "high": 1.0, "n": 3} for name, value in metrics.items()}
     families = {"pair": {"n": 1, "failed": 1, "value": 0.25}, "concept": {"n": 2, "failed": 0, "value": 1.0}}
     parts = {"benchmark": "functions", "category": category, "subject": subject, "families": families}
-    table, figure = compare([finished(tmp_path / "mine", metrics=given, **parts)])
+    table, figure = compare_runs([finished(tmp_path / "mine", metrics=given, **parts)])
     assert (table.id, figure.id) == ("FIND Table 2", "FIND Figure 5")
     assert {name: value for name, value in figures(table)["mine"].items() if value is not None} == filled
     assert set(filled) <= set(table.columns)
@@ -158,14 +158,14 @@ def test_functions_runs_fill_their_columns(
 )
 def test_a_row_says_what_its_run_was_about(tmp_path: Path, card: dict, source: str) -> None:
     """A row under a published column names what sets it apart: other circuits or functions, or another interpreter."""
-    _, said, _ = compare([finished(tmp_path / "mine", **card)])[0].rows[0]
+    _, said, _ = compare_runs([finished(tmp_path / "mine", **card)])[0].rows[0]
     assert said == f"measured: {source}, n = 84, n_error = 0"
 
 
 def test_the_published_table_of_find(tmp_path: Path) -> None:
     given = {"success": {"value": 0.9, "low": 0.0, "high": 1.0, "n": 3}}
     run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric")
-    rows = figures(compare([run])[0])
+    rows = figures(compare_runs([run])[0])
     assert list(rows["GPT-4"].values()) == [0.33, 0.23, 0.82, 0.56, 0.89, 0.89, 0.78, 0.74, 0.92]
     assert list(rows["GPT-3.5"].values()) == [0.12, 0.13, 0.66, 0.39, 0.81, 0.88, 0.37, 0.64, 0.68]
     assert list(rows["Llama-2-13b-chat"].values()) == [0, 0, 0.33, 0.34, 0.54, 0.58, 0.46, 0.45, 0.42]
@@ -192,13 +192,13 @@ def test_numeric_functions_are_counted_by_kind(tmp_path: Path) -> None:
         answer = {"id": name, "family": "linear", "truth": {"kind": kind}, "answer": {"description": ""}, "log": []}
         (run / "grades" / f"{name}.json").write_text(json.dumps(grade))
         (run / "explanations" / f"{name}.json").write_text(json.dumps({**answer, "seconds": 0.1}))
-    assert figures(compare([run])[1])["mine"] == {"clean": 0.5, "corrupted": 0.0, "net": 1.0}
+    assert figures(compare_runs([run])[1])["mine"] == {"clean": 0.5, "corrupted": 0.0, "net": 1.0}
     ves.compare([run], out=tmp_path / "drawn")
     assert (tmp_path / "drawn" / "find-figure-5.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "drawn" / "find-figure-5.svg").read_text(encoding="utf-8")
     (run / "grades" / "f00000.json").write_text("{")
     with pytest.raises(BadInput, match=r"f00000.json: it or its answer is damaged"):
-        compare([run])
+        compare_runs([run])
 
 
 def rated_file(path: Path, rows: list[tuple[str, str, str, str, int]]) -> Path:

@@ -11,9 +11,9 @@ import pytest
 from tests.closeness import assert_same_document
 from tests.functions.fakes import asks
 from vesalius.errors import BadInput, Failed
+from vesalius.runs.comparing import replay
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
-from vesalius.runs.replay import replay
 from vesalius.runs.settings import RunLimits
 from vesalius.sandbox import Sandbox
 from vesalius_functions import suite as suites

@@ -10,12 +10,12 @@ import vesalius as ves
 from vesalius.behaviours.trial import Trial, rows_of, trial
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery import checks
+from vesalius.discovery.discover import discover, method_named
 from vesalius.discovery.faithfulness import faithfulness_curves
-from vesalius.discovery.methods import discover, method_named
 from vesalius.errors import BadInput
 from vesalius.intervene import Readout
-from vesalius.runs import methods
-from vesalius.runs.methods import DiscoveryCase, run_case
+from vesalius.runs import discovery_cases as methods
+from vesalius.runs.discovery_cases import DiscoveryCase, run_case
 
 
 def case_of(method: str, name: str, n: int) -> DiscoveryCase:

@@ -17,13 +17,13 @@ from vesalius.cli.console import print_view
 from vesalius.documents.metric import metric_sheet
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
+from vesalius.runs.comparing import differences, replay
 from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
-from vesalius.runs.replay import differences, replay
 from vesalius.runs.scorecard import State
-from vesalius.runs.settings import RunLimits, Settings
+from vesalius.runs.settings import BenchmarkSettings, RunLimits
 from vesalius.runs.work import no_connections, totals
-from vesalius_bench.papers.comparison import compare
+from vesalius_bench.papers.comparison import compare_runs
 
 pytestmark = pytest.mark.slow
 
@@ -310,13 +310,13 @@ def test_a_specimen_that_changed_is_named(tmp_path: Path) -> None:
         for circuit, place in zip(chosen.circuits, moved, strict=True)
     )
     own = settings(tmp_path, cases=2)
-    own = Settings(**{**vars(own), "circuits": here})
+    own = BenchmarkSettings(**{**vars(own), "circuits": here})
     perform(tmp_path / "run", own)
     shutil.rmtree(moved[1])
     with pytest.raises(BadInput, match=r"model.safetensors: No such file or directory; put it back or leave it out"):
         perform(tmp_path / "run", own)
     with pytest.raises(BadInput, match="holds a run with specimens"):
-        perform(tmp_path / "run", Settings(**{**vars(own), "circuits": here[:1]}))
+        perform(tmp_path / "run", BenchmarkSettings(**{**vars(own), "circuits": here[:1]}))
     with pytest.raises(BadInput, match="put it back"):
         replay(tmp_path / "run", engine=serial)
 
@@ -367,6 +367,6 @@ def test_a_judge_without_a_score_is_asked_twice_and_no_table_prints_a_value(
     printed = {line.split()[0]: line.split() for line in lines if line.strip()}
     for name in judged:
         assert printed[name][:3] == [name, "–", "0"]
-    figures = {sheet.id: sheet.rows[0][2] for sheet in compare([tmp_path / "run"])}
+    figures = {sheet.id: sheet.rows[0][2] for sheet in compare_runs([tmp_path / "run"])}
     assert (figures["Table 2"]["description_quality"], figures["Table 10"]["plan_soundness"]) == (None, None)
     assert figures["Table 9"] == {"grounding": None, "fully": None, "partial": None}

@@ -21,8 +21,7 @@ from tests.runs.paper_results import (
     write_unit_tests,
 )
 from vesalius.errors import BadInput
-from vesalius_bench.papers.papers import PAPERS
-from vesalius_bench.papers.published import number, printed
+from vesalius_bench.papers.published import PAPERS, number, printed
 from vesalius_functions.knowledge.geography import installed
 
 ENTRIES = [(paper, entry.id) for paper, tables in PAPERS.items() for entry in tables.entries]

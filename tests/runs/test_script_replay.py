@@ -10,7 +10,7 @@ import vesalius_functions.suite as suites
 from tests.functions.strings.test_published import SCRIPT, SECOND, write
 from tests.runs.test_functions import carried_out, serial
 from vesalius.errors import Failed
-from vesalius.runs.replay import replay
+from vesalius.runs.comparing import replay
 from vesalius.sandbox import Executions, Sandbox
 from vesalius_functions import Answer, Box
 from vesalius_functions.bench.settings import FunctionSettings

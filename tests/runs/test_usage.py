@@ -9,13 +9,13 @@ import pytest
 from tests.runs.models import perform, settings
 from tests.runs.test_comparison import finished
 from vesalius.backbones import Redactor, TokenUsage
-from vesalius.backbones.messages import Answer, ModelRequest, Settings, user
+from vesalius.backbones.messages import Answer, CallSettings, ModelRequest, user
 from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace, Usage
 from vesalius.errors import BadInput
 from vesalius.runs.usage import run_usage, stage_of
-from vesalius_bench.papers.comparison import compare
+from vesalius_bench.papers.comparison import compare_runs
 
 #: label, input, cached, output, dollars, seconds. By hand: the sums in the tests below.
 CALLS: list[tuple[str, int, int, int, float | None, float | None]] = [
@@ -36,7 +36,7 @@ def record(path: Path, calls: list[tuple[str, int, int, int, float | None, float
     records = Records(path, Redactor([]), writable=True)
     for number, (label, tokens, cached, output, cost, seconds) in enumerate(calls):
         request = ModelRequest(
-            provider="scripted", model="m", settings=Settings(), messages=(user(f"question {number}"),), label=label
+            provider="scripted", model="m", settings=CallSettings(), messages=(user(f"question {number}"),), label=label
         )
         usage = TokenUsage(input=tokens, output=output, cached=cached)
         records.settle(request, Outcome(answer=Answer(text="a"), usage=usage, cost=cost, seconds=seconds))
@@ -127,7 +127,7 @@ def test_explanations_beside_runs(tmp_path: Path) -> None:
     elsewhere = explanation_in(tmp_path / "elsewhere", Usage(calls=3, input_tokens=9, cached_tokens=4, cost=None))
     builtin = explanation_in(tmp_path / "builtin", scientist="builtin")
     run = benchmark_run(tmp_path / "run")
-    comparison = compare([recorded, elsewhere, builtin, run])
+    comparison = compare_runs([recorded, elsewhere, builtin, run])
     assert [table.id for table in comparison][:1] == ["Table 2"]
     assert len(comparison) == 6
     usage = {one.run: one for one in comparison.usage}
@@ -135,7 +135,7 @@ def test_explanations_beside_runs(tmp_path: Path) -> None:
     assert figures(usage["recorded"].total) == (8, 2067, 950, 209, 4.375, 17.25)
     assert [(one.stage, *figures(one)) for one in usage["elsewhere"].stages] == [("all stages", 3, 9, 4, 0, None, None)]
     assert (usage["builtin"].stages, usage["builtin"].total.calls) == ((), 0)
-    assert len(compare([builtin])) == 0
+    assert len(compare_runs([builtin])) == 0
     assert len(repr(comparison)) < 500
     data = comparison.as_data()
     assert [one["run"] for one in data["usage"]] == ["recorded", "elsewhere", "builtin", "run"]

@@ -1,5 +1,6 @@
 """The server of the workbench: who is let in, what is answered, and that nothing outside the directory is read."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -13,10 +14,28 @@ from starlette.testclient import TestClient
 
 import vesalius as ves
 from tests.report.explanations import frac_prevs
+from vesalius.documents.claims import Claims
+from vesalius.documents.view import (
+    Answer,
+    Bars,
+    Chart,
+    Code,
+    Facts,
+    Graph,
+    Grid,
+    Group,
+    HeadMap,
+    Node,
+    Sheet,
+    Text,
+    Tokens,
+    View,
+)
 from vesalius.errors import BadInput
 from vesalius_workbench.guard import MOST_BYTES, cookie_name
 from vesalius_workbench.reading import sent
 from vesalius_workbench.server import VIEWS, create_app
+from vesalius_workbench.showing import view_data
 from vesalius_workbench.start import find_place
 
 HOST = "127.0.0.1:4321"
@@ -106,32 +125,91 @@ def test_results_and_one_of_them(client: TestClient) -> None:
     assert sorted(row["path"] for row in listed) == ["explained", "hostile"]
     shown = client.get("/api/result", params={"path": "explained"}).json()
     assert shown["kind"] == "explanation"
-    assert [part["id"] for part in shown["document"]["components"]] == ["L0_MLP", "L1H2"]
+    assert shown["view"]["names"] == shown["claims"]["components"] == ["L0_MLP", "L1H2"]
     hostile = client.get("/api/result", params={"path": "hostile"})
     assert hostile.headers["content-type"] == "application/json"
-    assert hostile.json()["document"]["task_description"] == HOSTILE
+    assert hostile.json()["view"]["answer"] == HOSTILE
 
 
 def test_a_discovery_is_sent_with_intervals_controls_and_rivals() -> None:
     discovery = ves.discover("frac_prevs", "eap", n=8, rivals=1, progress=False)
     answer = sent(discovery)
-    assert answer["subject"] == "frac_prevs"
-    assert answer["command"] == discovery.request.command_line()
-    assert dict(answer["facts"])["method"] == "eap, seed 0, 8 prompts"
-    by_title = {section["title"]: section for section in answer["sections"]}
-    assert by_title["Which components"]["sheets"][0]["rows"][0][0] == discovery.components[0].id
-    trust, rivals = by_title["Can it be trusted?"], by_title["Rival circuits"]
+    assert answer["subject"] == {"specimen": "frac_prevs", "behaviour": ""}
+    view = answer["view"]
+    assert view["command"] == discovery.request.command_line()
+    facts = {label: text for one in view["sections"] if one["kind"] == "facts" for label, text in one["rows"]}
+    assert facts["method"] == "eap, seed 0, 8 prompts"
+    by_title = {section["title"]: section for section in view["sections"]}
+
+    def parts(title: str, kind: str) -> list[dict[str, Any]]:
+        """The sections of a kind below a title."""
+        inside = by_title[title].get("sections", [by_title[title]])
+        return [one for one in inside if one["kind"] == kind]
+
+    def texts(title: str) -> list[list[str]]:
+        """The cells of the first table below a title."""
+        return [[cell["text"] for cell in row] for row in parts(title, "sheet")[0]["rows"]]
+
+    assert texts("Which components")[0][0] == discovery.components[0].id
+    assert "<svg" in parts("Can it be trusted?", "chart")[0]["svg"]
     assert discovery.checks is not None
-    assert f"Checked on {discovery.checks.n} prompts" in trust["words"][0]
-    figures = {row[0]: row for row in trust["sheets"][0]["rows"]}
+    assert f"Checked on {discovery.checks.n} prompts" in parts("Can it be trusted?", "text")[0]["words"][0]
+    figures = {row[0]: row for row in texts("Can it be trusted?")}
     curve, control = discovery.checks.faithfulness, discovery.checks.faithfulness_random
     assert curve is not None
     assert control is not None
     value, low, high, chance = (f"{x:.3f}" for x in (curve.cmd, curve.cmd_low, curve.cmd_high, control.cmd))
-    assert figures["cmd"][1:4] == [value, f"[{low}, {high}]", chance]
-    assert rivals["sheets"][0]["rows"][0][0] == "best"
+    assert figures["CMD"][1:4] == [value, f"[{low}, {high}]", chance]
+    assert texts("Rival circuits")[0][0] == "best"
     assert discovery.rivals is not None
-    assert f"on {discovery.rivals.n} held-out prompts" in rivals["words"][0]
+    assert f"on {discovery.rivals.n} held-out prompts" in parts("Rival circuits", "text")[0]["words"][0]
+
+
+def test_the_static_page_of_a_result_may_run_our_scripts_alone(client: TestClient, directory: Path) -> None:
+    address = client.get("/api/result", params={"path": "hostile"}).json()["page"]
+    assert address == "/page/hostile"  # no page was written, so that it is laid out now
+    page = client.get(address)
+    assert page.headers["content-type"].startswith("text/html")
+    assert HOSTILE not in page.text
+    written = directory / "explained" / "report.html"
+    written.write_text(f"<p>ours</p>{HOSTILE}", encoding="utf-8")
+    address = client.get("/api/result", params={"path": "explained"}).json()["page"]
+    assert address == "/page/explained/report.html"
+    page = client.get(address)
+    assert page.text.startswith("<p>ours</p>")
+    policy = dict(one.split(" ", 1) for one in page.headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == policy["form-action"] == policy["base-uri"] == "'none'"
+    assert all(word.startswith("'sha256-") for word in policy["script-src"].split())
+    assert client.get("/page/../secret").status_code == 404
+    for outside in ("/page/link", "/page/%2e%2e/secret", "/page/explained/none.html"):
+        assert client.get(outside).status_code == 400
+    written.unlink()
+
+
+def test_every_kind_of_section_is_sent(client: TestClient) -> None:
+    sections = [
+        Facts([("edge_auroc_all", "1")]),
+        Text(["words"]),
+        Code("x = 1"),
+        Sheet(("metric", "low", "high"), [("tag_accuracy", 0.5, 1.0)]),
+        Chart({"one": [(0.0, 0.0, "first"), (1.0, 1.0, "last")]}, "x", "y"),
+        Bars([("one", 0.5, 0.4, 0.6)]),
+        HeadMap({"L0H0": 1.0, "L0H1": 0.5}, 1, 2, unit="u", intervals={"L0H1": (-1.0, 2.0)}),
+        Graph([Node("L0H0", address="#L0H0")], [("tokens", "L0H0", 1.0)]),
+        Tokens([("row", [("a", 1.0)])]),
+        Grid([[0.5]], ["a"], ["b"], "one cell"),
+        Claims("L0H0", frac_prevs().components[0].claims),
+        Group([Text(["inside"])], title="Group", name="L0H0"),
+    ]
+    view = view_data(View("title", Answer("answer", "yes"), [*sections, Text(["not here"], terminal_only=True)]))
+    json.dumps(view)
+    sent = {one["kind"]: one for one in view["sections"]}
+    assert list(sent) == [type(one).__name__.lower() for one in sections]
+    assert sent["facts"]["rows"] == [("edge AUROC all", "1")]
+    assert [cell["text"] for cell in sent["sheet"]["rows"][0]] == ["tag accuracy", "[0.500, 1.000]"]
+    assert sent["headmap"]["unclear"] == ["L0H1"]
+    assert all(sent[kind]["svg"].startswith("<svg ") for kind in ("chart", "graph", "grid"))
+    assert sent["group"]["id"] == "component-L0H0"
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc", "link", "..", "explained/../../secret", "x\0y", "~/x", "none"])

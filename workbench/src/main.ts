@@ -59,8 +59,15 @@ async function keep(place: Element): Promise<void> {
 document.addEventListener("click", (event) => {
   const anchor = (event.target as Element).closest?.("a");
   const mouse = event as MouseEvent;
-  if (!anchor || mouse.ctrlKey || mouse.metaKey || mouse.shiftKey || anchor.hasAttribute("download")) return;
+  if (!anchor || mouse.ctrlKey || mouse.metaKey || mouse.shiftKey || anchor.hasAttribute("download") || anchor.hasAttribute("target")) return;
   const href = anchor.getAttribute("href") ?? "";
+  if (href.startsWith("#")) { // a place of this view: the address stays
+    event.preventDefault();
+    const goal = document.getElementById(href.slice(1));
+    goal?.scrollIntoView();
+    (goal?.querySelector<HTMLElement>("[tabindex]") ?? goal)?.focus({ preventScroll: true });
+    return;
+  }
   if (!href.startsWith("/")) return;
   event.preventDefault();
   history.pushState(null, "", href);

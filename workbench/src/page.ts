@@ -58,7 +58,7 @@ export function long(text: string | null | undefined): Child {
 const MARKS: Record<string, string> = shared.verdicts;
 
 /** A verdict is told by its mark and its word, never by colour alone. */
-export function verdict(name: string | null): HTMLElement {
-  const word = name ?? "not made";
-  return h("span", { class: `verdict ${word.replace(" ", "-")}` }, `${MARKS[word] ?? "–"} ${word}`);
+export function verdict(name: string | null, text = ""): HTMLElement {
+  const word = name || "not made";
+  return h("span", { class: `verdict ${word.replace(" ", "-")}` }, `${MARKS[word] ?? "–"} ${text || word}`);
 }

@@ -46,7 +46,7 @@ function scheme(): string | undefined {
 const DRAW: Record<string, (place: Element, shown: Shown, model: Model) => void> = {
   headmap(place, shown, model) {
     const chosen = new Set<string>(model.get("chosen"));
-    const draw = () => redraw(place, { layers: shown["layers"], heads: shown["heads"], values: new Map(Object.entries(shown["values"])), chosen, marked: new Set(shown["marked"]), pick: (component) => {
+    const draw = () => redraw(place, { layers: shown["layers"], heads: shown["heads"], values: new Map(Object.entries(shown["values"])), chosen, marked: new Set(shown["marked"]), unclear: new Set(shown["unclear"]), unit: shown["unit"], pick: (component) => {
       chosen.has(component) ? chosen.delete(component) : chosen.add(component);
       model.set("chosen", [...chosen]);
       model.save_changes();

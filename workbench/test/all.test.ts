@@ -7,7 +7,8 @@ import { shown } from "../src/parts/attention";
 import "./circuit.test";
 import { nameOf, shade, step } from "../src/parts/headmap";
 import { action } from "../src/views/annotate";
-import { quoted, shape, spoken } from "../src/views/result";
+import { anchor, compared } from "../src/parts/sections";
+import { spoken } from "../src/views/result";
 import { matches } from "../src/views/runs";
 import { tokensOf } from "../src/views/specimen";
 import "./live.test";
@@ -52,8 +53,16 @@ test("names and shades of the map", () => {
   assert.equal(shade(1, 0), 0);
 });
 
-test("the shape of a model from its component names", () => {
-  assert.deepEqual(shape(["L0H0", "L2H5", "L1_MLP", "L0H1+L1H2"]), { layers: 3, heads: 6 });
+test("rows are sorted by figures or by words, those without a value last", () => {
+  const sorted = (values: string[], figures: boolean, direction: number) => [...values].sort((a, b) => compared(a, b, figures, direction));
+  assert.deepEqual(sorted(["2", "", "10", "-1"], true, 1), ["-1", "2", "10", ""]);
+  assert.deepEqual(sorted(["2", "", "10", "-1"], true, -1), ["10", "2", "-1", ""]);
+  assert.deepEqual(sorted(["L10H1", "L2H1", "L0_MLP"], false, 1), ["L0_MLP", "L2H1", "L10H1"]);
+});
+
+test("a component's place on the page is that of the static page", () => {
+  assert.equal(anchor("L0_MLP"), "component-L0_MLP");
+  assert.equal(anchor("L1_MLP[3]"), "component-L1_MLP-3-");
 });
 
 test("tokens of a listed vocabulary", () => {
@@ -86,11 +95,9 @@ test("names of saved views hold no path", () => {
   assert.equal(fileName({ view: "result", query: { path: "../a/<b>" } }), "vesalius-result-a-b.html");
 });
 
-test("prompts and words of a command as they are typed", () => {
+test("prompts as they are typed", () => {
   assert.equal(spoken('["a", "x"]'), "a x");
   assert.equal(spoken("[sic] he said"), "[sic] he said");
-  assert.equal(quoted("what-ifs/a_1/what_if.json"), "what-ifs/a_1/what_if.json");
-  assert.equal(quoted("a b'c"), `'a b'\\''c'`);
 });
 
 test("keys of the rating view", () => {

@@ -11,7 +11,7 @@ from typing import Any
 
 from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.backbones import MAX_TOKENS, TIMEOUT
-from vesalius.discovery.methods import CORE_NAMES
+from vesalius.discovery.discover import CORE_NAMES
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, note
 from vesalius.explanations.scientists import chosen_scientist
@@ -21,10 +21,10 @@ from vesalius.report.pages import render_circuits
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
+from vesalius.runs.discovery_cases import hard_circuits
 from vesalius.runs.engine import engine_named
 from vesalius.runs.kinds import Benchmark, benchmark_named, kind_of_directory
-from vesalius.runs.methods import hard_circuits
-from vesalius.runs.settings import RunLimits, Settings, chosen_circuits, selection_word
+from vesalius.runs.settings import BenchmarkSettings, RunLimits, chosen_circuits, selection_word
 from vesalius.runs.steps import RunSettings, ScoredSteps
 
 __all__ = ["bench", "bench_circuits", "bench_discovery", "chosen_circuits"]
@@ -76,7 +76,7 @@ def bench_circuits(
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
     scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
-    settings = Settings(
+    settings = BenchmarkSettings(
         circuits=tuple(chosen_circuits(folder, named, limit, None if annotations is None else str(annotations))),
         scientist=scientist,
         circuit_from=circuit_from,
@@ -188,11 +188,11 @@ class CircuitsBench(Benchmark):
         """Explain and grade."""
         return bench_circuits(**options)
 
-    def settings_of(self, directory: Path, asked: dict[str, Any]) -> Settings:
+    def settings_of(self, directory: Path, asked: dict[str, Any]) -> BenchmarkSettings:
         """What was asked."""
-        return Settings.of_run(asked)
+        return BenchmarkSettings.of_run(asked)
 
-    def steps(self, run: Run, settings: Settings, **options: Any) -> CircuitsBenchmark:
+    def steps(self, run: Run, settings: BenchmarkSettings, **options: Any) -> CircuitsBenchmark:
         """Explain, grade, judge."""
         return CircuitsBenchmark(run, settings, **options)
 

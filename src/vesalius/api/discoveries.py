@@ -13,17 +13,16 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
+from vesalius.discovery.discover import Named, method_named
+from vesalius.discovery.discover import discover as scored
 from vesalius.discovery.method import Method, MethodResult
-from vesalius.discovery.methods import Named, method_named
-from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
-from vesalius.documents.checks import Checks
+from vesalius.documents.checks import Checks, CircuitCut
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
-from vesalius.documents.selection import Selection
 from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen
@@ -120,7 +119,7 @@ def require_selection(model: Transformer, method: Method, rules: Sequence[str], 
 
 def _selected(
     specimen: Specimen, result: MethodResult, rules: Sequence[str], size: int | None, *, seed: int, checks: bool
-) -> tuple[MethodResult, Selection | None]:
+) -> tuple[MethodResult, CircuitCut | None]:
     """The result with its circuit cut by the first rule, and what each rule gives; as it was without rules."""
     if not rules:
         return result, None

@@ -18,7 +18,7 @@ from vesalius.backbones import Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.discovery.methods import circuit_method
+from vesalius.discovery.discover import circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.interchange import ACCURACY

@@ -16,9 +16,9 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.places import directory_for, removed_if_empty
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
 from vesalius.components import Names, parse_components, split_names
-from vesalius.discovery.what_if import LIKELY, Reading, Replacements
+from vesalius.discovery.what_if import LIKELY, Replacements, RunOutputs
+from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
-from vesalius.documents.what_if import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -113,7 +113,7 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw) -> Wh
     )
 
 
-def _rows(texts: list[str], clean: Reading, edited: Reading) -> tuple[WhatIfRow, ...]:
+def _rows(texts: list[str], clean: RunOutputs, edited: RunOutputs) -> tuple[WhatIfRow, ...]:
     return tuple(
         WhatIfRow(
             prompt=text,
@@ -129,7 +129,7 @@ def _rows(texts: list[str], clean: Reading, edited: Reading) -> tuple[WhatIfRow,
     )
 
 
-def _likely(reading: Reading, row: int) -> tuple[Likely, ...]:
+def _likely(reading: RunOutputs, row: int) -> tuple[Likely, ...]:
     return tuple(Likely(token=token, probability=probability) for token, probability in reading.likely[row])
 
 

@@ -28,10 +28,10 @@ from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
+from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.known_heads import ROWS as ATTENTION_ROWS
 from vesalius.discovery.method import Method
-from vesalius.discovery.methods import DEFAULT_PROMPTS, circuit_method
 from vesalius.discovery.neurons import most_passes
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.rivals import most_searches, require_searchable, rival_prompts
@@ -40,14 +40,14 @@ from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.plan import Plan
+from vesalius.documents.printed import Plan
 from vesalius.documents.rivals import By
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
 from vesalius.intervene.ablations import Ablation, Resample, ablation_named
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import (
     Prompts,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from vesalius.behaviours.registry import behaviours
-from vesalius.discovery.methods import TAKEN as METHODS
+from vesalius.discovery.discover import TAKEN as METHODS
 from vesalius.documents.base import REGISTERED
 from vesalius.documents.catalogue import Listing, PluginEntry
 from vesalius.errors import BadInput

@@ -5,13 +5,13 @@ from pathlib import Path
 from vesalius.api.places import RUNS, Out, directory_for, require_place
 from vesalius.documents.base import Document
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
-from vesalius.documents.listing import ResultList
+from vesalius.documents.printed import ResultList
 from vesalius.errors import BadInput
 from vesalius.progress import Progress, shown
+from vesalius.runs.comparing import Replayed, difference
+from vesalius.runs.comparing import replay as replayed
 from vesalius.runs.directory import is_run, read_run
 from vesalius.runs.listing import ResultIndex, list_results
-from vesalius.runs.replay import Replayed, difference
-from vesalius.runs.replay import replay as replayed
 
 __all__ = ["Replayed", "ResultIndex", "diff", "replay", "require_run", "results"]
 

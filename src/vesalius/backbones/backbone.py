@@ -39,13 +39,13 @@ from vesalius.backbones.failures import (
 from vesalius.backbones.messages import (
     Abilities,
     Answer,
+    CallSettings,
     Connection,
     Event,
     Message,
     ModelRequest,
     Price,
     Reply,
-    Settings,
     TokenOptions,
     TokenUsage,
     Tool,
@@ -104,7 +104,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Scores:
+class ChoiceScores:
     """Log-probabilities of choices at one token of a reply.
 
     A choice that the server did not list among its likeliest tokens has minus infinity here; its true value is at most
@@ -132,7 +132,7 @@ class Backbone:
         provider: str,
         model: str,
         *,
-        settings: Settings,
+        settings: CallSettings,
         connection: Connection | None,
         abilities: Abilities,
         retrier: Retrier,
@@ -214,7 +214,7 @@ class Backbone:
 
     def logprobs(
         self, messages: str | Sequence[Message], choices: Sequence[str], *, max_tokens: int = 8, label: str = ""
-    ) -> Scores:
+    ) -> ChoiceScores:
         """Log-probabilities of `choices` at the token of the reply that is one of them (white space ignored).
 
         Only OpenAI and OpenAI-compatible servers offer them. At most `max_tokens` tokens are generated.
@@ -237,7 +237,7 @@ class Backbone:
             raise Garbled(f"{self.name}: {list(choices)} are not in the first {max_tokens} tokens, {answer.text!r}")
         logprobs = {choice: _logsum(token.options, choice) for choice in choices}
         floor = min((value for _, value in token.options), default=0.0)
-        return Scores(logprobs, floor, said, tally.usage, tally.cost)
+        return ChoiceScores(logprobs, floor, said, tally.usage, tally.cost)
 
     def close(self) -> None:
         """Close connections and stop a local server."""
@@ -306,7 +306,7 @@ class Backbone:
         tools: Sequence[Tool] = (),
         schema: type[BaseModel] | None = None,
         *,
-        settings: Settings,
+        settings: CallSettings,
         label: str,
         top_logprobs: int | None = None,
     ) -> ModelRequest:

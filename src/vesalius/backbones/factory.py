@@ -7,7 +7,7 @@ from pathlib import Path
 from vesalius.backbones.backbone import Backbone
 from vesalius.backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
 from vesalius.backbones.local import LocalConnection
-from vesalius.backbones.messages import Abilities, Connection, Prices, Settings
+from vesalius.backbones.messages import Abilities, CallSettings, Connection, Prices
 from vesalius.backbones.providers import PROVIDERS, Access
 from vesalius.backbones.records import Records, Redactor
 from vesalius.backbones.scripted import Scripted, read_script
@@ -107,12 +107,12 @@ def _parse(which: str) -> tuple[str, str]:
     return provider, Path(model).name if provider == SCRIPTED else model
 
 
-def _settings(temperature: float | None, max_tokens: int) -> Settings:
+def _settings(temperature: float | None, max_tokens: int) -> CallSettings:
     if temperature is not None and not 0 <= temperature <= 2:
         raise BadInput(f"temperature {temperature:g}: give a number from 0 to 2")
     if max_tokens < 1:
         raise BadInput(f"max_tokens {max_tokens}: a reply has at least one token")
-    return Settings(temperature=temperature, max_tokens=max_tokens)
+    return CallSettings(temperature=temperature, max_tokens=max_tokens)
 
 
 def _connect(which: str | Scripted, provider: str, access: Access) -> Connection:

@@ -113,7 +113,7 @@ class Event(FrozenModel):
     detail: str = ""
 
 
-class Settings(FrozenModel):
+class CallSettings(FrozenModel):
     """Sampling settings; None leaves the provider's default."""
 
     temperature: float | None = 0.0
@@ -126,7 +126,7 @@ class ModelRequest(FrozenModel):
 
     provider: str
     model: str
-    settings: Settings
+    settings: CallSettings
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()
     answer_schema: dict[str, Any] | None = None
@@ -329,6 +329,9 @@ def _bounded(part: Any, longest: int) -> Any:
 
 
 # What a call costs, from a dated table that the user can override.
+#
+# The table names its date and where each price was read. A model that is not in it has no price: its cost is None and
+# is never counted as zero. An entry `provider:*` holds for every model of a provider that is not listed.
 
 MILLION = 1_000_000
 #: A dated snapshot costs what its model costs: gpt-5.4-2026-03-05 is gpt-5.4.

@@ -28,6 +28,11 @@ from vesalius.backbones.messages import Answer, Connection, Event, FrozenModel, 
 from vesalius.errors import BadInput, Failed
 
 # Redact secrets from everything that is recorded.
+#
+# Two sources: the values of environment variables that are named like secrets, and patterns of the keys that providers
+# issue. Matches become `[secret]`, in keys and values alike. A server may echo a key in another spelling: its values
+# are also found reversed, in hexadecimal, in base64 (anywhere in a longer text), and with any of its characters
+# percent-encoded or escaped as in HTML or JSON.
 
 MARK = "[secret]"
 #: Shorter values are more likely words than secrets, and redacting every "test" would ruin a record.

@@ -93,6 +93,11 @@ def _visible(character: str) -> str:
 
 
 # Read JSON written by a language model.
+#
+# Candidates are the whole reply, then the places where models put JSON: after their thoughts, in a fenced block, in the
+# middle of prose; of several objects the last one counts, since models reason first and conclude last. Each is read by
+# the strict parser, then by a tolerant one that accepts syntax errors (quotes, commas, comments, Python's constants,
+# raw line breaks). Repairs never invent content: an object that is cut off is not closed; the model is asked again.
 
 THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)(?:\n[ \t]*```|```)", re.DOTALL)

@@ -1,7 +1,5 @@
 """Addition: "3+4+8=" -> 15; sums and differences of two to eight numbers, in one's own range and template.
 
-The options are in `addition_options`.
-
 What is read depends on the tokenizer. Where numbers are single tokens, the answer is one token (`number`). Where digits
 are tokens, the prompt ends with all digits of the answer but the last, which is read (`units`); the counterfactual then
 has the same leading digits. Both compare the answer with that of the counterfactual. `digits` scores all tokens of the
@@ -26,6 +24,21 @@ from vesalius.behaviours.prompts import SPLITS, Material, Prompt, Text, fill, sp
 from vesalius.errors import BadInput, choices
 
 # The options of the behaviour `addition`, and how they are spelled.
+#
+# `addition:signs=-+,high=99,shots=0` spells out options; `Behaviour.addition(signs="-+", high=99, shots=0)` is the
+# same.
+#
+# | option      | meaning                                                                           | default          |
+# |-------------|-----------------------------------------------------------------------------------|------------------|
+# | `operands`  | how many numbers, 2 to 8                                                          | 3, or by `signs` |
+# | `signs`     | `+` or `-` before each number but the first; one sign serves all                  | `+`              |
+# | `low, high` | smallest and largest operand                                                      | 0, 9             |
+# | `answers`   | smallest and largest answer, `10..19`                                             | see `addition`   |
+# | `shots`     | solved sums before the prompt, the same ones for all prompts of a split           | 4                |
+# | `template`  | `tight` (`A+B=`), `spaced` (`A + B =`), or a text as `{a} and {b} make {answer}`   | tight or spaced |
+# | `change`    | the operand that the counterfactual changes: `a`, `b`, ..., `all`, or each in turn | `balanced`      |
+# | `read`      | `number`, `units` or `digits`: see `addition`                                     | number or units  |
+# | `keep`      | `right`: experiments use only prompts that the model answers correctly            | `all`            |
 
 NAME = "addition"
 NUMBER, UNITS, DIGITS = READS = ("number", "units", "digits")

@@ -11,6 +11,8 @@ from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 
 # The pools of words. Order matters: item i belongs to train, validation or test by i mod 3, so only append.
+#
+# More common words come first within a pool, so that all three splits have enough of them with small vocabularies.
 
 
 def _words(text: str) -> tuple[str, ...]:

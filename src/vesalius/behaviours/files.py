@@ -13,7 +13,7 @@
 |                               | folder or file gives the split                                                       |
 | a hub id, `org/name`          | the parquet files of that dataset, downloaded                                        |
 
-Rows of other tools (`other_tools`) are recognised in each of these.
+Rows of other tools are recognised in each of these.
 """
 
 import csv
@@ -33,6 +33,13 @@ from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import parse_json, why_not_text
 
 # Rows of other tools of the field in our own form.
+#
+# | tool         | is recognised by                                                                                    |
+# |--------------|-----------------------------------------------------------------------------------------------------|
+# | EAP          | `clean` and `corrupted`; the answers are token ids, `correct_idx` and `incorrect_idx` (or those of  |
+# |              | its other tasks)                                                                                    |
+# | auto-circuit | `clean` and `corrupt`, with `answers` and `wrong_answers`                                           |
+# | MIB          | `choices` with `answerKey`, or a field `..._counterfactual`                                         |
 
 #: Token ids of the right and the wrong answer in EAP's files, by task.
 EAP_IDS = (

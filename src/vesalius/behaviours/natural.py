@@ -13,7 +13,7 @@ from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.performance import measure, undecided
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note
 from vesalius.model.devices import place
@@ -157,6 +157,10 @@ def _ids_only(loaded: LoadedModel) -> Specimen:
 
 
 # A natural specimen as another process loads it again, and how work on it is cut into parts.
+#
+# Lower rooms do not know engines. A function that can be cut takes a `Spread`: it gives it a function of a module,
+# which takes the specimen and one part, and a list of parts; it gets the results in the order of the parts.
+# `runs.parts` makes one from an engine.
 
 #: What is done with one part: a function of a module, so that other processes find it by name.
 Work = Callable[[Specimen, Any], Any]

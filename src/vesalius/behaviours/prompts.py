@@ -207,6 +207,10 @@ def _sets(rows: Sequence[Sequence[int]]) -> Int[Tensor, "prompt member"] | None:
 
 
 # What prompts are made of: pools of words divided into splits, and templates that record where each word ends.
+#
+# Item i of a pool belongs to train, validation or test by i mod 3. The split of a word thus depends on the pool alone,
+# never on the tokenizer or the seed, and no word is in two splits. Words that the tokenizer splits into several tokens
+# are dropped afterwards.
 
 SPLITS = ("train", "validation", "test")
 Item = TypeVar("Item")

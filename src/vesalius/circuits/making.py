@@ -33,6 +33,11 @@ from vesalius.training.setting import Setting, setting_of
 from vesalius.training.trainer import Event
 
 # The program beside a trained specimen, read without trusting its author.
+#
+# `vesalius train` leaves two files in `answer_key/`: `program.json`, the program as data, and `spec.py`, the file it
+# was trained from. The data are read where they are there, and nothing is run. Specimens of earlier versions have
+# `spec.py` alone: it runs in a sandbox that holds the RASP language and nothing else, and only the program's data come
+# out.
 
 KEY_FOLDER, KEY_FILE, PROGRAM_FILE = "answer_key", "spec.py", "program.json"
 LIMITS = Limits(cpu_seconds=60, wall_seconds=120, result_bytes=16 << 20)

@@ -132,7 +132,7 @@ def table_lines(
             widest = max(range(len(widths)), key=lambda place: widths[place] - smallest[place])
             widths[widest] -= 1
     for row in rows:
-        cells = [textwrap.wrap(text, own) or [""] for text, own in zip(row, widths, strict=True)]
+        cells = [textwrap.wrap(text, max(1, own)) or [""] for text, own in zip(row, widths, strict=True)]
         for line in range(max(map(len, cells))):
             parts = [part[line] if line < len(part) else "" for part in cells]
             yield GAP.join(

@@ -38,18 +38,35 @@ from vesalius.discovery.known_heads import Detections, Overlap, PublishedHeads, 
 from vesalius.discovery.method import Method, MethodResult
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import specificity
-from vesalius.documents.checks import Checks, Curve, DetectedHeads, KnownHeads, Stability
+from vesalius.documents.checks import Bound, Checks, Curve, DetectedHeads, Guarantee, KnownHeads, Stability
 from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.guarantee import Bound, Guarantee
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius.statistics import mean_lower_bound, share_lower_bound
 
 # What a circuit keeps at least: bounds that hold for new prompts of the same distribution with 95 % confidence.
+#
+# Two quantities, each guaranteed with 95 % confidence on its own (not both at once), over prompts drawn after the
+# circuit was chosen:
+#
+# - `answers`: of the prompts that the model gets right, the share that the circuit gets right with everything else
+#   ablated. Right is a positive score for a behaviour whose metric has a zero (the right answer above the wrong one),
+#   and every output unchanged for a specimen with a listed vocabulary. The bound is the exact binomial one (Clopper-
+#   Pearson). Many prompts can stay right with everything ablated: that share stands beside it.
+# - `kept`: the mean over prompts of the share of the score kept, (circuit - ablated) / (model - ablated), each clipped
+#   to 0 and 1, over the prompts on which the model scores above the ablated model. Bounded values of any distribution:
+#   the bound is by betting (`statistics.mean_lower_bound`).
+#
+# The second is a mean of shares, not the faithfulness of the curves, which is a ratio of means and has no such bound:
+# scores have no limits there. What exceeds 1 on one prompt does not make up for what is missing on another.
+#
+# Specimens with a listed vocabulary are asked new independent inputs of their own distribution; an input can repeat one
+# that the discovery saw, as in the distribution itself. Natural behaviours are asked prompts of the validation split
+# that the discovery has not seen; for rows of a file the guarantee holds as far as the rows are independent draws.
 
 PROMPTS, SEED, LEVEL = 100, 2_000_003, 0.95
 #: A share of outputs counts as all of them from here on.

@@ -28,7 +28,7 @@ from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, effects
 from vesalius.intervene.ablations import Ablation, ablation_named
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
 
@@ -249,10 +249,13 @@ def _sizes(sizes: Sequence[int] | None, total: int) -> list[int]:
 
 
 # How much of the behaviour one given circuit keeps, beside random circuits of its size.
+#
+# The measure is that of `faithfulness`: 0 with everything ablated, 1 for the whole model. The control is the mean of a
+# few circuits of as many components (or edges), drawn among the same candidates.
 
 #: Random circuits that the control is the mean of.
 RANDOM_CIRCUITS = 5
-Part = Component | Edge
+CircuitPart = Component | Edge
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ class Kept:
     forwards: float
 
 
-def candidates_of(model: Transformer, *, by_edges: bool, heads_only: bool = False) -> Sequence[Part]:
+def candidates_of(model: Transformer, *, by_edges: bool, heads_only: bool = False) -> Sequence[CircuitPart]:
     """What a circuit may hold: every edge, every component or every head."""
     if by_edges:
         return EdgeGraph.of(model.config).edges
@@ -279,8 +282,8 @@ def candidates_of(model: Transformer, *, by_edges: bool, heads_only: bool = Fals
 def kept_faithfulness(
     model: Transformer,
     material: Trial,
-    kept: Collection[Part],
-    candidates: Sequence[Part],
+    kept: Collection[CircuitPart],
+    candidates: Sequence[CircuitPart],
     *,
     kind: str = "resample",
     draw: str = "",

@@ -1,4 +1,5 @@
-"""Heads of GPT-2 small that publications name for a behaviour, to compare a discovered circuit with.
+"""Known heads, to compare a discovered circuit with: those that publications name for GPT-2 small and Llama-3-8B, and
+those that attention alone shows.
 
 A model counts as GPT-2 small by its shape, since weights have no name: for other weights of that shape (a fine-tuned or
 a random model) the figures only say how far its circuit agrees with the published one. Where the file of the weights is
@@ -118,6 +119,11 @@ def recognised_by(directory: str | Path | None) -> str:
 
 
 # The All-for-One (AF1) circuit: ten components of Llama-3-8B that publications study for three-operand addition.
+#
+# The subgraph is that of Mamidanna et al. 2025; the ten components are those that the HyVE paper (arXiv 2606.24026,
+# Appendix G) explains. Only names are here: what each component does is in the answer key. A model counts as Llama-3-8B
+# by its shape, since weights have no name: fine-tuned weights of that shape are taken for it as well. Llama-3.1-8B has
+# the same sizes, and is told apart by its longer context and scaled rotation.
 
 LLAMA_3_8B = "Llama-3-8B"
 LLAMA_3_8B_SHAPE = {
@@ -141,6 +147,9 @@ def is_llama_3_8b(config: Config) -> bool:
 
 
 # Attention by token role: BOS, the position itself, the previous token, earlier copies, and the tokens after those.
+#
+# A role is a set of (query, key) pairs. A head's mass on it is the attention from each query to the role's keys,
+# averaged over the queries that have such keys.
 
 Target = Bool[Tensor, "prompt query key"]
 
@@ -177,6 +186,11 @@ def masses(pattern: Float[Tensor, "prompt head query key"], target: Target) -> F
 
 
 # Heads detected by their attention alone: previous-token, duplicate-token and induction heads.
+#
+# The probe contains no behaviour. For text and for token ids it is random tokens, repeated once after BOS where there
+# is one, so that copies and the tokens after them exist and nothing else can be predicted; for a finite vocabulary it
+# is a sample of the specimen's inputs. A head is flagged for a role if more than half of its attention lies there, on
+# average over the probe.
 
 FLAGGED_MASS = 0.5
 ROWS, LENGTH = 8, 16

@@ -23,7 +23,7 @@ from scipy.sparse import coo_array, csc_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
 from vesalius.errors import BadInput, Failed
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 
 #: Seconds that the integer program may take.
 TIME_LIMIT = 600.0

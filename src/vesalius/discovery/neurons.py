@@ -23,14 +23,14 @@ from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
 from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
+from vesalius.documents.metric import Performance
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
-from vesalius.documents.performance import Performance
 from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import Rule, unit_changes
 from vesalius.intervene.effects import number
-from vesalius.intervene.hooked import neuron_logits
 from vesalius.intervene.plan import unit_place
+from vesalius.intervene.probes import neuron_logits
 from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import activations
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary

@@ -5,7 +5,7 @@ beside the edges cut before; where the mean score falls by less than the thresho
 at once, as rows of one batch, and an edge's score is the largest threshold at which it survives (0: it never does).
 
 Nothing before the receiver under test has been cut yet, so each test starts from the recorded clean run at the
-receiver's layer. The runs themselves are those of `intervene.edge_masks`.
+receiver's layer. The runs themselves are those of `intervene.edges`.
 
 The scores are no means over prompts, so that stability is found by pruning again on resamples of the prompts, at the
 threshold `STABLE_AT`; a circuit is then every component with an edge that survives, however many those are.
@@ -18,13 +18,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.natural import Spread
-from vesalius.behaviours.trial import Trial
-from vesalius.discovery.method import Method, MethodResult, Scores, scores_by_edges
+from vesalius.discovery.method import Method, MethodInput, MethodResult, Scores, scores_by_edges
 from vesalius.discovery.stability import RESAMPLES, pairwise_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.intervene.estimate import Workload
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch
@@ -66,25 +64,18 @@ class ACDC(Method):
         """Fewer on large models."""
         return min(n, LARGE_PROMPTS) if EdgeGraph.of(config).n_edges > LARGE_EDGES else n
 
-    def score(
-        self,
-        specimen: Specimen,
-        material: Trial,
-        *,
-        spread: Spread | None = None,
-        progress: Progress | None = None,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, given: MethodInput) -> Scores:
         """Prune at all thresholds."""
+        material = given.material
         pruned = acdc(
-            specimen.model,
+            given.specimen.model,
             material.batch,
             material.readout,
             counterfactual=material.counterfactual,
             where=material.where,
-            progress=progress,
+            progress=given.progress,
         )
-        return scores_by_edges(specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
+        return scores_by_edges(given.specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
 
     def cost(self, work: Workload) -> float:
         """Half a pass for every edge at every threshold."""

@@ -1,4 +1,7 @@
-"""The method `sweep`: a component's score is what replacing it alone by its counterfactual value costs."""
+"""The method `sweep`: a component's score is what replacing it alone by its counterfactual value costs.
+
+With it: components that show only at another position, and how sweeps and edge attribution are cut into parts.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.discovery.method import Method, Scores
+from vesalius.discovery.method import Method, MethodInput, Scores
 from vesalius.intervene import Cost, Recordings, Values, activations, effects
 from vesalius.intervene.ablations import Ablation, Mean, Replacement, Resample, Zero, ablation_named
 from vesalius.intervene.attribution import Rule, edge_attribution
@@ -19,9 +22,16 @@ from vesalius.intervene.effects import ComponentSet, effect_columns, has_units
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
-from vesalius.progress import Progress
 
 # Components that show only when their output is moved to another position.
+#
+# A component that holds nothing but the position writes the same on every prompt, so whatever puts the value of another
+# prompt in its place (a sweep, EAP, ACDC) sees no effect. Here its outputs on the counterfactual prompt are put in
+# random order of positions. That needs prompts whose positions are comparable, so it is done for specimens with a
+# finite vocabulary only. A method that measures effects leaves such a component without a score, so only those are
+# looked at; the scores of EAP are estimates and can be anything, so all are. A moved output can also disturb readers
+# that never use it, so a component must show when it is set to zero or to its mean as well, and not when it is
+# exchanged in place.
 
 #: A component is left without a score if it has less than this share of the largest one.
 SILENT = 0.01
@@ -138,6 +148,9 @@ def note_on_position(method: str, component: Component, effect: float) -> str:
 
 
 # Sweeps and edge attribution in parts: some components, or some prompts, at a time, by whichever process is free.
+#
+# Each function here that takes a specimen and a part is run where the part is; the others cut and put together again. A
+# part carries the prompts as token ids, so that every process runs the same ones.
 
 #: Parts for each process that works at a time: some take longer than others.
 PARTS_PER_JOB = 4
@@ -229,18 +242,11 @@ class Sweep(Method):
     in_parts = True
     sees_position = False
 
-    def score(
-        self,
-        specimen: Specimen,
-        material: Trial,
-        *,
-        spread: Spread | None = None,
-        progress: Progress | None = None,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, given: MethodInput) -> Scores:
         """One row of interventions for every component and prompt."""
-        if spread is not None:
-            return _swept_in_parts(specimen, material, spread)
+        specimen, material = given.specimen, given.material
+        if given.spread is not None:
+            return _swept_in_parts(specimen, material, given.spread)
         swept = effects(
             specimen.model,
             material.batch,
@@ -248,7 +254,7 @@ class Sweep(Method):
             kind=Resample(),
             counterfactual=material.counterfactual,
             positions=material.where,
-            progress=progress,
+            progress=given.progress,
         )
         scores = {members[0]: float(mean) for members, mean in zip(swept.sets, swept.mean, strict=True)}
         return Scores(scores, {}, swept.forwards + 1, material.readout.unit, swept.matrix)

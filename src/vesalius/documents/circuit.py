@@ -20,8 +20,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from vesalius.components import Component, Edge, Shape
-from vesalius.documents.base import VERSION_FIELDS, Document, Record
-from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.base import VERSION_FIELDS, Document, FrozenDict, FrozenMap, Record
 from vesalius.documents.view import Answer, Facts, HeadMap, Row, Sheet, View, Viewable, as_table, join_first, made
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json

@@ -328,7 +328,7 @@ SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve, HYBRID: hybrid
 
 
 def _discovered(method: str, specimen: "Specimen", task: Task) -> Circuit:
-    from vesalius.discovery.methods import DEFAULT_PROMPTS, circuit_method, discover
+    from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method, discover
 
     scoring = circuit_method(method)
     n = scoring.prompts(specimen.model.config, DEFAULT_PROMPTS)

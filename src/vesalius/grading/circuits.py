@@ -10,9 +10,8 @@ from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vesalius.documents.base import Document
+from vesalius.documents.base import Document, FrozenDict, FrozenMap
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.scorecard import HEADLINES, Baseline
 from vesalius.documents.trace import ComponentTrace, Execution, Stage, Trace
@@ -238,6 +237,9 @@ def _graded(explanation: Explanation, directory: Path | None, *, programs: bool)
 
 
 # How explanations came about, counted from their traces: did the code run, how did it fail, when did it converge.
+#
+# The shares are over everything of all circuits; their intervals resample circuits, since what goes wrong in one
+# circuit goes wrong together. The names of the failure categories are those the agent wrote down.
 
 #: The published budget: iterations of hypothesis and validation per component.
 BUDGET = 3

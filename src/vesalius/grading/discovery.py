@@ -35,7 +35,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.files import read_json
-from vesalius.intervene.edge_masks import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.config import Config
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
 from vesalius.rasp.placement import is_input

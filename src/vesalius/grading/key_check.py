@@ -1,4 +1,5 @@
-"""The notes of the answer key against the trained weights: where heads attend, and what moves with an output.
+"""The answer key counted (at the end), and its notes against the trained weights: where heads attend, and what moves
+with an output.
 
     python -m vesalius.grading.key_check > src/vesalius/circuits/key/in_model.json
 
@@ -152,10 +153,6 @@ def main() -> None:
     print(json.dumps({"seed": SEED, "inputs": INPUTS, "long_inputs": LONG_INPUTS, "circuits": circuits}, indent=1))
 
 
-if __name__ == "__main__":
-    main()
-
-
 # What the answer key of the 84 circuits consists of, counted: circuits, components and tags.
 
 
@@ -202,3 +199,7 @@ def key_statistics() -> KeyStatistics:
             expressions.setdefault(tag, Counter()).update(type(node).__name__ for node in placed.expressions)
     by_tag = {tag: TagStatistics(count, kinds[tag], expressions[tag]) for tag, count in counts.most_common()}
     return KeyStatistics(tuple(sizes), heads, by_tag)
+
+
+if __name__ == "__main__":
+    main()

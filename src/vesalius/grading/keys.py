@@ -1,5 +1,6 @@
 """Where the right answers are: the key of the 84 benchmark circuits, the program beside a trained specimen, or the
-published annotation of an original InterpBench model; the reference roles of Llama-3-8B and of `arithmetic`.
+published annotation of an original InterpBench model; the reference roles of Llama-3-8B and of `arithmetic`,
+which claims about natural models are compared with.
 
 `vesalius train` leaves the program it trained on under `answer_key/`. Its tags follow from it by rule, so a specimen
 made today is graded like a benchmark circuit. Reading that key runs no code outside a sandbox. The annotation of an
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.circuits.key import answer
-from vesalius.circuits.key.annotations import (
+from vesalius.circuits.key.other_keys import (
     ANNOTATIONS,
     af1_roles,
     annotation_beside,
@@ -132,6 +133,15 @@ def known_roles(model: str | None) -> ReferenceRoles | None:
 
 
 # Supported claims about a natural model against established roles, where there are some: the arithmetic model's.
+#
+# Interventions on sets of heads established which heads move which operand, and how much moves with each group. A claim
+# is decided where these figures decide it:
+#
+# - `moves_role`, `primary` and `backs_up` say that a head moves an operand: false where no group that the head belongs
+#   to switches any answer with that operand;
+# - `necessary` says that a component is needed: false for the heads whose whole group can be zeroed without loss.
+#
+# Other claims are left open.
 
 MOVES = ("moves_role", "primary", "backs_up")
 #: The groups by operand, as the key names them, and the heads that nothing needs.

@@ -1,8 +1,8 @@
-"""First-order effects of all components in one backward pass.
+"""First-order effects from one backward pass: of components and units (below), and of every edge.
 
 attribution[prompt, component] = gradient of the score at the component's output, times (clean output -
 replacement). It estimates the effect of `effects` (clean minus edited score) at the price of about three forward
-passes, and is exact where the score is linear in that output. Under the rules of `relevance` the gradient is that of
+passes, and is exact where the score is linear in that output. Under the rules of relevance the gradient is that of
 a linearised model.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Replacement
-from vesalius.intervene.edge_masks import HEAD_PORTS, EdgeGraph
+from vesalius.intervene.edges import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.tokens import real_tokens
@@ -28,6 +28,22 @@ from vesalius.model.mlp import NormLayer, widened
 from vesalius.model.transformer import Transformer
 
 # The rules of relevance patching (RelP): a backward pass through the model as it would be if it were linear.
+#
+# Attribution multiplies a change by the gradient of the score. RelP (https://arxiv.org/abs/2508.21258) multiplies it by
+# the coefficient of layer-wise relevance propagation instead. That is the gradient of a model with the same outputs, in
+# which these are constants:
+#
+# | where                  | rule       | constant                                                                |
+# |------------------------|------------|-------------------------------------------------------------------------|
+# | LayerNorm, RMSNorm     | LN-rule    | what the norm divides by                                                |
+# | attention              | AH-rule    | the pattern; so are the weights that a router gives its experts         |
+# | activation function    | identity   | the ratio f(x) / x                                                      |
+# | product in a gated MLP | half       | each factor for the other, and each gets half of the relevance          |
+# | linear maps            | 0-rule     | nothing: the gradient                                                   |
+#
+# `relp` applies all of them, so nothing reaches a head's queries and keys. `relp-qk` leaves the pattern its gradient
+# and applies the others. A soft cap of the logits belongs to the readout and keeps its gradient, and so do limits on
+# queries, keys and values.
 
 Rule = Literal["gradient", "relp", "relp-qk"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -185,6 +201,14 @@ def _slopes(
 
 
 # Edge attribution patching: the effect of every edge, to first order, from one backward pass per step.
+#
+# score[prompt, sender, receiver] = (sender's clean output - its counterfactual output) . (gradient of the readout at
+# the receiver's input), summed over the positions at which the counterfactual can be patched in. It estimates clean
+# minus edited score, so a positive edge helps. The gradient is taken at the clean run (EAP), or averaged over `steps`
+# runs whose embeddings lie on the line from the counterfactual's to the clean prompt's (EAP-IG): at 1/steps, 2/steps,
+# ..., 1. Under the rules of relevance (RelP) it is the gradient of a linearised model.
+#
+# Gradients are taken before the norm of the receiver and per query head, so grouped-query attention is exact.
 
 _CLEAN = Tap()
 

@@ -3,7 +3,7 @@
 1. Run the prompts clean once and keep the residual stream, z and MLP outputs (`Recording`).
 2. Sort the rows of the plan by the first place where they differ from the clean run.
 3. Walk the layers once per chunk of rows. A row joins the walk where it first differs, starting from the recording, or
-   from a row that had the same replacements so far (`sharing`); rows that have joined are computed together.
+   from a row that had the same replacements so far (`tokens.branches`); rows that have joined are computed together.
 4. Compute only the tokens that can differ from the clean run and reach the readout (`tokens`); keys and values of the
    others come from the recording.
 5. Read off only the logits the readout asks for; in the last layer compute only the positions it asks for.
@@ -22,10 +22,10 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.intervene.cuts import Cuts, ReplacedUnits
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan, units_per_layer
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, chunk_memory
+from vesalius.intervene.row_edits import Cuts, ReplacedUnits
 from vesalius.intervene.tokens import (
     CLEAN,
     Branches,

@@ -2,7 +2,7 @@
 
 A row joins the walk where it first differs from the clean run, so its share of a pass follows from its earliest
 component alone. Memory is that of the weights and of the activations at their peak; the latter are found by running the
-same code on a model without numbers (`live_memory`). The library's own workspace comes on top.
+same code on a model without numbers (`recordings.LiveMemory`). The library's own workspace comes on top.
 """
 
 import time

@@ -241,6 +241,9 @@ def attention_share(block: Block) -> float:
 
 
 # How many bytes a computation holds at its peak, found without the numbers.
+#
+# A model without weights (on torch's `meta` device) is run through the same code as the real one: every tensor has its
+# shape and no content. `LiveMemory` counts the storages that are alive at the same time, as a GPU's allocator does.
 
 
 class LiveMemory(TorchDispatchMode):

@@ -200,6 +200,9 @@ Places = Grid | Live
 
 
 # Rows that are alike for a while: a row with the replacements A, B and C equals the one with A and B alone until C.
+#
+# Sets of components that are tried one after another (a group with and without each member, pairs) begin alike. Each
+# row then joins the walk where it first differs from another row of its prompt, in the state that the other has there.
 
 CLEAN = -1
 #: When a replacement is made, the component and the choice.

@@ -1,4 +1,4 @@
-"""Where a model's weights are: on one device, or its layers spread over several.
+"""Where a model's weights are: on one device, or its layers spread over several; and the number formats by name.
 
 Each device of a spread model holds a run of consecutive layers. The embedding is with the first layer, the final norm
 and the unembedding with the last (an unembedding tied to the embedding stays with it). Activations stay on the device

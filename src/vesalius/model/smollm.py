@@ -19,7 +19,7 @@ from pathlib import Path
 
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, sha256, write_json
-from vesalius.model.gguf_file import GgufFile
+from vesalius.model.gguf import GgufFile
 from vesalius.model.states import save_model
 from vesalius.progress import Progress, silent
 

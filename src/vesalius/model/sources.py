@@ -18,7 +18,7 @@ from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
 from vesalius.model.devices import Devices, dtype_named, stored_dtype
 from vesalius.model.families import family
-from vesalius.model.gguf_file import GgufFile
+from vesalius.model.gguf import GgufFile
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.smollm import installed_gguf, smollm_directory
 from vesalius.model.states import CONFIG_FILE, State, build, load_model, read_tensors
@@ -28,6 +28,9 @@ from vesalius.plugins import MODEL_LOADERS, Plugin, find_plugin, plugin_names
 from vesalius.progress import Progress, silent
 
 # Hugging Face model directories, hub ids and transformers models in memory, of the families in `model/families`.
+#
+# `config.json` becomes a `Config`, the weights get TransformerLens' names. No code from the directory is run and
+# `transformers` is not needed.
 
 HUB_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json", "vocab.json", "merges.txt")
 
@@ -115,6 +118,9 @@ def _read_weights(directory: Path) -> State:
 
 
 # The arithmetic model that ships with the package: it reads `A - B + C =` over whole numbers and writes the answer.
+#
+# Three layers of six heads, trained here by `scripts/train_arithmetic.py` with whole heads dropped at random, so that
+# heads back each other up as in large models. Weights are stored as float16 and loaded as float32.
 
 ARITHMETIC = "arithmetic"
 #: What it was trained for.

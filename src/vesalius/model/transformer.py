@@ -306,6 +306,9 @@ def _check_tokens(tokens: Int[Tensor, "batch pos"], config: Config) -> None:
 
 
 # Count the forward passes of a model while others run it, and stop them from outside.
+#
+# Every way of running a layer calls its MLP as a module, so a hook there sees all work: whole passes, passes that start
+# half way, and rows of which only some tokens are computed.
 
 
 @contextmanager

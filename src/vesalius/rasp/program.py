@@ -330,6 +330,12 @@ def _numbers(operand: Expression, tables: Tables) -> Tensor | None:
 
 
 # What a placed component does, by rule: the first match decides.
+#
+# 1. The head of a SelectorWidth or of a numerical Aggregate: AGGREGATOR.
+# 2. The head of a categorical Aggregate: ROUTER if `indices` is the key or the query of its Select, else AGGREGATOR.
+# 3. An MLP with a SequenceMap or LinearSequenceMap of two different variables: COMBINER.
+# 4. An MLP whose Map reads `tokens` and tells exactly two cases apart: INDICATOR (constants beside it are ignored).
+# 5. Any other MLP: MAPPER.
 
 
 class Role(StrEnum):

@@ -327,6 +327,11 @@ def _shown(node: ast.AST) -> str:
 
 
 # SPEC.py: a RASP program as a file.
+#
+# The file defines `program()` (returns the output variable), `vocab`, `max_len`, `causal`, and may define `name` and
+# `description`. `load_spec` runs it, so load only files you would also run; a sandbox does that for files of other
+# people (`names`). `render_spec` writes any compiled program as such a file, with every function spelled out as a look-
+# up table, and loading that file gives the same program again.
 
 _REQUIRED = ("program", "vocab", "max_len", "causal")
 

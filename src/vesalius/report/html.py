@@ -17,9 +17,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vesalius.documents.claims import Tag
-from vesalius.documents.free_records import spell
-from vesalius.documents.view import duration, figure
+from vesalius.documents.claims import Tag, spell
+from vesalius.documents.view import duration, figure, words
 from vesalius.errors import visible
 from vesalius.files import write_text
 from vesalius.version import __version__
@@ -117,7 +116,7 @@ def _environment() -> Environment:
         "anchor": anchor,
         "linked": linked,
         "spell": spell,
-        "spaced": spaced,
+        "words": words,
         "short_role": short_role,
     }
     environment.globals |= {"verdict_mark": VERDICTS, "strip": SHARED["strip"], "tags": TAG_MEANINGS}
@@ -127,11 +126,6 @@ def _environment() -> Environment:
 def short_role(role: str) -> str:
     """The first half of a role, short enough for a box of the circuit."""
     return role.split(",")[0].split(" but ")[0]
-
-
-def spaced(name: str) -> str:
-    """A control's name in words; names of components and the like keep their underscores."""
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda match: match[0].replace("_", " "), name)
 
 
 def package_text(name: str) -> Markup:

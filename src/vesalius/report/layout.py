@@ -31,6 +31,7 @@ from vesalius.documents.view import (
     Tokens,
     View,
     cell,
+    words,
 )
 from vesalius.report.charts import bars_of, draw_chart, draw_curves
 from vesalius.report.diagram import draw_circuit
@@ -39,6 +40,8 @@ from vesalius.report.maps import draw_grid, draw_headmap, key_of
 
 #: Rows that a table of a page shows, and from how many on it can be sorted.
 MOST_ROWS, SORTABLE = 500, 4
+#: Columns whose cells are names of figures, which a page says in words.
+NAMING = ("metric", "figure", "check")
 
 
 @dataclass(frozen=True)
@@ -172,11 +175,14 @@ def _(one: Sheet) -> ShownSheet:
     return ShownSheet(
         one.title or ", ".join(filter(None, head)) or "table",
         tuple(
-            (name, number, "ascending" if name == one.sorted_by else "none")
+            (words(name), number, "ascending" if name == one.sorted_by else "none")
             for name, number in zip(head, numbers, strict=True)
         ),
         tuple(
-            tuple(_cell(row[place], text) for place, text in zip(places, texts, strict=True))
+            tuple(
+                _cell(row[place], words(text) if one.columns[place] in NAMING else text, figures=figures)
+                for place, text, figures in zip(places, texts, numbers, strict=True)
+            )
             for row, texts in zip(raw, body, strict=True)
         ),
         len(one.rows) - len(raw),
@@ -192,7 +198,8 @@ def _is_figure(value: Any) -> bool:
     return isinstance(value, int | float | Ratio) and not isinstance(value, bool)
 
 
-def _cell(value: Any, text: str) -> ShownCell:
+def _cell(value: Any, text: str, *, figures: bool) -> ShownCell:
+    """A cell; a missing one of a column of figures stands where they do."""
     if isinstance(value, Link):
         # A colon must not name a scheme.
         address = value.address if value.address.startswith("#") else quote(value.address, safe="/")
@@ -202,7 +209,7 @@ def _cell(value: Any, text: str) -> ShownCell:
             cell(value.text), value.verdict, verdict=value.verdict, remark=cell(value.remark), address=value.address
         )
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ShownCell("" if value is None and not text.strip("–") and not text else text, "", number=False)
+        return ShownCell(text, "", number=figures)
     if isinstance(value, bool):
         return ShownCell(text, str(int(value)))
     if isinstance(value, Ratio):

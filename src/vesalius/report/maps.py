@@ -73,10 +73,10 @@ def largest(values: Mapping[str, float]) -> float:
     return max(map(abs, values.values()), default=0.0) or 1.0
 
 
-def key_of(one: HeadMap) -> str:
-    """What a reader of the map must know."""
+def key_of(one: HeadMap, *, ranks: bool = True) -> str:
+    """What a reader of the map must know; `ranks`: whether the strongest carry theirs."""
     values = [value for name, value in one.values.items() if not one.unclear(name)]
-    words = ["Layers across, heads down; figures are ranks."] if one.values else ["Layers across, heads down."]
+    words = [f"Layers across, heads down{'; figures are ranks' if ranks and one.values else ''}."]
     if any(value < 0 for value in values):
         words.append("Red: without it the behaviour gets stronger.")
     if one.intervals:
@@ -89,8 +89,8 @@ def key_of(one: HeadMap) -> str:
 
 
 def draw_headmap(one: HeadMap) -> DrawnMap:
-    """Lay the map out; neurons and experts have no cell."""
-    values = {name: value for name, value in one.values.items() if not Component.parse(name).is_unit}
+    """Lay the map out."""
+    values = _cells(one)
     ranked = sorted(values, key=lambda name: -abs(values[name]))
     cell = next((size for most, size in CELLS.items() if one.layers <= most), SMALLEST_CELL)
     reach = largest(values)
@@ -111,7 +111,7 @@ def draw_headmap(one: HeadMap) -> DrawnMap:
         paths.setdefault((shades[name], values[name] < 0), []).append(square(name))
     half, step = (cell - 1) / 2, 1 if cell > SMALLEST_CELL else 5
     bottom = TOP + (one.heads + 1) * cell + GAP
-    bar = _colour_bar(bottom + BAR_TOP, reach, one.unit) if values else None
+    bar = colour_bar(one, bottom + BAR_TOP) if values else None
     return DrawnMap(
         width=max(LEFT + one.layers * cell + 6, LEFT + (2 * SHADES + 1) * BAR_STEP + 30 if bar else 0.0),
         height=bottom + (BAR_ROOM if bar else 4),
@@ -137,15 +137,21 @@ def draw_headmap(one: HeadMap) -> DrawnMap:
     )
 
 
-def _colour_bar(top: float, reach: float, unit: str) -> ColourBar:
+def _cells(one: HeadMap) -> dict[str, float]:
+    """The values that have a cell; neurons and experts have none."""
+    return {name: value for name, value in one.values.items() if not Component.parse(name).is_unit}
+
+
+def colour_bar(one: HeadMap, top: float = BAR_TOP) -> ColourBar:
     """Every shade, from the largest negative value to the largest positive one; ticks say their values."""
+    reach = largest(_cells(one))
     middle = LEFT + (SHADES + 0.5) * BAR_STEP
     steps = tuple((LEFT + (place + SHADES) * BAR_STEP, abs(place), place < 0) for place in range(-SHADES, SHADES + 1))
     ticks = tuple(
         (middle + part * SHADES * BAR_STEP, figure(math.copysign(part * part, part) * reach if part else 0.0))
         for part in (-1.0, -0.5, 0.0, 0.5, 1.0)
     )
-    return ColourBar(top, steps, ticks, unit)
+    return ColourBar(top, steps, ticks, one.unit)
 
 
 #: Shades of a grid.

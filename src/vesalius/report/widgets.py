@@ -4,22 +4,18 @@ What is drawn is plain data (`shown_of`); the script that draws it is one file o
 from `workbench/`). Without anywidget a result is shown as its table, with one line that says so.
 """
 
-from collections.abc import Iterable, Mapping
 from functools import cache, singledispatch
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vesalius.components import Component
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.discovery import Discovery
+from vesalius.documents.experiments import AttentionLook
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.look import AttentionLook
-from vesalius.documents.sweep import Sweep
-from vesalius.documents.view import subject_of
+from vesalius.documents.sweep import Sweep, shape_of
+from vesalius.documents.view import HeadMap, Viewable
 from vesalius.errors import BadInput, note
 from vesalius.intervene.effects import Effects
-from vesalius.model.specimen import Specimen
 
 SCRIPT = Path(__file__).parent / "static" / "widget.js"
 #: Positions of a prompt whose attention is drawn.
@@ -31,11 +27,25 @@ Shown = dict[str, Any]
 
 @singledispatch
 def shown_of(result: Any) -> Shown:
-    """What the widget of a result draws."""
-    raise BadInput(
-        f"a {type(result).__name__} has no widget; sweeps, circuits, discoveries, explanations, specimens and attention"
-        " have one"
-    )
+    """What the widget of a result draws: the first map of its view, where it is no graph and no attention."""
+    view = result.view() if isinstance(result, Viewable) else None
+    one = next((part for part in view.all_sections() if isinstance(part, HeadMap)), None) if view else None
+    if view is None or one is None:
+        raise BadInput(f"a {type(result).__name__} has no widget: its view has no map of heads; use .table()")
+    return _map(one, view.title)
+
+
+def _map(one: HeadMap, title: str) -> Shown:
+    return {
+        "kind": "headmap",
+        "title": title,
+        "layers": one.layers,
+        "heads": one.heads,
+        "values": dict(one.values),
+        "unclear": [name for name in one.values if one.unclear(name)],
+        "unit": one.unit,
+        "marked": list(one.marked),
+    }
 
 
 @shown_of.register
@@ -43,48 +53,31 @@ def _(result: Effects) -> Shown:
     single = {str(members[0]): float(mean) for members, mean in zip(result.sets, result.mean, strict=True)}
     if any(len(members) != 1 for members in result.sets):
         raise BadInput("effects of sets of components have no map; sweep single components, or use .table()")
-    return _head_map(f"{result.kind} ablation, effect in {result.unit}", single)
+    layers, heads = shape_of(single)
+    return _map(HeadMap(single, layers, heads, unit=f"effect, {result.unit}"), f"{result.kind} ablation")
 
 
 @shown_of.register
 def _(result: Sweep) -> Shown:
     if result.pairs:
         raise BadInput("a sweep of pairs has no map; sweep single components, or use .table()")
-    subject = subject_of(result.specimen, result.behaviour)
-    return _head_map(f"{subject}: {result.kind} ablation", {row.id: row.effect for row in result.components})
+    return _map(result.head_map(), result.view().title)
 
 
 @shown_of.register
 def _(result: Circuit) -> Shown:
     edges = [[edge.format(), score] for edge, score in result.ranked_edges() if result.edges[edge].in_graph]
     if not edges:
-        return _scores(result, "circuit")
+        return _map(result.head_map("score"), "circuit")
     counts = {"total": len(edges), "first": FIRST_EDGES}
     return {"kind": "graph", "title": "circuit", "edges": edges[:MOST_EDGES], **counts}
 
 
 @shown_of.register
-def _(result: Discovery) -> Shown:
-    subject = subject_of(result.specimen, result.behaviour)
-    return _scores(result.circuit, f"{subject}: circuit by {result.method}")
-
-
-def _scores(circuit: Circuit, title: str) -> Shown:
-    scores = {str(part): score for part, score in circuit.components.items()}
-    return _head_map(title, scores, layers=circuit.n_layers, heads=circuit.n_heads)
-
-
-@shown_of.register
 def _(result: Explanation) -> Shown:
-    return _head_map(result.title, {}, marked=[part.id for part in result.components])
-
-
-@shown_of.register
-def _(result: Specimen) -> Shown:
-    config, inside = result.model.config, list(map(str, result.components))
-    marked = inside if len(inside) < len(result.model.components) else []
-    title = subject_of(result.name, result.behaviour)
-    return _head_map(title, {}, marked=marked, layers=config.n_layers, heads=config.n_heads)
+    inside = [part.id for part in result.components]
+    layers, heads = shape_of(inside)
+    return _map(HeadMap({}, layers, heads, marked=inside), result.title)
 
 
 @shown_of.register
@@ -94,27 +87,6 @@ def _(result: AttentionLook) -> Shown:
     data = result.as_data()
     title = f"{result.specimen}: attention of layer {result.layer}"
     return {"kind": "attention", "title": title, "tokens": data["tokens"], "heads": data["heads"]}
-
-
-def _head_map(
-    title: str,
-    values: Mapping[str, float],
-    *,
-    marked: Iterable[str] = (),
-    layers: int | None = None,
-    heads: int | None = None,
-) -> Shown:
-    """A map of at least the layers and heads that the components need."""
-    framed = list(marked)
-    parts = [Component.parse(name) for name in (*values, *framed)]
-    return {
-        "kind": "headmap",
-        "title": title,
-        "layers": layers or max((part.layer + 1 for part in parts), default=0),
-        "heads": heads or max((part.head + 1 for part in parts if part.head is not None), default=0),
-        "values": dict(values),
-        "marked": framed,
-    }
 
 
 def widget(shown: Any) -> Any:

@@ -33,6 +33,9 @@ from vesalius.progress import Progress, silent
 from vesalius.runs.ledger import REMEDY, Ledger
 
 # Which process works on a directory, and what it is doing: `under_way.json`, locked for as long as the work lasts.
+#
+# The lock is what counts, not the file: a process that is killed leaves the file and loses the lock. Asking who holds
+# it (`F_GETLK`) takes no lock, so watching a run never disturbs it. Processes that the worker forks do not inherit it.
 
 UNDER_WAY = "under_way.json"
 #: Seconds between two notes of the same step.

@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vesalius.discovery.discover import circuit_method, circuit_method_names
 from vesalius.discovery.method import Method
-from vesalius.discovery.methods import circuit_method, circuit_method_names
 from vesalius.discovery.pruning import LARGE_EDGES, LARGE_PROMPTS
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
@@ -18,9 +18,9 @@ from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.grading.discovery import median_and_mean
 from vesalius.options import require_drawable
 from vesalius.runs.directory import Run
+from vesalius.runs.discovery_cases import DiscoveryCase, hard_metrics, run_case
 from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.ledger import FAILED, LedgerState, LedgerStep, Record
-from vesalius.runs.methods import DiscoveryCase, hard_metrics, run_case
 from vesalius.runs.settings import CircuitCase, selection_options
 from vesalius.runs.steps import ScoredSteps, StepProgress
 from vesalius.version import __version__

@@ -1,4 +1,5 @@
-"""The file of events: one JSON record per line, appended whole or not at all.
+"""The ledger of a run, and what it says (`LedgerState`). It is the file of events: one JSON record per line,
+appended whole or not at all.
 
 Each record is one `write` to a file opened for appending, and is on the disk before `append` returns, so a result that
 was paid for is never lost. A process killed in the middle leaves at most one half-written line at the end:
@@ -157,6 +158,9 @@ def _record(line: bytes) -> Record | None:
 
 
 # What the ledger of a benchmark says: the latest result of every step of every case, what failed, and what calls used.
+#
+# Every benchmark replays its ledger through `LedgerState`. It names its steps in order; a new result (or failure) of
+# the first step makes everything known of the case void, because the later steps were about the old one.
 
 FAILED = "failed"
 

@@ -1,4 +1,6 @@
-"""What a run of the circuits benchmark was asked: what decides its results, and what only limits them."""
+"""What a run of the circuits benchmark was asked: what decides its results, what only limits them, and on
+which circuits.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from vesalius.backbones import MAX_TOKENS, TIMEOUT, SpendingCap, open_backbone
 from vesalius.circuits.making import key_file
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, holds_originals, original_folders
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, benchmark_directory, known_names
-from vesalius.discovery.methods import circuit_method
+from vesalius.discovery.discover import circuit_method
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note, quoted
 from vesalius.explanations.scientists import BUILTIN, check_scientist
@@ -217,7 +219,7 @@ class RunLimits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchmarkSettings:
     """What decides the results of a run."""
 
     circuits: tuple[CircuitCase, ...]
@@ -309,7 +311,7 @@ class Settings:
         }
 
     @classmethod
-    def of_run(cls, data: dict[str, Any]) -> "Settings":
+    def of_run(cls, data: dict[str, Any]) -> "BenchmarkSettings":
         """The settings of a run from its run.json; refused where this version would not do the same."""
         asked, places, names = data["settings"], data.get("places", {}), data.get("names", {})
         if asked.get("version") != __version__:

@@ -1,4 +1,4 @@
-"""What a worker does with a case: explain it, grade it, or have it judged.
+"""What a worker does with a case: explain it, grade it, or have it judged, within one spending cap.
 
 Everything here is sent between processes, so cases are small frozen data and functions are looked up by name. Heavy
 modules are imported when a case needs them. Each case writes its calls to its own file, locked by one process at a
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 
 # One spending cap for all processes of a run: a counter file that is read and written under a lock.
+#
+# Each record of calls has an account in it, with what is spent and what is held for the call being made. A call is made
+# only if the most it can cost still fits beside everything in all accounts, so the cap holds however many processes
+# there are. The records of calls are the truth: an account is set from its record whenever the record is opened, so
+# that what a killed process held is counted once, and the whole file is made again when a run is resumed.
 
 Accounts = dict[str, list[float]]  # name: [spent, held]
 

@@ -4,10 +4,9 @@
 The fork gives up the network, all files except the interpreter and a toolbox, all privileges and the right to start
 processes, and is bounded in time, memory and output. Nothing that a program did outlives its process.
 
-`limits.py`: what a call may use and what it returns. `isolation.py`: which layers of isolation there are and how many
-are enough. `lockdown.py` activates them (`filesystem.py`, `landlock.py`, `seccomp.py`; `scratch.py` is the only
-directory to write to). `warm_server.py` runs in the warm process, `program.py` in a fork. The caller's side are
-`warm_process.py`, `calls.py`, `records.py` and `sandbox.py`. `executions.py` keeps what programs gave, so that a run
+`lockdown.py`: what a call may use and return, which layers of isolation there are, how many are enough, and how they
+are activated (`filesystem.py`, `kernel.py`). `warm_server.py` runs in the warm process, `program.py` in a fork. The
+caller's side are `warm_process.py`, `calls.py` and `sandbox.py`, which also keeps what programs gave, so that a run
 can be repeated without running them again.
 """
 

@@ -165,6 +165,11 @@ def _grant(ruleset: int, path: str, rights: int) -> None:
 
 
 # The list of kernel calls that code in the sandbox may make; all others are refused.
+#
+# On the list is what a numerical program needs: files, memory, clocks, its own signals. Not on the list: sockets of any
+# kind, new processes and threads, executing programs, tracing, mounts, namespaces, keys, BPF, shared memory, changing
+# the owner or mode of a file. Calls that can be dangerous are allowed for listed arguments only. A refused call returns
+# an error number, not a signal, so the program sees an ordinary Python exception.
 
 #: name: (number on x86_64, number on aarch64); None where the architecture has no such call.
 ALLOWED: dict[str, tuple[int | None, int | None]] = {

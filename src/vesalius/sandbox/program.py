@@ -21,6 +21,9 @@ from types import FrameType
 from typing import Any
 
 # Convert values and errors of a program to bounded JSON, inside the sandbox.
+#
+# The value may be of a class that lies, loops or raises: everything here runs within the program's time and memory
+# limits, and the result is only text to the caller.
 
 PROGRAM = "<program>"
 MAX_DEPTH = 20

@@ -319,6 +319,10 @@ def _encode(job: dict[str, Any]) -> bytes:
 
 
 # What executed code gave, kept in a file, so that a run can be repeated without running the code again.
+#
+# A program near its time limit may end one way today and another way tomorrow. `Executions` keeps one line per call of
+# a sandbox; the same call, in the same order, is answered from the file. A line carries a checksum: half a line at the
+# end is what a killed process leaves and is dropped, an altered one is refused.
 
 
 class Executions:

@@ -17,6 +17,12 @@ from vesalius.rasp import Program
 from vesalius.rasp.generator import mixed_inputs, outputs_differ
 
 # Pairs of base and source inputs, and the program's answers on them.
+#
+# An interchange needs two inputs: the base is run, and one component takes the value it had on the source. The patch is
+# position-wise: a base position takes the source's value at the same position if the source has a real token there, and
+# keeps its own value elsewhere. A `Slot` is one kind of interchange: a component, read at the same position or, for
+# components whose value depends on the position alone, across positions by a random permutation of the source's
+# positions.
 
 #: `draw(n, seed, device)` gives token codes [n, max_len] padded with -1, and the lengths.
 Draw = Callable[[int, int, torch.device], tuple[Int[Tensor, "n pos"], Int[Tensor, " n"]]]
@@ -251,6 +257,9 @@ def model_tokens(program: Program, codes: Int[Tensor, "batch pos"]) -> Int[Tenso
 
 
 # How many CPU threads a small computation gets: one.
+#
+# Distributing work this small costs more than doing it, and on a busy machine threads that spin while waiting for each
+# other made training ten times slower.
 
 _MIN_SHARED = 2**20
 

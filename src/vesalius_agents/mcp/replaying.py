@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.explanations.budget import Budget
+from vesalius.runs.comparing import Replayed
 from vesalius.runs.directory import read_run
-from vesalius.runs.replay import Replayed
 from vesalius_agents.mcp.desk import BUDGET, Call, Desk, Options
 from vesalius_agents.mcp.runs import tool_calls
 from vesalius_agents.mcp.server import Server

@@ -11,13 +11,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-from vesalius.documents.agent import AgentCall, AgentCase, AgentRun, Text, ToolUse
 from vesalius.documents.explanation import Verdict
+from vesalius.documents.trace import AgentCall, AgentCase, AgentRun, Text, ToolUse
 from vesalius.errors import BadInput, choices
+from vesalius.runs.comparing import Replayed
 from vesalius.runs.conversation import LONGEST, LONGEST_WHOLE
 from vesalius.runs.kinds import RunKind
 from vesalius.runs.ledger import Record
-from vesalius.runs.replay import Replayed
 from vesalius.runs.usage import summed
 from vesalius_agents.mcp.runs import TOOLS, recorded_calls, tool_calls
 

@@ -14,17 +14,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vesalius.api.door import verb
 from vesalius.api.places import directory_for
 from vesalius.circuits.making import key_file, key_program, make_many
 from vesalius.circuits.specimens import SPECIMEN_FILE, write_blind
-from vesalius.errors import BadInput, Failed, note, require_whole
+from vesalius.errors import BadInput, Failed, note
 from vesalius.files import write_json
 from vesalius.model.states import weights_sha256
-from vesalius.progress import Progress, shown
+from vesalius.progress import Progress, silent
 from vesalius.rasp import Program, generate, roles_of
 from vesalius.rasp.document import to_document
 from vesalius.training.trainer import StepReport
 from vesalius_bench.league.documents import KEY_NAME, LEAGUE_FILE, SPECIMENS, League, LeagueCircuit, now, text_digest
+from vesalius_bench.options import Made
 from vesalius_bench.sealing import cryptography_needed, seal_text
 
 MAKING = "making"
@@ -36,42 +38,30 @@ LEAST_SECRET_SEED = 2**64
 SPARE, ROUNDS = 0.2, 4
 
 
-def make_league(
-    *,
-    out: str | Path,
-    circuits: int = 30,
-    functions: int = 0,
-    depth: int = 3,
-    seed: int | None = None,
-    passphrase: str | None = None,
-    key_out: str | Path | None = None,
-    specimens: str | Path | None = None,
-    circuits_given: bool = True,
-    progress: Progress | bool | None = None,
-) -> League:
+@verb
+def make_league(*, made: Made, out: str | Path, passphrase: str | None = None, progress: Progress = silent) -> League:
     """Generate and train `circuits` fresh circuits, draw `functions` of each category, and lock their key away.
 
     The key is sealed with `passphrase`, or written as plain JSON to `key_out`, outside the league. Without a `seed` a
     secret one is drawn. `specimens` takes circuits that `vesalius train` made (on a GPU, say) instead. Without
     `circuits_given`, specimens do not say which components make up their circuit. A call that was killed continues.
     """
-    require_whole(circuits=circuits, functions=functions, depth=depth, **({} if seed is None else {"seed": seed}))
-    if circuits < 1 or functions < 0:
-        raise BadInput(f"circuits={circuits}, functions={functions}: give at least 1 circuit and 0 or more functions")
-    directory, key_file_out = _places(out, passphrase, key_out)
+    if made.circuits < 1 or made.functions < 0:
+        wanted = f"circuits={made.circuits}, functions={made.functions}"
+        raise BadInput(f"{wanted}: give at least 1 circuit and 0 or more functions")
+    directory, key_file_out = _places(out, passphrase, made.key_out)
     work = directory_for(directory / MAKING)
-    seed = _secret_seed(work, seed)
-    with shown(progress) as report:
-        if specimens is not None:
-            sources = _trained(Path(specimens), circuits)
-        else:
-            sources = _train_fresh(work, circuits, depth, seed, report)
+    seed = _secret_seed(work, made.seed)
+    if made.specimens is not None:
+        sources = _trained(Path(made.specimens), made.circuits)
+    else:
+        sources = _train_fresh(work, made.circuits, made.depth, seed, progress)
     rng = random.Random(f"{seed}/order")
     rng.shuffle(sources)
     names = {f"c{number:02d}": source for number, source in enumerate(sources, 1)}
-    entries = [_entry(name, source, directory, circuits_given) for name, source in names.items()]
-    drawn = {category: {"seed": rng.randrange(2**31), "count": functions} for category in FUNCTION_CATEGORIES}
-    key = _key_text(names, seed, depth, drawn if functions else {})
+    entries = [_entry(name, source, directory, made.circuits_given) for name, source in names.items()]
+    drawn = {category: {"seed": rng.randrange(2**31), "count": made.functions} for category in FUNCTION_CATEGORIES}
+    key = _key_text(names, seed, made.depth, drawn if made.functions else {})
     if passphrase is not None:
         write_json(directory / KEY_NAME, seal_text(key, passphrase))
     else:
@@ -80,9 +70,9 @@ def make_league(
     league = League(
         made=now(),
         circuits=tuple(entries),
-        circuits_given=circuits_given,
-        functions=dict.fromkeys(FUNCTION_CATEGORIES, functions) if functions else {},
-        depth=None if specimens is not None else depth,
+        circuits_given=made.circuits_given,
+        functions=dict.fromkeys(FUNCTION_CATEGORIES, made.functions) if made.functions else {},
+        depth=None if made.specimens is not None else made.depth,
         key="apart" if passphrase is None else "sealed",
         key_sha256=text_digest(key),
     )

@@ -2,21 +2,20 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from vesalius.api.discoveries import discover
+from vesalius.api.door import verb
 from vesalius.api.explanations import explain
 from vesalius.api.places import directory_for
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card
-from vesalius.discovery.methods import circuit_method
+from vesalius.discovery.discover import circuit_method
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.grading.tags import NULL_SCIENTISTS, null_explanation
-from vesalius.progress import Progress, shown
+from vesalius.progress import Progress, silent
 from vesalius_bench.league.documents import (
     IDENTITY,
     SPECIMENS,
@@ -28,74 +27,65 @@ from vesalius_bench.league.documents import (
     file_name,
     read_league,
 )
+from vesalius_bench.options import Entrant
 
 #: What one circuit of a league, by its name and its directory, is answered with; None where there is no answer.
 Solve = Callable[[str, Path], Explanation | Circuit | None]
 
 
-def submit_league(
-    league: str | Path,
-    *,
-    scientist: str | None = None,
-    backbone: str | None = None,
-    explanations: str | Path | None = None,
-    method: str | None = None,
-    interpreter: str | None = None,
-    name: str | None = None,
-    seed: int = 0,
-    n: int = 32,
-    unsafe_sandbox: bool = False,
-    progress: Progress | bool | None = None,
-    **options: Any,
-) -> LeagueSubmission:
+@verb
+def submit_league(league: str | Path, *, entrant: Entrant, progress: Progress = silent) -> LeagueSubmission:
     """Explain, or discover, every circuit of a league, and write one submission.
 
     `scientist` is one of `ves.explain` ("builtin" by default, "hyve" with a `backbone`, `package.module:function`), or
     a null: "empty", "by-kind", "always-MAPPER". `explanations` is a directory of them instead (c01.json, or
     c01/explanation.json); `method` a discovery method, on `n` prompts. `interpreter` is for the functions: the scorer
-    runs it. `options` are further ones of `ves.explain`. A call that was interrupted continues.
+    runs it. A call that was interrupted continues.
     """
     directory, document = read_league(league)
-    scientist = _author(scientist, backbone, explanations, method)
+    scientist, backbone, seed = _author(entrant), entrant.backbone, entrant.seed
+    author = entrant.method or scientist or Path(str(entrant.explanations)).resolve().name
+    if backbone is not None:
+        author = f"{author}-{Path(backbone.replace(':', '_')).stem}"
+        provider, _, model = backbone.partition(":")
+        backbone = f"{provider}:{Path(model).name}"
     submission = LeagueSubmission(
         league=document.key_sha256,
-        name=name or _default_name(scientist, backbone, explanations, method),
-        kind="circuits" if method is not None else "explanations",
+        name=entrant.name or author,
+        kind="circuits" if entrant.method is not None else "explanations",
         scientist=scientist,
-        backbone=None if backbone is None else backbone.partition(":")[0] + ":" + Path(backbone.partition(":")[2]).name,
-        method=method,
-        interpreter=interpreter,
+        backbone=backbone,
+        method=entrant.method,
+        interpreter=entrant.interpreter,
         seed=seed,
     )
-    if method is not None:
-        solve = partial(_discovered, method=method, n=n, seed=seed)
-    elif explanations is not None:
-        solve = partial(_given_explanation, folder=Path(explanations))
-    elif scientist in NULL_SCIENTISTS:
-        solve = partial(_null, scientist=scientist, seed=seed)
-    else:
-        options |= {"scientist": scientist, "backbone": backbone, "unsafe_sandbox": unsafe_sandbox}
-        solve = partial(_explained, seed=seed, options=options)
-    with shown(progress) as report:
-        return _submit(submission, solve, directory, document, report)
+
+    def solve(case: str, specimen: Path) -> Explanation | Circuit | None:
+        if entrant.method is not None:
+            found = discover(specimen, entrant.method, n=entrant.n, seed=seed, checks=False, progress=False)
+            return found.circuit
+        if entrant.explanations is not None:
+            folder = Path(entrant.explanations)
+            files = (folder / f"{case}.json", folder / case / EXPLANATION_FILE)
+            return next((Explanation.read(file) for file in files if file.is_file()), None)
+        if scientist in NULL_SCIENTISTS:
+            return null_explanation(scientist, case, Card.read(specimen / SPECIMEN_FILE).components, seed=seed)
+        return explain(specimen, scientist=scientist, backbone=entrant.backbone, seed=seed, progress=False)
+
+    return _submit(submission, solve, directory, document, progress)
 
 
-def _author(scientist: str | None, backbone: Any, explanations: Any, method: str | None) -> str | None:
+def _author(entrant: Entrant) -> str | None:
     """The scientist of a submission, None for given explanations or a method; refused where several are named."""
-    if sum(option is not None for option in (scientist, explanations, method)) > 1:
+    if sum(option is not None for option in (entrant.scientist, entrant.explanations, entrant.method)) > 1:
         raise BadInput("name one of `scientist`, `explanations` and `method`: a submission is by one of them")
-    if method is not None:
-        circuit_method(method, parameter="method")
-    if explanations is not None and not Path(explanations).is_dir():
-        raise BadInput(f"`explanations` {explanations}: no such directory")
-    if explanations is not None or method is not None:
+    if entrant.method is not None:
+        circuit_method(entrant.method, parameter="method")
+    if entrant.explanations is not None and not Path(entrant.explanations).is_dir():
+        raise BadInput(f"`explanations` {entrant.explanations}: no such directory")
+    if entrant.explanations is not None or entrant.method is not None:
         return None
-    return scientist or ("hyve" if backbone is not None else BUILTIN)
-
-
-def _default_name(scientist: str | None, backbone: str | None, explanations: Any, method: str | None) -> str:
-    author = method or scientist or Path(explanations).resolve().name
-    return author if backbone is None else f"{author}-{Path(backbone.replace(':', '_')).stem}"
+    return entrant.scientist or ("hyve" if entrant.backbone is not None else BUILTIN)
 
 
 def _submit(
@@ -139,22 +129,3 @@ def _earlier(place: Path, submission: LeagueSubmission) -> LeagueSubmission:
     if any(getattr(before, field) != getattr(submission, field) for field in IDENTITY):
         raise BadInput(f"{place}: holds another submission; give another `name`")
     return before
-
-
-def _discovered(case: str, specimen: Path, *, method: str, n: int, seed: int) -> Circuit:
-    return discover(specimen, method, n=n, seed=seed, checks=False, progress=False).circuit
-
-
-def _explained(case: str, specimen: Path, *, seed: int, options: dict[str, Any]) -> Explanation:
-    return explain(specimen, seed=seed, progress=False, **options)
-
-
-def _null(case: str, specimen: Path, *, scientist: str, seed: int) -> Explanation:
-    return null_explanation(scientist, case, Card.read(specimen / SPECIMEN_FILE).components, seed=seed)
-
-
-def _given_explanation(case: str, specimen: Path, *, folder: Path) -> Explanation | None:
-    for file in (folder / f"{case}.json", folder / case / EXPLANATION_FILE):
-        if file.is_file():
-            return Explanation.read(file)
-    return None

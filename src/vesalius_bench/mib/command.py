@@ -4,16 +4,9 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import (
-    BehaviourOption,
-    DeviceOption,
-    DtypeOption,
-    JsonOption,
-    MetricOption,
-    RevisionOption,
-    SpecimenArgument,
-    TokenizerOption,
-)
+from vesalius.cli.options import JsonOption, SpecimenArgument, command
+from vesalius.options import Draw, Load
+from vesalius_bench.options import MIB_SCORED
 
 mib = typer.Typer(no_args_is_help=True, help="Write, check and score submissions to MIB's circuit localization track.")
 
@@ -52,19 +45,12 @@ def check(
     output(api.check_mib(directory), as_json=json)
 
 
-@mib.command()
+@command(mib)
 def score(
     folder: Annotated[str, typer.Argument(help="A folder of a submission, such as submission/ioi_gpt2.")],
     specimen: SpecimenArgument,
-    behaviour: BehaviourOption = None,
-    metric: MetricOption = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
-    split: Annotated[str, typer.Option(help="Prompts of natural models: train, validation or test.")] = "validation",
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
+    load: Load,
+    draw: Draw = MIB_SCORED,
     json: JsonOption = False,
 ) -> None:
     """Print CPR and CMD of a folder as MIB defines them, on prompts of a behaviour.
@@ -74,17 +60,4 @@ def score(
     from vesalius import api
     from vesalius.cli.console import output
 
-    result = api.score_mib(
-        folder,
-        specimen,
-        n=n,
-        seed=seed,
-        split=split,
-        behaviour=behaviour,
-        metric=metric,
-        tokenizer=tokenizer,
-        revision=revision,
-        dtype=dtype,
-        device=device,
-    )
-    output(result, as_json=json)
+    output(api.score_mib(folder, specimen, load, draw), as_json=json)

@@ -25,12 +25,12 @@ from torch import Tensor
 from vesalius.api.door import verb
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.discovery.checks import HELD_OUT_SEED, HELD_OUT_SPLIT
+from vesalius.discovery.checks import HELD_OUT_SEED
 from vesalius.discovery.faithfulness import interval_metric, resampled_faithfulness
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_masks import EdgeGraph, SenderRecordings, run_edge_masks
+from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
 from vesalius.model.specimen import Specimen
 from vesalius.options import Draw
 from vesalius.progress import Progress, silent
@@ -46,6 +46,7 @@ from vesalius_bench.mib.files import (
     read_folder,
     write_importances,
 )
+from vesalius_bench.options import MIB_SCORED
 
 Edges = Bool[Tensor, "circuit sender receiver"]
 
@@ -137,7 +138,6 @@ def _area(curve: Float[Tensor, "1 share"], drawn: Float[Tensor, "draw share"], s
 
 #: What stands for the model where a circuit of the benchmark is both task and model.
 SPECIMEN_MODEL = "specimen"
-SCORED = Draw(n=32, split=HELD_OUT_SPLIT)
 LEVELS = ("edge", "node")
 
 
@@ -175,7 +175,9 @@ def check_mib(directory: str | Path) -> MibSubmission:
 
 
 @verb
-def score_mib(folder: str | Path, specimen: Specimen, *, draw: Draw = SCORED, progress: Progress = silent) -> MibScore:
+def score_mib(
+    folder: str | Path, specimen: Specimen, *, draw: Draw = MIB_SCORED, progress: Progress = silent
+) -> MibScore:
     """CPR and CMD of a submission's folder as MIB defines them, on `n` prompts of the specimen's behaviour.
 
     These are prompts of the behaviour that is given, not MIB's private ones: give MIB's public rows as `behaviour` to

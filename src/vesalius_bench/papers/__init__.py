@@ -1,5 +1,5 @@
 """Tables and figures of the three papers, filled from runs.
 
-One module per paper lists its entries (`hyve`, `mechrl`, `find`); `figures` has the published numbers (in
-`published.json`, as printed), `sources` reads the runs, `entries` says what an entry is.
+`hyve.json`, `mechrl.json` and `find.json` hold what the papers print (`published` reads them); `sources` reads our
+results, `rows` makes the rows of each table of them, `tables` sets both side by side, `filling` runs what is missing.
 """

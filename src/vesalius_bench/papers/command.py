@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import BackboneOption, JobsOption, JsonOption, MaxCostOption
+from vesalius.cli.options import JobsOption, JsonOption
 from vesalius.errors import BadInput
+from vesalius_bench.options import Filling
 
 
 def paper(
@@ -22,25 +23,14 @@ def paper(
     plan: Annotated[bool, typer.Option("--plan", help="Print what --run would run and what it costs; then stop.")] = (
         False
     ),
-    backbone: BackboneOption = None,
-    judge: Annotated[
-        list[str] | None, typer.Option("--judge", help="With --run: a language model that judges; repeatable.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", help="With --run: the natural model. Default: arithmetic (study), smollm2-135m."),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help="With --run: only the first N circuits, or functions of each category."),
-    ] = None,
-    max_cost: MaxCostOption = None,
-    jobs: JobsOption = 2,
     out: Annotated[
         str | None,
         typer.Option("--out", help="Directory for the table as JSON, and for a figure as SVG and PNG.", metavar="DIR"),
     ] = None,
     json: JsonOption = False,
+    jobs: JobsOption = 2,
+    *,
+    filling: Filling,
 ) -> None:
     """Print or draw the tables and figures of a paper from your runs, beside the published figures.
 
@@ -50,29 +40,28 @@ def paper(
     Example: vesalius paper hyve --table 2 vesalius-runs/bench-circuits-builtin-seed0
     """
     from vesalius import api
-    from vesalius.cli.console import output, resumable
-    from vesalius_bench.papers.tables import print_contents, print_paper_plan, print_table, show_plan
+    from vesalius.cli.console import output, resumable, with_flags
 
     named = {"table": table, "figure": figure}
-    wanted = runs or []
+    wanted, flags = runs or [], ("--backbone", "--max-cost", "--judge")
     if table is not None and figure is not None:
         raise BadInput("--table and --figure both name what to print; leave one out")
     if out is not None and table is None and figure is None:
         raise BadInput("--out: name what to write with --table or --figure")
     if run or plan:
-        options = {"backbone": backbone, "judges": judge or (), "model": model, "limit": limit, "max_cost": max_cost}
-        planned = api.paper_plan(name, **named, runs=wanted, **options)
+        planned = api.paper_plan(name, **named, runs=wanted, filling=filling)
         if plan:
-            return output(planned, print_paper_plan, as_json=json)
-        show_plan(planned)
+            return output(planned, as_json=json, flags=flags)
+        for line in planned.lines():
+            typer.echo(with_flags(line, flags), err=True)
         with resumable():
             made = api.paper_run(planned, jobs=jobs)
         wanted = [*wanted, *made] if wanted else []
-    elif backbone or judge or model or limit or max_cost is not None:
+    elif filling != Filling():
         raise BadInput("--backbone, --judge, --model, --limit and --max-cost go with --run; add it or leave them out")
     if table is None and figure is None:
-        return output(api.paper_contents(name, wanted), print_contents, as_json=json)
-    return output(api.paper_table(name, **named, runs=wanted, out=out), print_table, as_json=json)
+        return output(api.paper_contents(name, wanted), as_json=json)
+    return output(api.paper_table(name, **named, runs=wanted, out=out), as_json=json)
 
 
 def compare(
@@ -102,10 +91,9 @@ def compare(
     Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
     """
     from vesalius import api
-    from vesalius.cli.console import print_json
-    from vesalius_bench.papers.run_tables import print_comparison
+    from vesalius.cli.console import print_json, print_view
 
     comparison = api.compare(runs, ratings=ratings or (), out=out)
     if json:
         return print_json({"runs": runs, **comparison.as_data()})
-    return print_comparison(comparison)
+    return print_view(comparison.view())

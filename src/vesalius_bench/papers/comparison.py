@@ -2,47 +2,88 @@
 
 A row is a run or a published backbone; what a run did not measure is None. Published rows say so, because they were
 measured on other models than ours: they are a point of reference, not a contest.
+
+A run of functions fills the columns of its category and interpreter. An interpreter that FIND has not (the built-in
+one, the oracle, one of your own) has a column of its own where those of the paper are headed by interpreters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vesalius.documents.metric import Metric
+from vesalius.documents.printed import RunUsage
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.usage import RunUsage
-from vesalius.documents.view import Answer, Facts, View, Viewable
-from vesalius.documents.view import Sheet as ShownSheet
+from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable
 from vesalius.errors import BadInput
-from vesalius.runs.directory import is_run, read_run, read_scorecard
-from vesalius.runs.scorecard import model_name
+from vesalius.runs.directory import EXPLANATIONS, document_or_none, is_run, read_run, read_scorecard
+from vesalius.runs.scorecard import mean, model_name
 from vesalius.runs.settings import BENCHMARK
 from vesalius.runs.usage import run_usage
-from vesalius_bench.papers import find_tables as find
 from vesalius_bench.papers import published
-from vesalius_bench.papers.published import SOURCE, Row
+from vesalius_bench.papers.documents import figure_cell, figure_cells
+from vesalius_bench.papers.published import NOT_MEASURED, PAPERS, SOURCE, Row, printed
+from vesalius_functions.bench.scorecard import deciding
 from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
+from vesalius_functions.bench.work import Graded, Interpreted
 
-Metrics = Callable[[Scorecard], Mapping[str, Metric] | None]
+#: A row of a table: its name, its source and its figures.
+Line = tuple[str, str, Row]
 FIGURE_5 = "FIND Figure 5"
-UNNUMBERED = "Figures 3 and 4 were published as pictures without numbers."
+#: What the kinds of numeric functions are called, in the order of the figure.
+KINDS = {"clean": "clean", "noised": "noised", "corrupted": "corrupted", "mlp": "net"}
+#: Components that are printed, those that took most input tokens.
+MOST_COMPONENTS = 20
+#: The columns of calls, and their headings.
+CALLS = {
+    "calls": "calls",
+    "input_tokens": "tokens in",
+    "cached_tokens": "cached",
+    "output_tokens": "out",
+    "cost": "cost",
+    "seconds": "seconds",
+}
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ComparedTable:
     """One table: rows of named figures. `scale` says what they mean where a name does not."""
 
     id: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, str, Row], ...]  # name, source, figures
+    rows: tuple[Line, ...]
     scale: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """The table as JSON."""
         rows = [{"name": name, "source": source, **figures} for name, source, figures in self.rows]
         return {"id": self.id, "title": self.title, "scale": self.scale, "columns": list(self.columns), "rows": rows}
+
+    def measured(self) -> list[Line]:
+        """The rows that were measured here."""
+        return [row for row in self.rows if NOT_MEASURED not in row[1]]
+
+    def section(self) -> Section:
+        """The table in a view; a star marks what was published."""
+        title = f"{self.id}: {self.title}{f' ({self.scale})' if self.scale else ''}"
+        if not self.columns:
+            return Text(["nothing was counted in these runs"], title=title)
+        rows = [
+            (f"{name} *" if NOT_MEASURED in source else name, *figure_cells(self.columns, row))
+            for name, source, row in self.rows
+        ]
+        return Sheet(("", *(column.replace("_", " ") for column in self.columns)), rows, title=title, terminal=500)
+
+
+def beside(
+    id: str, title: str, ours: Sequence[Line], theirs: Mapping[str, Row], *, scale: str = "", source: str = SOURCE
+) -> ComparedTable:
+    """Our rows, then the published ones; the columns are those of the paper, then what only ours have."""
+    rows = (*ours, *((name, source, row) for name, row in theirs.items()))
+    columns = dict.fromkeys(column for row in (*theirs.values(), *(row for *_, row in ours)) for column in row)
+    return ComparedTable(id, title, tuple(columns), rows, scale)
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,34 +92,76 @@ class Comparison(Viewable):
     can be read like the list of its tables.
     """
 
-    tables: tuple[Sheet, ...]
+    tables: tuple[ComparedTable, ...]
     usage: tuple[RunUsage, ...]
 
-    def __iter__(self) -> Iterator[Sheet]:
+    def __iter__(self) -> Iterator[ComparedTable]:
         return iter(self.tables)
 
     def __len__(self) -> int:
         return len(self.tables)
 
-    def __getitem__(self, place: int) -> Sheet:
+    def __getitem__(self, place: int) -> ComparedTable:
         return self.tables[place]
 
     def as_data(self) -> dict[str, Any]:
         """The tables and the calls as JSON."""
-        return {"tables": [sheet.as_data() for sheet in self.tables], "usage": [one.as_data() for one in self.usage]}
+        return {"tables": [table.as_data() for table in self.tables], "usage": [one.as_data() for one in self.usage]}
 
     def view(self) -> View:
-        """What each run asked."""
+        """Every published table with the runs beside it, then the calls of each run by stage and by component."""
         runs = "; ".join(f"{one.run}: {one.total.calls} calls" for one in self.usage)
-        rows = [{"run": one.run, **stage.as_data()} for one in self.usage for stage in one.stages]
+        stages = [{"run": one.run, **stage.as_data()} for one in self.usage for stage in one.stages]
+        measured = dict.fromkeys(f"{name}: {source}" for table in self.tables for name, source, _ in table.measured())
+        notes = dict.fromkeys(source for table in self.tables for _, source, _ in table.rows if NOT_MEASURED in source)
+        # Of a paper whose figures have no numbers the longer note says that as well.
+        last = [note for note in notes if not any(other != note and other.startswith(note) for other in notes)]
         return View(
             "Comparison of runs",
             Answer(f"Comparison of {len(self.usage)} runs in {len(self.tables)} tables"),
-            [Facts([("", runs)]), ShownSheet.of(rows, title="Calls")],
+            [
+                Facts([("", runs)]),
+                Sheet.of(stages, title="Calls", terminal=0),
+                Text(list(measured)),
+                *(table.section() for table in self.tables),
+                Text([f"* {note}" for note in last]),
+                *(self._calls() if self.usage else []),
+            ],
         )
 
+    def _calls(self) -> list[Section]:
+        def figures(used: Mapping[str, Any]) -> list[Any]:
+            return [figure_cell(name, used[name]) for name in CALLS]
 
-def compare(directories: Sequence[Path]) -> Comparison:
+        stages = []
+        for one in self.usage:
+            stages += [(one.run, stage.stage, *figures(stage.as_data())) for stage in one.stages]
+            stages.append((one.run, "all", *figures(one.total.as_data())))
+            if one.per_component is not None:
+                stages.append((one.run, "per component", *figures(one.per_component)))
+        asked = sorted(
+            ((run.run, one) for run in self.usage for one in run.components), key=lambda row: -row[1].input_tokens
+        )
+        parts = [(run, one.case, one.component or "(all)", *figures(one.as_data())) for run, one in asked]
+        title, scope = "Calls by stage", "the scientist's, no judges"
+        return [
+            Sheet(
+                ("run", "stage", *CALLS.values()),
+                stages,
+                title=f"{title} (per component: {scope})",
+                terminal=500,
+                terminal_only=True,
+            ),
+            Sheet(
+                ("run", "case", "component", *CALLS.values()),
+                parts,
+                title=f"Calls by component ({scope}), most input tokens first",
+                terminal=MOST_COMPONENTS,
+            ),
+        ]
+
+
+def compare_runs(directories: Sequence[Path]) -> Comparison:
     """The published tables with finished runs of the circuits and the functions benchmark, and the calls of the runs of
     circuits and of explanations.
     """
@@ -87,38 +170,52 @@ def compare(directories: Sequence[Path]) -> Comparison:
     of_functions = {directory: card for directory, card in cards.items() if card.benchmark == FUNCTIONS}
     circuits = {labels[directory]: card for directory, card in cards.items() if directory not in of_functions}
     usage = tuple(run_usage(path, label=label) for path, label in labels.items() if path not in of_functions)
-    tables = circuit_sheets(circuits) if circuits else []
-    tables += function_sheets(of_functions, labels) if of_functions else []
+    tables = circuit_tables(circuits) if circuits else []
+    tables += function_tables(of_functions, labels) if of_functions else []
     return Comparison(tuple(tables), usage)
 
 
-def function_sheets(cards: dict[Path, Scorecard], labels: dict[Path, str]) -> list[Sheet]:
+def function_tables(cards: Mapping[Path, Scorecard], labels: Mapping[Path, str]) -> list[ComparedTable]:
     """Table 2 and Figure 5 of the functions benchmark."""
-    named = {labels[run]: card for run, card in cards.items()}
-    results = _sheet("2", "success rates", named, find.table_2, find.TABLE_2, source=find.SOURCE)
-    by_kind = [(labels[run], _source(card), find.figure_5(run, card)) for run, card in cards.items()]
-    columns = tuple(dict.fromkeys(column for _, _, row in by_kind for column in row))
-    published_rows = [(name, f"{find.SOURCE}. {find.UNNUMBERED}", {}) for name in find.TABLE_2]
+    theirs, source = printed("find", "Table 2").numbers(), PAPERS["find"].not_measured
+    rates = [(labels[run], _source(card), _success_rates(card)) for run, card in cards.items()]
+    kinds = [(labels[run], _source(card), _by_kind(run, card)) for run, card in cards.items()]
+    scale = "numeric and code: share right; others: unit tests, chance 0.33"
+    unnumbered = f"{source}. Figure 5 was published as a picture without numbers."
+    pictured: dict[str, Row] = {name: {} for name in theirs}
     return [
-        replace(results, id="FIND Table 2", scale="numeric and code: share right; others: unit tests, chance 0.33"),
-        Sheet(FIGURE_5, "success by kind of function", columns, (*by_kind, *published_rows), scale="means"),
+        beside("FIND Table 2", "success rates", rates, theirs, scale=scale, source=source),
+        beside(FIGURE_5, "success by kind of function", kinds, pictured, scale="means", source=unnumbered),
     ]
 
 
-def circuit_sheets(cards: dict[str, Scorecard]) -> list[Sheet]:
+def circuit_tables(cards: Mapping[str, Scorecard]) -> list[ComparedTable]:
     """Tables 2 and 9 to 11 and Figures 3 and 4 of the circuits benchmark, with runs by their labels."""
+
+    def ours(figures: Callable[[Scorecard], Row]) -> list[Line]:
+        return [(name, _source(card), figures(card)) for name, card in cards.items()]
+
+    def named(*names: str) -> list[Line]:
+        return ours(lambda card: {name: _value(card, name) for name in names})
+
+    def shares(metrics: Callable[[Scorecard], Mapping[str, Metric] | None]) -> list[Line]:
+        return ours(lambda card: {name: metric.value for name, metric in (metrics(card) or {}).items()})
+
+    marks, tokens = "0 to 2; shares of 2 and 1", "the scientist's, no judges"
+    unnumbered = f"{SOURCE}. Figures 3 and 4 were published as pictures without numbers."
+    pictured: dict[str, Row] = {name: {} for name in published.TABLE_2}
+    errors = shares(lambda card: card.execution_errors)
+    resolved = shares(lambda card: card.convergence_by_iteration)
+    by_iteration = "components by the iteration that resolved them"
     return [
-        _sheet("2", "results", cards, _results, published.TABLE_2),
-        _sheet("9", "grounding of hypotheses", cards, _grounding, published.TABLE_9, scale="0 to 2; shares of 2 and 1"),
-        _sheet("10", "soundness of validation plans", cards, _soundness, published.TABLE_10, scale="0 to 2"),
-        _sheet("11", "tokens and dollars", cards, _spending, published.TABLE_11, scale="the scientist's, no judges"),
-        _picture("Figure 3", "failed executions by category", cards, lambda card: card.execution_errors),
-        _picture(
-            "Figure 4",
-            "components by the iteration that resolved them",
-            cards,
-            lambda card: card.convergence_by_iteration,
+        beside("Table 2", "results", named(*published.TABLE_2[published.GPT]), published.TABLE_2),
+        beside("Table 9", "grounding of hypotheses", ours(_grounding), published.TABLE_9, scale=marks),
+        beside(
+            "Table 10", "soundness of validation plans", named("plan_soundness"), published.TABLE_10, scale="0 to 2"
         ),
+        beside("Table 11", "tokens and dollars", ours(_spending), published.TABLE_11, scale=tokens),
+        beside("Figure 3", "failed executions by category", errors, pictured, scale="shares", source=unnumbered),
+        beside("Figure 4", by_iteration, resolved, pictured, scale="shares", source=unnumbered),
     ]
 
 
@@ -135,29 +232,6 @@ def run_label(directory: Path, all_of_them: Sequence[Path]) -> str:
     name = directory.resolve().name
     alone = sum(other.resolve().name == name for other in all_of_them) == 1
     return name if alone else str(directory)
-
-
-def _sheet(
-    number: str,
-    title: str,
-    cards: dict[str, Scorecard],
-    figures: Callable[[Scorecard], Row],
-    theirs: dict[str, Row],
-    *,
-    scale: str = "",
-    source: str = SOURCE,
-) -> Sheet:
-    ours = [(name, _source(card), figures(card)) for name, card in cards.items()]
-    columns = tuple(dict.fromkeys(column for row in (*theirs.values(), *(row for *_, row in ours)) for column in row))
-    rows = [*ours, *((name, source, row) for name, row in theirs.items())]
-    return Sheet(f"Table {number}", title, columns, tuple(rows), scale)
-
-
-def _picture(id: str, title: str, cards: dict[str, Scorecard], metrics: Metrics) -> Sheet:
-    ours = [(run, _source(card), _shares(metrics(card) or {})) for run, card in cards.items()]
-    columns = tuple(dict.fromkeys(column for _, _, row in ours for column in row))
-    rows = [*ours, *((backbone, f"{SOURCE}. {UNNUMBERED}", {}) for backbone in published.TABLE_2)]
-    return Sheet(id, title, columns, tuple(rows), scale="shares")
 
 
 def _source(card: Scorecard) -> str:
@@ -183,21 +257,9 @@ def _value(card: Scorecard, name: str) -> float | None:
     return None if metric is None else metric.value
 
 
-def _shares(metrics: Mapping[str, Metric]) -> Row:
-    return {name: metric.value for name, metric in metrics.items()}
-
-
-def _results(card: Scorecard) -> Row:
-    return {name: _value(card, name) for name in published.TABLE_2[published.GPT]}
-
-
 def _grounding(card: Scorecard) -> Row:
     levels = card.grounding_levels or {}
     return {"grounding": _value(card, "grounding"), "fully": levels.get("2"), "partial": levels.get("1")}
-
-
-def _soundness(card: Scorecard) -> Row:
-    return {"plan_soundness": _value(card, "plan_soundness")}
 
 
 def _spending(card: Scorecard) -> Row:
@@ -205,9 +267,35 @@ def _spending(card: Scorecard) -> Row:
     if used is None:
         return {}
     each = None if used.cost is None else used.cost / (card.n + card.n_error)
-    return {
-        "input_tokens": used.input_tokens,
-        "output_tokens": used.output_tokens,
-        "cost": used.cost,
-        "cost_per_case": each,
-    }
+    tokens: Row = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+    return {**tokens, "cost": used.cost, "cost_per_case": each}
+
+
+def _success_rates(card: Scorecard) -> Row:
+    """A run's figures under the columns of FIND's Table 2; of other categories than its own there are none. A command
+    or a plug-in stands under the first part of its name, which the row's source has whole.
+    """
+    figures: Row = dict.fromkeys(printed("find", "Table 2").columns)
+    if card.category == "numeric":
+        figures["numeric"] = _value(card, "success")
+    elif card.category == "strings":
+        figures |= {"strings_code": _value(card, "exact_match"), "strings_unit_test": _value(card, "unit_test")}
+    elif card.category in ("entities", "relations"):
+        figures[f"{card.category}_{card.subject.partition(':')[0]}"] = _value(card, "unit_test")
+    return figures
+
+
+def _by_kind(run: Path, card: Scorecard) -> Row:
+    """Means of the deciding figure by kind: clean, noised, corrupted and nets, or the families of other categories."""
+    if card.category != "numeric":
+        return {name: family.value for name, family in sorted((card.families or {}).items())}
+    values: dict[str, list[float]] = {}
+    for path in sorted((run / "grades").glob("*.json")):
+        grade = document_or_none(Graded, path)
+        answer = document_or_none(Interpreted, run / EXPLANATIONS / path.name)
+        if grade is None or answer is None:
+            raise BadInput(f"{path}: it or its answer is damaged; `vesalius bench functions` again makes it new")
+        decision = deciding(dict(grade.metrics))
+        if decision is not None:
+            values.setdefault(KINDS.get(str(answer.truth.get("kind")), "other"), []).append(decision[1])
+    return {name: mean(values[name]) for name in (*KINDS.values(), "other") if name in values}

@@ -4,18 +4,19 @@ Published rows hold texts, as the paper prints them; measured rows hold numbers,
 table without measured rows says so, and names the command that would measure it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import JsonValue
 
-from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.view import Answer, Facts, Sheet, Text, View, made
+from vesalius.documents.base import FrozenMap, Record, ResultDocument
+from vesalius.documents.view import Answer, Code, Facts, Sheet, Text, View, made
 
 Paper = Literal["hyve", "mechrl", "find"]
 Cell = int | float | str | None
+#: The source of a row that the paper prints.
+PUBLISHED = "published"
 
 
 class PaperRow(Record):
@@ -63,7 +64,10 @@ class PaperTable(ResultDocument, kind="paper_table"):
     def view(self) -> View:
         """Each published row, then the measured ones of its name."""
         measured = f"{len(self.measured)} measured rows" if self.measured else f"not measured here: {self.command}"
-        rows = [{"name": row.name, "source": row.source, **row.values} for row in self._side_by_side()]
+        rows = [
+            (row.name, row.source if row.source == PUBLISHED else "ours", *figure_cells(self.columns, row.values))
+            for row in self._side_by_side()
+        ]
         note = f" ({self.note})" if self.note else ""
         remarks = [
             *([] if self.published else ["published as a picture without numbers"]),
@@ -77,7 +81,7 @@ class PaperTable(ResultDocument, kind="paper_table"):
             [
                 Facts([("", f"{len(self.published)} published rows, {measured}")]),
                 Facts([("published", f"{self.published_in}{note}")]),
-                Sheet.of(rows, terminal=500),
+                *([Sheet(("name", "source", *self.columns), rows, terminal=500)] if self.columns else []),
                 Text(remarks),
             ],
             command=self.command,
@@ -116,12 +120,22 @@ class PaperContents(ResultDocument, kind="paper_contents"):
     def view(self) -> View:
         """Every table and figure, whether it is measured, and the command that measures it."""
         measured = sum(entry.measured > 0 for entry in self.entries)
+        rows = [
+            (
+                entry.id,
+                entry.title,
+                f"{entry.published} rows" if entry.published else "a picture",
+                f"{entry.measured} rows" if entry.measured else "not here",
+                entry.command,
+            )
+            for entry in self.entries
+        ]
         return View(
             self.paper,
             Answer(f"{self.paper}: {len(self.entries)} tables and figures, {measured} of them measured here"),
             [
                 Facts([("published in", f"{self.published_in}; {len(self.results)} results read")]),
-                Sheet.of([entry.as_data() for entry in self.entries], terminal=200),
+                Sheet(("id", "title", "published", "measured", "command"), rows, terminal=200),
             ],
         )
 
@@ -151,6 +165,18 @@ class PaperStep(Record):
                 words += [flag] if one is True else [flag, str(one)]
         return " ".join(words)
 
+    @property
+    def lines(self) -> tuple[str, str]:
+        """The run as a plan says it: its command, and what it fills at which cost."""
+        asked = f"asks {' and '.join(dict.fromkeys(self.models))}"
+        if not self.models:
+            cost = "asks no language model, costs nothing"
+        elif self.cost is None:
+            cost = f"{asked}, cost not known before the run; at most the spending cap"
+        else:
+            cost = f"{asked}, about ${self.cost:.2f} by the tokens of the paper's agent"
+        return f"run: {self.command_line}", f"  fills {', '.join(self.fills)}; {self.work}; {cost}"
+
 
 class PaperPlan(ResultDocument, kind="paper_plan"):
     """What is run to fill tables that nothing fills by now; `cost` is None where a step's is not known."""
@@ -160,11 +186,37 @@ class PaperPlan(ResultDocument, kind="paper_plan"):
     cost: float | None
     left_out: FrozenMap[str, str]
 
+    def lines(self) -> list[str]:
+        """What is run, and what is left out and why."""
+        steps = [line for step in self.steps for line in step.lines]
+        return [*steps, *(f"left out: {id}: {reason}" for id, reason in self.left_out.items())] or ["nothing is run"]
+
     def view(self) -> View:
         """What would be run, and what is left out."""
         cost = "unknown" if self.cost is None else f"${self.cost:.2f}"
         return View(
             f"Plan for {self.paper}",
             Answer(f"Plan for {self.paper}: {len(self.steps)} runs, estimated cost {cost}"),
-            [Sheet.of([step.as_data() for step in self.steps], terminal=200)],
+            [
+                Sheet.of([step.as_data() for step in self.steps], terminal=0),
+                Code("\n".join(self.lines())),
+            ],
         )
+
+
+def figure_cell(column: str, value: Cell) -> Cell:
+    """A figure as its column prints it: tokens in millions, dollars, counts; others as they are."""
+    if value is None or isinstance(value, str):
+        return value
+    if column.endswith("tokens"):
+        return f"{value / 1e6:.2f}M" if value >= 1e6 else f"{value:.0f}"
+    if column in ("calls", "seconds"):
+        return f"{value:.0f}" if isinstance(value, int) else f"{value:.1f}"
+    if column.startswith("cost"):
+        return f"${value:.4f}" if 0 < value < 0.1 else f"${value:.2f}"
+    return value
+
+
+def figure_cells(columns: Sequence[str], values: Mapping[str, Cell]) -> list[Cell]:
+    """The figures of a row as its columns print them."""
+    return [figure_cell(column, values.get(column)) for column in columns]

@@ -1,55 +1,90 @@
-"""The figures of the paper that published the circuits benchmark, for the tables beside our own.
+"""The tables and figures of the three papers as data: what each prints, what measures ours, and how ours differs.
 
-None of them was measured here: they are for the paper's agent on the original models, with the paper's judges. Table 9
-is a rating by one person of 17 components. Figures 3 and 4 were published as pictures without numbers, so their rows
-are empty.
+`hyve.json`, `mechrl.json` and `find.json` have them in the order of the paper, published figures as printed there; none
+of those was measured here. HyVE's are for the paper's agent on the original models, with the paper's judges; Table 9 is
+a rating by one person of 17 components. Where a published table is in words, the rows are in our own. A figure that was
+published as a picture without numbers has no rows. `words` are texts that several entries share.
 """
 
-from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from importlib import resources
-from typing import Any
+from typing import Literal, get_args
 
+from pydantic import Field, model_validator
+
+from vesalius.documents.base import FrozenDict, FrozenMap, Record
 from vesalius.files import parse_json
+from vesalius_bench.papers.documents import Paper
 
+#: The kinds of results that fill a table.
+Kind = Literal["circuits", "functions", "study", "mechrl", "ratings", "explanation", "reliability", "unit tests"]
+#: The runs that `--run` makes.
+Filled = Literal[
+    "circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "evaluator", "reliability"
+]
 #: A cell that the paper leaves empty.
 EMPTY = "–"
+NOT_MEASURED = "published, not measured here"
+GPT, CLAUDE, GEMINI, QWEN = "GPT-5.4", "Claude-Sonnet-4.6", "Gemini-3.1-Pro", "Qwen-3-Coder-30B-A3B"
+_MEASURES = ("description_quality", "plan_soundness", "task_accuracy")
+
+Row = dict[str, float | None]
 
 
-@dataclass(frozen=True)
-class Printed:
-    """One published table: texts by row and column."""
+class Entry(Record):
+    """One table or figure. `reads` are the kinds of results that fill it (none: the code itself); `filled_by` is the
+    run that `--run` makes, and without one `by_hand` says what it takes instead. `data` are modules of the extra
+    `functions` without which the code has no rows. `published` are the texts of each row by `columns`.
+    """
 
-    columns: tuple[str, ...]
-    rows: dict[str, dict[str, str]]
+    id: str
+    title: str
+    reads: tuple[Kind, ...] = ()
+    command: str
+    differs: str
+    filled_by: Filled | None = None
+    by_hand: str = ""
+    data: tuple[str, ...] = ()
     note: str = ""
+    columns: tuple[str, ...] = ()
+    published: FrozenMap[str, tuple[str, ...]] = Field(default_factory=FrozenDict)
 
-    def numbers(self, *columns: str) -> dict[str, dict[str, float | None]]:
+    @model_validator(mode="after")
+    def _whole(self) -> "Entry":
+        for name, cells in self.published.items():
+            if len(cells) != len(self.columns):
+                raise ValueError(f"{self.id}, {name}: {len(cells)} cells in {len(self.columns)} columns")
+        if bool(self.reads) != bool(self.filled_by or self.by_hand):
+            raise ValueError(f"{self.id}: results fill it exactly where a run or people give them")
+        return self
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether the paper draws it."""
+        return self.id.startswith("Figure")
+
+    @property
+    def rows(self) -> dict[str, dict[str, str]]:
+        """The published texts by row and column."""
+        return {name: dict(zip(self.columns, cells, strict=True)) for name, cells in self.published.items()}
+
+    def numbers(self, *columns: str) -> dict[str, Row]:
         """The rows as numbers, of these columns or of all: shares of percentages, None where nothing is printed."""
         chosen = columns or self.columns
         return {name: {column: number(row[column]) for column in chosen} for name, row in self.rows.items()}
 
 
-#: What a paper publishes as a picture without numbers, or what is not in it.
-NOTHING = Printed((), {})
+class PaperTables(Record):
+    """A paper: where it was published, and its tables and figures in order."""
 
+    paper: Paper
+    source: str
+    entries: tuple[Entry, ...]
 
-@cache
-def _data() -> dict[str, Any]:
-    file = resources.files("vesalius_bench.papers") / "published.json"
-    data = parse_json(file.read_bytes(), source="published.json")
-    assert isinstance(data, dict)
-    return data
-
-
-def printed(paper: str, table: str) -> Printed:
-    """What a paper prints in a table; nothing of a figure without numbers."""
-    data = _data()[paper].get(table)
-    if data is None:
-        return NOTHING
-    columns = tuple(data["columns"])
-    rows = {name: dict(zip(columns, values, strict=True)) for name, values in data["rows"].items()}
-    return Printed(columns, rows, data.get("note", ""))
+    @property
+    def not_measured(self) -> str:
+        """What is said of a published row."""
+        return f"{self.source}; {NOT_MEASURED}"
 
 
 def number(text: str) -> float | None:
@@ -63,28 +98,36 @@ def number(text: str) -> float | None:
     return float(text.lstrip("$").replace("−", "-"))
 
 
-NOT_MEASURED = "published, not measured here"
-SOURCE = f"HyVE paper (arXiv 2606.24026); {NOT_MEASURED}"
-GPT, CLAUDE, GEMINI, QWEN = "GPT-5.4", "Claude-Sonnet-4.6", "Gemini-3.1-Pro", "Qwen-3-Coder-30B-A3B"
-_MEASURES = ("description_quality", "plan_soundness", "task_accuracy")
+def read_paper(paper: Paper) -> PaperTables:
+    """The data of one paper; a file of ours that is not whole is an error at once."""
+    file = f"{paper}.json"
+    data = parse_json((resources.files("vesalius_bench.papers") / file).read_bytes(), source=file, unique=True)
+    assert isinstance(data, dict)
+    words: dict[str, str] = {}
+    for name, text in data["words"].items():
+        words[name] = text.format_map(words)
+    entries = [
+        {"id": id}
+        | {field: value.format_map(words) if isinstance(value, str) else value for field, value in entry.items()}
+        for id, entry in data["entries"].items()
+    ]
+    return PaperTables.model_validate({"paper": paper, "source": data["source"], "entries": entries})
 
-Row = dict[str, float | None]
+
+PAPERS: dict[str, PaperTables] = {paper: read_paper(paper) for paper in get_args(Paper)}
 
 
-def _table(number: int, *columns: str) -> dict[str, Row]:
-    return printed("hyve", f"Table {number}").numbers(*columns)
+def printed(paper: str, id: str) -> Entry:
+    """What a paper prints in a table; a figure without numbers has no rows."""
+    return next(entry for entry in PAPERS[paper].entries if entry.id == id)
 
 
-TABLE_2 = _table(2)
+_table = partial(printed, "hyve")
+SOURCE = PAPERS["hyve"].not_measured
+TABLE_2, TABLE_9, TABLE_10, TABLE_11 = (_table(f"Table {place}").numbers() for place in (2, 9, 10, 11))
 #: Role descriptions of the ten AF1 components of Llama-3-8B, rated by three people (`study af1`).
-TABLE_4: dict[str, dict[str, int]] = {
-    name: {column: int(count) for column, count in row.items() if count is not None} for name, row in _table(4).items()
-}
-TABLE_9 = _table(9)
-TABLE_10 = _table(10)
-TABLE_11 = _table(11)
+TABLE_4 = {name: {column: int(cell) for column, cell in row.items()} for name, row in _table("Table 4").rows.items()}
 #: Agreement of two people, and of the lower human with the lower judge: Table 6 on texts of two backbones, Table 7
 #: on those of all four; Table 8 holds each person against each judge there. Weighted kappa on 0/1/2, plain on 0/1.
-TABLE_6 = _table(6, *_MEASURES)
-TABLE_7 = _table(7, *_MEASURES)
-TABLE_8 = _table(8)
+TABLE_6, TABLE_7 = (_table(f"Table {place}").numbers(*_MEASURES) for place in (6, 7))
+TABLE_8 = _table("Table 8").numbers()

@@ -8,19 +8,19 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from vesalius.documents.base import Document
 from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.errors import BadInput, Failed, note
 from vesalius.runs.directory import RUN, SCORECARD, read_run, read_scorecard
 from vesalius_bench.papers.comparison import run_label
+from vesalius_bench.papers.published import Kind
 from vesalius_bench.ratings.documents import RATINGS_FILE, Ratings
 from vesalius_bench.study.documents import STUDY_FILE, Study
 from vesalius_functions.documents import RELIABILITY_FILE, UNIT_TESTS_FILE, Reliability, UnitTests
 from vesalius_mechrl.documents import MechrlStudy
 
-Kind = Literal["circuits", "functions", "study", "mechrl", "ratings", "explanation", "reliability", "unit tests"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 #: What makes each kind of result.
 MAKERS: dict[Kind, str] = {

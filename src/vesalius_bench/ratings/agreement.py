@@ -13,14 +13,14 @@ from vesalius.api.places import Out, directory_for, require_place
 from vesalius.api.runs import require_run
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_text
-from vesalius.grading.agreement import MEASURES, Item, Measure, MeasureName
 from vesalius.grading.judges.circuit import JudgedCircuit, score_metric
+from vesalius.grading.ratings import MEASURES, Item, Measure, MeasureName
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.scorecard import State
 from vesalius_bench.papers import published
-from vesalius_bench.papers.comparison import Comparison, Sheet
-from vesalius_bench.papers.published import NOT_MEASURED, SOURCE, Row
+from vesalius_bench.papers.comparison import ComparedTable, Comparison, Line, beside
+from vesalius_bench.papers.published import SOURCE, Row
 from vesalius_bench.ratings.annotation import csv_of, is_annotation, read_annotation
 from vesalius_bench.ratings.documents import (
     RATINGS_FILE,
@@ -201,14 +201,15 @@ def judged_circuits(directory: Path) -> list[JudgedCircuit]:
     return [JudgedCircuit.model_validate(data) for data in state.judged.values()]
 
 
-def rating_sheets(ratings: Ratings) -> list[Sheet]:
+def rating_sheets(ratings: Ratings) -> list[ComparedTable]:
     """Tables 6 to 8 with these ratings: pairs of people, the lowest of either kind, each person with each judge."""
-    people = _rows(ratings.pairs, "human-human", "lowest human-lowest judge")
+    people = _lines(ratings.pairs, "human-human", "lowest human-lowest judge")
+    judged, judges = _lines(ratings.pairs, "human-judge"), _lines(ratings.pairs, "judge-judge")
     return [
-        _sheet("Table 6", "agreement of people and judges, two backbones", people, published.TABLE_6),
-        _sheet("Table 7", "the same on the outputs of four backbones", people, published.TABLE_7),
-        _sheet("Table 8", "each person with each judge", _rows(ratings.pairs, "human-judge"), published.TABLE_8),
-        _sheet("judges", "each judge with each other", _rows(ratings.pairs, "judge-judge"), {}),
+        beside("Table 6", "agreement of people and judges, two backbones", people, published.TABLE_6, scale=SCALE),
+        beside("Table 7", "the same on the outputs of four backbones", people, published.TABLE_7, scale=SCALE),
+        beside("Table 8", "each person with each judge", judged, published.TABLE_8, scale=SCALE),
+        beside("judges", "each judge with each other", judges, {}, scale=SCALE),
     ]
 
 
@@ -221,12 +222,12 @@ def with_ratings(comparison: Comparison, ratings: Sequence[Rating]) -> Compariso
     if not kept:
         rated = choices(sorted({one.run for one in ratings}), 5)
         raise BadInput(f"`ratings`: none is of these runs ({choices(runs, 5)}); rated are {rated or 'none'}")
-    first = comparison.tables[0].rows if comparison.tables else ()
-    measured = {name: row for name, source, row in first if NOT_MEASURED not in source}
+    first = comparison.tables[0].measured() if comparison.tables else ()
+    measured = {name: row for name, _, row in first}
     return Comparison((*comparison.tables, _rated_sheet(rating_report(kept, {}), measured)), comparison.usage)
 
 
-def _rated_sheet(ratings: Ratings, measured: Mapping[str, Row]) -> Sheet:
+def _rated_sheet(ratings: Ratings, measured: Mapping[str, Row]) -> ComparedTable:
     """What people gave the texts of each run and agent, beside the judges' figures of the run."""
     rows: dict[tuple[str, str], Row] = {}
     for kind, scores in (("lowest", ratings.lowest), ("majority", ratings.majority)):
@@ -248,32 +249,24 @@ def _rated_sheet(ratings: Ratings, measured: Mapping[str, Row]) -> Sheet:
         for name, row in published.TABLE_2.items()
     ]
     scale = "by judges, then by people: the lowest score of each text, the majority of three, the number of texts"
-    return Sheet("Ratings", "texts rated by people", tuple(columns), (*ours, *theirs), scale)
+    return ComparedTable("Ratings", "texts rated by people", tuple(columns), (*ours, *theirs), scale)
 
 
-def _rows(pairs: Iterable[RaterPair], *kinds: str) -> dict[str, tuple[str, Row]]:
-    rows: dict[str, tuple[str, Row]] = {}
+def _lines(pairs: Iterable[RaterPair], *kinds: str) -> list[Line]:
+    """A row for each pair of raters of these kinds."""
+    rows: dict[str, Row] = {}
     counts: dict[str, list[int]] = {}
     for pair in pairs:
         if pair.kind in kinds:
             name = f"{pair.a} | {pair.b}"
-            rows.setdefault(name, ("", {}))[1][pair.measure] = pair.kappa
+            rows.setdefault(name, {})[pair.measure] = pair.kappa
             counts.setdefault(name, []).append(pair.n)
-    return {name: (f"measured here, n = {_span(counts[name])}", row) for name, (_, row) in rows.items()}
+    return [(name, f"measured here, n = {_span(counts[name])}", row) for name, row in rows.items()]
 
 
 def _span(counts: Sequence[int]) -> str:
     low, high = min(counts), max(counts)
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _sheet(id: str, title: str, ours: dict[str, tuple[str, Row]], theirs: dict[str, Row]) -> Sheet:
-    measured = [(name, source, row) for name, (source, row) in ours.items()]
-    columns = tuple(
-        dict.fromkeys(column for row in [*theirs.values(), *(row for _, _, row in measured)] for column in row)
-    )
-    rows = [*measured, *((name, SOURCE, row) for name, row in theirs.items())]
-    return Sheet(id, title, columns, tuple(rows), SCALE)
 
 
 __all__ = ["rating_sheets", "ratings"]

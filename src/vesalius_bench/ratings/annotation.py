@@ -19,7 +19,7 @@ from vesalius.api.places import Out, directory_for, require_place
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, quoted
-from vesalius.grading.agreement import MEASURES, ratings_csv
+from vesalius.grading.ratings import MEASURES, ratings_csv
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, is_run, read_explanation, require_benchmark
 from vesalius.runs.ledger import Ledger, Record, read_ledger
 from vesalius.runs.scorecard import model_name

@@ -35,16 +35,14 @@ def ratings(
     Example: vesalius ratings alice.csv bob.csv --run vesalius-runs/bench-circuits-hyve-seed0
     """
     from vesalius import api
-    from vesalius.cli.console import print_json, print_line, print_view
+    from vesalius.cli.console import print_json, print_sections, print_view
+    from vesalius.documents.view import Text
     from vesalius_bench.papers.published import SOURCE
-    from vesalius_bench.papers.run_tables import print_sheet
 
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     report = api.ratings(files, runs=run or (), ids=chosen, csv=csv, out=out)
     if json:
         return print_json(report.as_data())
     print_view(report.view())
-    for sheet in api.rating_sheets(report):
-        if sheet.rows:
-            print_sheet(sheet)
-    return print_line(f"\n* {SOURCE}")
+    sheets = [sheet.section() for sheet in api.rating_sheets(report) if sheet.rows]
+    return print_sections([*sheets, Text([f"* {SOURCE}"])])

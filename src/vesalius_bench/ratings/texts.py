@@ -23,8 +23,8 @@ from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.grading.agreement import MEASURES, Item, MeasureName
 from vesalius.grading.keys import ReferenceTexts, known_roles, reference_texts
+from vesalius.grading.ratings import MEASURES, Item, MeasureName
 from vesalius_bench.ratings.documents import Rubric, RubricLevel
 from vesalius_bench.ratings.reading import item_text
 

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import BUILTIN
@@ -117,6 +117,18 @@ class StudyRun:
         for record in run.ledger.records:
             self._take(record)
 
+    @property
+    def adds(self) -> Performed:
+        """That the model adds, once that is established."""
+        assert self.performed is not None
+        return self.performed
+
+    @property
+    def circuit(self) -> Localisation:
+        """The circuit, once it is known."""
+        assert self.localisation is not None
+        return self.localisation
+
     def note(self, event: str, **fields: Any) -> None:
         """Write a step down that is done."""
         self._take(self.run.ledger.append(event, **fields))
@@ -183,10 +195,8 @@ def study_document(
     judges: Sequence[str],
 ) -> Study:
     """Everything that is known by now."""
-    performed, found, evidence = work.performed, work.localisation, work.evidence
-    assert performed is not None
-    assert found is not None
-    assert evidence is not None
+    performed, found = work.adds, work.circuit
+    assert work.evidence is not None
     known: Mapping[str, str] = {} if references is None else references.roles
     rows = (
         StudyRow(agent=agent, source="published", model=LLAMA_3_8B, n=sum(row.values()), **row, not_rated=0)
@@ -199,7 +209,7 @@ def study_document(
         behaviour=performed.behaviour,
         performance=performed.performance,
         localisation=found,
-        evidence=evidence,
+        evidence=work.evidence,
         references={name: known[name] for name in found.components if name in known},
         references_from=None if references is None else references.source,
         not_localised=tuple(name for name in known if name not in found.components),
@@ -217,9 +227,8 @@ def _explainer(
 ) -> StudiedExplainer:
     directory = work.directory_of(explained.name)
     explanation = read_explanation(directory / EXPLANATION_FILE)
-    assert work.localisation is not None
     said = {part.id: part for part in explanation.components}
-    roles = tuple(_role(name, said.get(name), rated, name in known) for name in work.localisation.components)
+    roles = tuple(_role(name, said.get(name), rated, name in known) for name in work.circuit.components)
     return StudiedExplainer(
         name=explained.name,
         scientist=explained.scientist,
@@ -306,12 +315,11 @@ def write_study(work: StudyRun, result: Study) -> None:
     result.write(directory / STUDY_FILE)
     result.page(directory)
     if result.references:
-        assert work.performed is not None
         rateable = {
             one.name: [role.component for role in one.roles if role.component in result.references]
             for one in result.explainers
         }
-        write_sheet(directory / SHEET_FILE, work.performed.specimen, rateable)
+        write_sheet(directory / SHEET_FILE, work.adds.specimen, rateable)
 
 
 def write_sheet(path: Path, specimen: str, roles: Mapping[str, Sequence[str]]) -> Path:

@@ -20,7 +20,7 @@ from vesalius.discovery.known_heads import AF1_COMPONENTS, AF1_SOURCE, LLAMA_3_8
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.natural.instruments import MOST_SETS, Instruments
@@ -164,8 +164,7 @@ def judged_roles(
     **options: Any,
 ) -> dict[str, dict[str, RatedText]]:
     """What judges say about every explainer's roles. Their calls are recorded, so that none is made twice."""
-    assert work.localisation is not None
-    directory, components, rated = work.run.directory, work.localisation.components, {}
+    directory, components, rated = work.run.directory, work.circuit.components, {}
     cap = spending_cap(directory, limit)
     (directory / CALLS).mkdir(exist_ok=True)
     (directory / JUDGED).mkdir(exist_ok=True)

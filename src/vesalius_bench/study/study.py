@@ -19,28 +19,29 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, Source
-from vesalius.api.explanations import MAX_TOKENS, explain
+from vesalius.api.door import verb
+from vesalius.api.explanations import explain
 from vesalius.api.loading import loaded
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.places import Out, directory_for, removed_if_empty
 from vesalius.api.plans import plan
 from vesalius.api.shapes import read_shape
-from vesalius.backbones import TIMEOUT, Backbone, open_backbone
+from vesalius.backbones import open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
 from vesalius.discovery.known_heads import AF1_COMPONENTS, LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.plan import Plan
-from vesalius.errors import BadInput, Failed, choices, require_whole
+from vesalius.documents.printed import Plan
+from vesalius.errors import BadInput, Failed, choices
 from vesalius.explanations.natural.explain import require_enough
 from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist
 from vesalius.grading.keys import ReferenceRoles, known_roles
-from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.options import Load, require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.progress import Progress, silent
 from vesalius.runs.settings import RunLimits
+from vesalius_bench.options import Explainer, RatedBy, Studied
 from vesalius_bench.ratings.reading import Rating, read_ratings
 from vesalius_bench.study.documents import Localisation, Study
 from vesalius_bench.study.roles import RatedText, rated_by_people, read_roles
@@ -76,37 +77,19 @@ from vesalius_mechrl.sets.sources import default_budget
 from vesalius_mechrl.sets.synergy import LEAST_PROMPTS
 
 STUDIES = ("af1",)
-PROMPTS, TOP = 32, 24
 TASK = "Adds three whole numbers; the answer is read at the last token."
 
 
+@verb
 def study(
     name: str = "af1",
     model: Specimen | str | Path | None = None,
     *,
-    circuit: Given | Source = None,
-    behaviour: Any = None,
-    scientist: str | None = None,
-    backbone: str | Backbone | None = None,
-    protocol: str | None = None,
-    roles: str | Path | None = None,
-    ratings: str | Path | None = None,
-    judge: Sequence[str] = (),
-    n: int = PROMPTS,
-    top: int = TOP,
-    seed: int = 0,
-    quick: bool = False,
-    dtype: str = "auto",
-    device: Devices = "auto",
-    base_url: str | None = None,
-    max_tokens: int = MAX_TOKENS,
-    max_cost: float | None = None,
-    timeout: float = TIMEOUT,
-    prices: str | Path | None = None,
-    compact: bool = False,
-    unsafe_sandbox: bool = False,
+    studied: Studied,
+    explainer: Explainer,
+    rated: RatedBy,
     out: Out = True,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Study:
     """Repeat a published study on a model: "af1", the components of three-operand addition and their roles.
 
@@ -122,57 +105,51 @@ def study(
     `arithmetic`, or those of the file `roles`.
     """
     require_study(name)
-    sums = required_sums(behaviour)
-    require_drawable(n, seed)
-    require_whole(top=top)
-    require_enough(n, top)
-    wanted = _wanted(scientist, backbone, protocol, base_url=base_url, max_tokens=max_tokens, compact=compact)
-    if ratings is not None and judge:
+    sums = required_sums(studied.behaviour)
+    require_drawable(studied.n, studied.seed)
+    require_enough(studied.n, studied.top)
+    wanted = _wanted(explainer)
+    if rated.ratings is not None and rated.judge:
         raise BadInput("`ratings` and `judge` both rate the roles; give one of them")
     if model is None or (isinstance(model, str) and not model.strip()):
         raise BadInput("`model`: name the model to study, such as arithmetic, a directory or a hub id")
-    scores = () if ratings is None else read_ratings(ratings)
-    own_roles = None if roles is None else read_roles(roles, task=TASK)
-    limits = RunLimits(max_cost, unsafe_sandbox, timeout)
-    asking: dict[str, Any] = {"timeout": timeout, "prices": prices}
-    for which in [*judge, *([backbone] if isinstance(backbone, str) else [])]:
-        own = {"base_url": base_url, "max_tokens": max_tokens} if which is backbone else {}
-        open_backbone(which, cap=max_cost, **asking, **own).close()
-    require_place(out)
+    scores = () if rated.ratings is None else read_ratings(rated.ratings)
+    own_roles = None if rated.roles is None else read_roles(rated.roles, task=TASK)
+    asking: dict[str, Any] = {"timeout": explainer.timeout, "prices": explainer.prices}
+    for which in [*rated.judge, *([explainer.backbone] if isinstance(explainer.backbone, str) else [])]:
+        own = {one: getattr(explainer, one) for one in ("base_url", "max_tokens") if which is explainer.backbone}
+        open_backbone(which, cap=explainer.max_cost, **asking, **own).close()
     settings = StudySettings(
         study=name,
         model=_name(model),
         behaviour=sums and sums.name,
-        **_circuit_settings(circuit),
-        n=n,
-        top=top,
-        seed=seed,
-        quick=quick,
-        dtype=dtype,
+        **_circuit_settings(studied.circuit),
+        **{field: getattr(studied, field) for field in ("n", "top", "seed", "quick", "dtype")},
     )
     directory = directory_for(out, *_words(settings))
-    opened = open_study(directory, settings, limits)
-    with removed_if_empty(directory), opened as work, shown(progress) as report:
+    limits = RunLimits(explainer.max_cost, explainer.unsafe_sandbox, explainer.timeout)
+    with removed_if_empty(directory), open_study(directory, settings, limits) as work:
         missing = [one for one in wanted if not work.is_explained(one)]
         if missing or work.evidence is None:
-            specimen = loaded(model, Load(dtype=dtype, device=device), progress=report)
-            _circuit(work, with_sums(specimen, sums), circuit, settings, report)
-            specimen = _studied(work, specimen)
-            _measure(work, specimen, settings, report)
+            specimen = loaded(model, Load(dtype=studied.dtype, device=studied.device), progress=progress)
+            _circuit(work, with_sums(specimen, sums), studied.circuit, settings, progress)
+            specimen = with_sums(specimen, required_sums(work.adds.behaviour))
+            if work.evidence is None:
+                progress(f"intervening on {len(work.circuit.components)} components", 0, 0)
+                evidence = measured_evidence(specimen, work.circuit, n=studied.n, seed=studied.seed)
+                work.note(MEASURED, evidence=evidence.as_data())
             for one in missing:
-                model_options: dict[str, Any] = {}
-                if one.scientist != BUILTIN:
-                    left = _left(work, one, max_cost)
-                    model_options = {"backbone": backbone, "max_cost": left, "unsafe_sandbox": unsafe_sandbox}
-                    model_options |= {**one.options, **asking}
-                _explain(work, one, specimen, settings, report, model_options)
-        references = own_roles or _known(work, settings)
-        _require_known(work, own_roles, roles)
-        rated = _rated(work, references, scores, judge, {**asking, "limit": max_cost, "progress": report})
-        files = {"roles": roles, "ratings": ratings, "prices": prices}
+                _explain(work, one, specimen, settings, explainer, progress)
+        references = own_roles or known_roles(work.adds.recognised_as or settings.model)
+        components = work.circuit.components
+        if own_roles is not None and not any(one in own_roles.roles for one in components):
+            raise BadInput(f"{rated.roles}: names none of the components of the circuit; it has {choices(components)}")
+        judging = {**asking, "limit": explainer.max_cost, "progress": progress}
+        texts = _rated(work, references, scores, rated.judge, judging)
+        files = {"roles": rated.roles, "ratings": rated.ratings, "prices": explainer.prices}
         named = {key: str(file) for key, file in files.items() if file}
-        request = study_request(work, settings, wanted[-1], judge, named)
-        result = study_document(work, request, references, rated, scores, judge)
+        request = study_request(work, settings, wanted[-1], rated.judge, named)
+        result = study_document(work, request, references, texts, scores, rated.judge)
         write_study(work, result)
     return result
 
@@ -208,18 +185,17 @@ def _circuit_settings(circuit: Given | Source) -> dict[str, str | None]:
     return {"circuit": None, "circuit_mark": ",".join(map(str, split_names(circuit)))}
 
 
-def _wanted(
-    scientist: str | None, backbone: str | Backbone | None, protocol: str | None, **options: Any
-) -> list[ExplainedBy]:
+def _wanted(asked: Explainer) -> list[ExplainedBy]:
     """Who explains: the built-in scientist, and another one where a language model or a function is named."""
     first = ExplainedBy(BUILTIN, BUILTIN, None, None, {})
-    chosen, protocol = chosen_scientist(scientist, backbone is not None, protocol)
-    if backbone is None:
+    chosen, protocol = chosen_scientist(asked.scientist, asked.backbone is not None, asked.protocol)
+    if asked.backbone is None:
         own = chosen not in (BUILTIN, HYBRID)
         return [first, ExplainedBy(chosen, chosen, None, None, {})] if own else [first]
-    usual = {"base_url": None, "max_tokens": MAX_TOKENS, "compact": False}
-    given = {name: value for name, value in options.items() if value != usual[name]}
-    called = backbone if isinstance(backbone, str) else backbone.name
+    usual = Explainer()
+    options = {name: getattr(asked, name) for name in ("base_url", "max_tokens", "compact")}
+    given = {name: value for name, value in options.items() if value != getattr(usual, name)}
+    called = asked.backbone if isinstance(asked.backbone, str) else asked.backbone.name
     label = f"{chosen} {called}" + (f" {protocol}" if protocol == "paper" else "")
     return [first, ExplainedBy(label, chosen, called, protocol, given)]
 
@@ -275,33 +251,25 @@ def _circuit_of(specimen: Specimen, localisation: Localisation) -> Circuit:
     )
 
 
-def _studied(work: StudyRun, specimen: Specimen) -> Specimen:
-    """The model with the sums of the study."""
-    assert work.performed is not None
-    return with_sums(specimen, required_sums(work.performed.behaviour))
-
-
-def _measure(work: StudyRun, specimen: Specimen, settings: StudySettings, progress: Progress) -> None:
-    """Do the third step where it is not done."""
-    assert work.localisation is not None
-    if work.evidence is None:
-        progress(f"intervening on {len(work.localisation.components)} components", 0, 0)
-        evidence = measured_evidence(specimen, work.localisation, n=settings.n, seed=settings.seed)
-        work.note(MEASURED, evidence=evidence.as_data())
-
-
 def _explain(
     work: StudyRun,
     wanted: ExplainedBy,
     specimen: Specimen,
     settings: StudySettings,
+    asked: Explainer,
     progress: Progress,
-    options: dict[str, Any],
 ) -> None:
-    assert work.localisation is not None
+    directory, options = work.run.directory, {}
+    if wanted.scientist != BUILTIN:
+        # its own calls of before count again when they are opened
+        cap = spending_cap(directory, asked.max_cost, without=work.directory_of(wanted.name))
+        if cap is not None and cap.left <= 0:
+            raise Failed(f"{directory}: other calls of the study have spent `max_cost` ${cap.limit:.2f}; raise it")
+        options = {name: getattr(asked, name) for name in ("backbone", "unsafe_sandbox", "timeout", "prices")}
+        options |= {"max_cost": None if cap is None else cap.left, **wanted.options}
     explain(
         specimen,
-        work.localisation.components,
+        work.circuit.components,
         scientist=wanted.scientist,
         protocol=wanted.protocol,
         n=settings.n,
@@ -314,28 +282,6 @@ def _explain(
     work.note(EXPLAINED, **fields)
 
 
-def _left(work: StudyRun, wanted: ExplainedBy, max_cost: float | None) -> float | None:
-    """What an explainer may spend: its own calls of before count again when they are opened."""
-    directory = work.run.directory
-    cap = spending_cap(directory, max_cost, without=work.directory_of(wanted.name))
-    if cap is not None and cap.left <= 0:
-        raise Failed(f"{directory}: other calls of the study have spent `max_cost` ${cap.limit:.2f}; raise it")
-    return None if cap is None else cap.left
-
-
-def _known(work: StudyRun, settings: StudySettings) -> ReferenceRoles | None:
-    assert work.performed is not None
-    return known_roles(work.performed.recognised_as or settings.model)
-
-
-def _require_known(work: StudyRun, own: ReferenceRoles | None, file: str | Path | None) -> None:
-    """Refuse reference roles of which none is about the circuit."""
-    assert work.localisation is not None
-    components = work.localisation.components
-    if own is not None and not any(one in own.roles for one in components):
-        raise BadInput(f"{file}: names none of the components of the circuit; it has {choices(components)}")
-
-
 def _rated(
     work: StudyRun,
     references: ReferenceRoles | None,
@@ -344,16 +290,14 @@ def _rated(
     judging: dict[str, Any],
 ) -> dict[str, dict[str, RatedText]]:
     """The ratings by explainer and component; none where nobody rates."""
-    assert work.localisation is not None
-    assert work.performed is not None
     if not scores and not judges:
         return {}
     if references is None:
         raise BadInput("there are no reference roles for this model to rate against; give them with `roles`")
     if judges:
         return judged_roles(work, references, judges, **judging)
-    rateable = [one for one in work.localisation.components if one in references.roles]
-    return rated_by_people(scores, work.performed.specimen, dict.fromkeys(work.explainers, rateable))
+    rateable = [one for one in work.circuit.components if one in references.roles]
+    return rated_by_people(scores, work.adds.specimen, dict.fromkeys(work.explainers, rateable))
 
 
 # What a study will cost at most: passes, memory and time of the sweep, the sets, the interventions and the built-in
@@ -363,52 +307,45 @@ def _rated(
 EVIDENCE_PASSES = 8
 
 
-def study_plan(
-    name: str,
-    model: Specimen | str | Path,
-    *,
-    circuit: Given | Source = None,
-    behaviour: Any = None,
-    n: int = PROMPTS,
-    top: int = TOP,
-    seed: int = 0,
-    quick: bool = False,
-    dtype: str = "auto",
-    device: Devices = "auto",
-    progress: Progress | bool | None = None,
-) -> Plan:
+@verb
+def study_plan(name: str, model: Specimen | str | Path, *, studied: Studied, progress: Progress = silent) -> Plan:
     """Passes, bytes at the peak and estimated seconds of a study without language models; `options` are those of
     `study`. One small chunk is run to time it, and nothing is written. A directory with a `config.json` and no weights
     can be planned too.
     """
     require_study(name)
-    sums = required_sums(behaviour)
-    with shown(progress) as report:
-        shape = None if isinstance(model, Specimen) else read_shape(model, dtype=dtype)
-        subject: dict[str, Any] = {"n": n, "seed": seed, "progress": report}
-        if shape is None:
-            model = with_sums(loaded(model, Load(dtype=dtype, device=device), progress=report), sums)
-            config = model.model.config
-        else:
-            config = shape.model.config
-            subject |= {"behaviour": sums_of(config, None, sums), "dtype": dtype, "device": device}
-        names: tuple[str, ...] | None = None
-        if circuit is not None and isinstance(model, Specimen):
-            names = given_circuit(model, circuit).components
-        elif circuit is not None:
-            subject |= {"circuit": circuit}  # refused: a circuit is found in weights
-        elif is_llama_3_8b(config):
-            names = tuple(map(str, AF1_COMPONENTS))
-        studied = top if names is None else len(names)
-        explaining = _with_evidence(plan("explain", model, components=names, top=top, **subject), studied)
-        if names is not None:
-            return explaining.model_copy(update={"command": f"study {name}"})
-        sweep = plan("discover", model, checks=not quick, **subject)
+    sums = required_sums(studied.behaviour)
+    subject: dict[str, Any] = {"n": studied.n, "seed": studied.seed, "progress": progress}
+    shape = None if isinstance(model, Specimen) else read_shape(model, dtype=studied.dtype)
+    if shape is None:
+        load = Load(dtype=studied.dtype, device=studied.device)
+        model = with_sums(loaded(model, load, progress=progress), sums)
+        config = model.model.config
+    else:
+        config = shape.model.config
+        subject |= {"behaviour": sums_of(config, None, sums), "dtype": studied.dtype, "device": studied.device}
+    names: tuple[str, ...] | None = None
+    if studied.circuit is not None and isinstance(model, Specimen):
+        names = given_circuit(model, studied.circuit).components
+    elif studied.circuit is not None:
+        subject |= {"circuit": studied.circuit}  # refused: a circuit is found in weights
+    elif is_llama_3_8b(config):
+        names = tuple(map(str, AF1_COMPONENTS))
+    explaining = plan("explain", model, components=names, top=studied.top, **subject)
+    components = studied.top if names is None else len(names)
+    pruned = min(components, MOST_PRUNED)
+    more = EVIDENCE_PASSES * components + pruned * (pruned + 1) / 2
+    seconds = explaining.seconds * (1 + more / explaining.forwards)
+    explaining = explaining.model_copy(
+        update={"command": f"study {name}", "forwards": explaining.forwards + more, "seconds": seconds}
+    )
+    if names is not None:
+        return explaining
+    sweep = plan("discover", model, checks=not studied.quick, **subject)
     sets = default_budget(min(POOL, config.n_layers * config.n_heads))
     per_pass = sweep.seconds / (sweep.forwards + sweep.checks_forwards)
     return explaining.model_copy(
         update={
-            "command": f"study {name}",
             "forwards": math.fsum((explaining.forwards, sweep.forwards, sets)),
             "checks_forwards": sweep.checks_forwards,
             "peak_bytes": max(explaining.peak_bytes, sweep.peak_bytes),
@@ -416,11 +353,3 @@ def study_plan(
             "seconds": math.fsum((explaining.seconds, sweep.seconds, sets * per_pass)),
         }
     )
-
-
-def _with_evidence(explaining: Plan, components: int) -> Plan:
-    """The plan of an explanation with the interventions on each component."""
-    pruned = min(components, MOST_PRUNED)
-    more = EVIDENCE_PASSES * components + pruned * (pruned + 1) / 2
-    seconds = explaining.seconds * (1 + more / explaining.forwards)
-    return explaining.model_copy(update={"forwards": explaining.forwards + more, "seconds": seconds})

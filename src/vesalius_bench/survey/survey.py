@@ -9,53 +9,39 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
-from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.door import verb
+from vesalius.api.places import Out, directory_for
 from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.discovery.methods import method_named
-from vesalius.documents.plan import CellPlan, SurveyPlan
-from vesalius.errors import BadInput, Failed, require_whole
+from vesalius.discovery.discover import method_named
+from vesalius.documents.printed import CellPlan, SurveyPlan
+from vesalius.errors import BadInput, Failed
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.devices import dtype_named
-from vesalius.options import require_drawable
-from vesalius.progress import Progress, shown
+from vesalius.options import Parts, require_drawable
+from vesalius.progress import Progress, silent
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
+from vesalius_bench.options import Surveyed
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
 from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings, loaded_model, measure_cell
 
-
-#: The options that are not those of `SurveySettings` when they are left out.
-class SurveyOptions(TypedDict, total=False):
-    """What decides the cells of a survey."""
-
-    kind: str
-    n: int
-    top: int
-    seed: int
-    discover: str | None
-    metric: str | None
-    dtype: str
-    device: str
-
-
-DEFAULTS: SurveyOptions = {"kind": "resample", "n": 32, "top": 10}
 Named = str | Path
 
 
+@verb
 def survey(
     models: Named | Iterable[Named],
     behaviours: Named | Iterable[Named],
     *,
-    engine: str | None = None,
-    jobs: int | None = None,
+    surveyed: Surveyed,
+    parts: Parts,
     out: Out = True,
-    progress: Progress | bool | None = None,
-    **options: Unpack[SurveyOptions],
+    progress: Progress = silent,
 ) -> Survey:
     """Measure every model on every behaviour, in a directory that the same call continues.
 
@@ -66,19 +52,18 @@ def survey(
     `device` are those of `load`. `engine` ("local" or "ray") and `jobs` measure cells
     in parallel; by default they are measured one after the other, in this process.
     """
-    settings = _settings(models, behaviours, **options)
-    runs_on, at_a_time = chosen_engine(engine, jobs)
-    require_place(out)
+    settings = _settings(models, behaviours, surveyed)
+    runs_on, at_a_time = chosen_engine(parts.engine, parts.jobs)
     directory = _directory(settings, out)
     names = {case.id: f"{short_name(case.model)}, {label_of(case.behaviour)}" for case in settings.cells(directory)}
     try:
-        with Run(directory, settings=settings.as_data()) as run, shown(progress) as report:
-            measure = partial(measure_cell, progress=report) if runs_on is in_process else measure_cell
+        with Run(directory, settings=settings.as_data()) as run:
+            measure = partial(measure_cell, progress=progress) if runs_on is in_process else measure_cell
             work = SurveyRun(run, settings, measure, engine=runs_on)
-            report("measuring cells", 0, len(names))
+            progress("measuring cells", 0, len(names))
             with closing(work.work(jobs=at_a_time)) as events:
                 for event in events:
-                    report(event.label(names, priced=False), event.done, event.total)
+                    progress(event.label(names, priced=False), event.done, event.total)
             result = work.survey()
             result.write(directory / SURVEY_FILE)
             result.page(directory)
@@ -87,24 +72,23 @@ def survey(
     return result
 
 
+@verb
 def survey_plan(
     models: Named | Iterable[Named],
     behaviours: Named | Iterable[Named],
     *,
-    progress: Progress | bool | None = None,
-    **options: Unpack[SurveyOptions],
+    surveyed: Surveyed,
+    progress: Progress = silent,
 ) -> SurveyPlan:
     """The cells of a survey with the passes, memory and time that each takes at most: a behaviour that is not performed
     costs no sweep. One small chunk of each is run to time it, and nothing is written. `options` are those of `survey`.
     """
-    settings = _settings(models, behaviours, **options)
-    cases = settings.cells(Path())
+    cases = _settings(models, behaviours, surveyed).cells(Path())
     cells = []
     try:
-        with shown(progress) as report:
-            for done, case in enumerate(cases):
-                report(f"timing {short_name(case.model)}, {label_of(case.behaviour)}", done, len(cases))
-                cells.append(_cell_plan(case))
+        for done, case in enumerate(cases):
+            progress(f"timing {short_name(case.model)}, {label_of(case.behaviour)}", done, len(cases))
+            cells.append(_cell_plan(case))
     finally:
         loaded_model.cache_clear()
     return SurveyPlan(
@@ -137,14 +121,11 @@ def _cell_plan(case: CellCase) -> CellPlan:
 
 
 def _settings(
-    models: Named | Iterable[Named], behaviours: Named | Iterable[Named], **options: Unpack[SurveyOptions]
+    models: Named | Iterable[Named], behaviours: Named | Iterable[Named], surveyed: Surveyed
 ) -> SurveySettings:
     """What was asked, checked before any model is loaded."""
-    if strange := set(options) - set(SurveyOptions.__annotations__):
-        raise TypeError(f"survey() got an unexpected keyword argument {min(strange)!r}")
-    settings = SurveySettings(_names("model", models), _names("behaviour", behaviours), **(DEFAULTS | options))
+    settings = SurveySettings(_names("model", models), _names("behaviour", behaviours), **surveyed.values())
     ablation_named(settings.kind)
-    require_whole(top=settings.top)
     if settings.top < 1:
         raise BadInput(f"top={settings.top} compares no components; compare at least 1")
     require_drawable(settings.n, settings.seed)

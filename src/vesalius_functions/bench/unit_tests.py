@@ -27,7 +27,7 @@ from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.files import write_text
-from vesalius.grading.agreement import plain_cell, safe_cell
+from vesalius.grading.ratings import plain_cell, safe_cell
 from vesalius.options import Paid
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger

@@ -11,7 +11,7 @@ import torch
 
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import all_components
-from vesalius.discovery.methods import discover
+from vesalius.discovery.discover import discover
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects
 from vesalius.model.specimen import Specimen

@@ -1,7 +1,7 @@
 /** A claim with its evidence: verdict, sentence, and each line with its interval and controls. */
 
 import { field, h, type Child } from "../dom";
-import { figure } from "../numbers";
+import { figure, number } from "../numbers";
 import { during, long, verdict } from "../page";
 import { strip, type Evidence } from "./strip";
 
@@ -25,8 +25,14 @@ export function claim(one: ClaimRecord, ...more: Child[]): HTMLElement {
 export function evidenceLine(line: Evidence): HTMLElement {
   return h("div", { class: "evidence" },
     h("span", { class: "mark" }, line.passed === null ? "–" : line.passed ? "pass" : "FAIL"),
-    h("span", {}, `${line.experiment}: ${line.measure} `, h("b", {}, figure(line)), `, n ${line.n}`, h("span", { class: "quiet" }, line.rule)),
+    h("span", {}, `${line.experiment}: ${line.measure} `, h("b", {}, figure(line)), `, n ${line.n}`, controls(line), h("span", { class: "quiet" }, line.rule)),
     strip(line));
+}
+
+/** Every control by its name. */
+function controls(line: Evidence): Child {
+  const each = Object.entries(line.controls).map(([name, value]) => `${/^[a-z_]+$/.test(name) ? name.replace(/_/g, " ") : name} ${number(value)}`);
+  return each.length ? h("span", { class: "quiet" }, `controls: ${each.join(", ")}`) : null;
 }
 
 /** A claim before and after it was tested again. */

@@ -10,7 +10,13 @@ export interface MapOptions {
   values: Map<string, number>;
   chosen: Set<string>;
   marked: Set<string>;
-  pick: (component: string) => void;
+  /** Those whose interval holds 0: they are grey, however large their mean. */
+  unclear?: Set<string>;
+  /** What the values are, and what a reader must know of the map. */
+  unit?: string;
+  key?: string;
+  /** What choosing a cell does; without it the cells are for looking. */
+  pick: ((component: string) => void) | null;
 }
 
 export function nameOf(layer: number, head: number, heads: number): string {
@@ -46,7 +52,7 @@ function reach(map: Element, component: string): void {
   cell.focus();
 }
 
-export function headMap({ layers, heads, values, chosen, marked, pick }: MapOptions): HTMLElement {
+export function headMap({ layers, heads, values, chosen, marked, unclear = new Set(), unit = "effect", key, pick }: MapOptions): HTMLElement {
   const first = [...chosen].find((name) => /^L\d+(H\d+|_MLP)$/.test(name)) ?? nameOf(0, 0, heads);
   const largest = Math.max(0, ...[...values.values()].map(Math.abs));
   const header = h("tr", {}, h("th", {}), Array.from({ length: layers }, (_, layer) => h("th", { scope: "col" }, layer)));
@@ -58,10 +64,11 @@ export function headMap({ layers, heads, values, chosen, marked, pick }: MapOpti
       Array.from({ length: layers }, (_, layer) => {
         const name = nameOf(layer, head, heads);
         const value = values.get(name);
-        const text = value === undefined ? name : `${name}, effect ${signed(value)}`;
+        const grey = unclear.has(name);
+        const text = value === undefined ? name : `${name}, ${unit} ${signed(value)}${grey ? "; its interval holds 0" : ""}`;
         const sign = value !== undefined && value < 0 ? "negative" : "positive";
-        const classes = ["cell", `shade${value === undefined ? 0 : shade(value, largest)}`, sign, marked.has(name) ? "marked" : ""].join(" ");
-        return h("td", {}, h("button", { type: "button", class: classes, title: text, "aria-label": text, "aria-pressed": chosen.has(name) ? "true" : "false", "data-component": name, tabindex: name === first ? 0 : -1, onclick: () => pick(name) }));
+        const classes = ["cell", `shade${value === undefined ? 0 : shade(value, largest)}`, sign, grey ? "unclear" : "", marked.has(name) ? "marked" : ""].join(" ");
+        return h("td", {}, h("button", { type: "button", class: classes, title: text, "aria-label": text, "aria-pressed": chosen.has(name) ? "true" : "false", "data-component": name, tabindex: name === first ? 0 : -1, onclick: () => pick?.(name) }));
       }),
     ),
   );
@@ -71,6 +78,6 @@ export function headMap({ layers, heads, values, chosen, marked, pick }: MapOpti
     event.preventDefault();
     reach(table, nameOf(...step(Number(at[1]), at[2] === undefined ? heads : Number(at[2]), event.key), heads));
   } }, h("thead", {}, header), h("tbody", {}, rows));
-  const key = ["Columns are layers, rows are heads, MLPs below; arrow keys move.", values.size ? " Darker: larger effect; hatched: negative." : "", marked.size ? " Framed: the circuit." : ""].join("");
-  return h("div", {}, h("p", { class: "quiet" }, key), scrolling(table));
+  const words = key ?? ["Layers across, heads down, MLPs below.", values.size ? "The colour grows with the square root of the size; red: negative." : "", unclear.size ? "Grey: its 95 % interval holds 0." : "", marked.size ? "Framed: the circuit." : ""].filter(Boolean).join(" ");
+  return h("div", {}, h("p", { class: "quiet" }, `${words} In a map, arrow keys move.`), scrolling(table));
 }

@@ -5,7 +5,7 @@ import { field, h, select, scrolling } from "../dom";
 import { during, go, link, remember } from "../page";
 import { attentionView, lensTable, shown } from "../parts/attention";
 import { nameOf, redraw } from "../parts/headmap";
-import { effectTable } from "./result";
+import { viewOf } from "../parts/sections";
 import type { Query } from "../address";
 
 export function specimens(place: Element): void {
@@ -39,7 +39,7 @@ export function specimen(place: Element, query: Query): void {
     let layer = Number(query["layer"] ?? 0);
     let kind = query["kind"] ?? "zero";
     let n = Number(query["n"] ?? 8);
-    let values = new Map<string, number>();
+    let swept: { values: Map<string, number>; unclear: Set<string> } = { values: new Map(), unclear: new Set() };
     let focus: string | null = query["component"] ?? null;
     const own = () => (listed ? tokensOf(prompt, about.vocab) : prompt);
     const asked = () => ({ specimen: name, behaviour, prompt: own() });
@@ -50,10 +50,11 @@ export function specimen(place: Element, query: Query): void {
     const map = h("div", {});
     const effects = h("div", {});
 
-    const drawMap = () => redraw(map, { layers: about.layers, heads: about.heads, values, chosen: new Set(focus ? [focus] : []), marked: new Set(listed ? about.components : []), pick: (component) => {
+    const drawMap = () => redraw(map, { layers: about.layers, heads: about.heads, ...swept, chosen: new Set(focus ? [focus] : []), marked: new Set(listed ? about.components : []), pick: (component) => {
       focus = component;
       const found = /^L(\d+)/.exec(component);
       layer = Number(found?.[1] ?? 0);
+      layers.value = String(layer);
       drawMap();
       drawAttention();
       drawLens();
@@ -83,10 +84,12 @@ export function specimen(place: Element, query: Query): void {
     };
     const runSweep = () => during(effects, `Replacing ${about.layers * (about.heads + 1)} components on ${n} prompts …`, async (ask) => {
       const found = await ask("sweep", { specimen: name, behaviour, kind, n });
-      values = new Map(found.components.map((row: any) => [row.id, row.effect]));
+      const map = found.view.sections.find((one: any) => one.kind === "headmap");
+      if (map) swept = { values: new Map(Object.entries(map.values)), unclear: new Set(map.unclear) };
       drawMap();
-      return effectTable(found.components);
+      return viewOf({ ...found.view, sections: found.view.sections.map((one: any) => (one === map ? { ...one, kind: "scale" } : one)) });
     });
+    const layers = select(Array.from({ length: about.layers }, (_, one) => String(one)), String(layer), (value) => { layer = Number(value); focus = null; drawMap(); void drawAttention(); });
     drawMap();
     void drawAnswer();
     void drawAttention();
@@ -108,7 +111,7 @@ export function specimen(place: Element, query: Query): void {
       h("form", { class: "prompt", onsubmit: (event: Event) => { event.preventDefault(); run(); } }, field(listed ? "tokens, with spaces between them" : "text", input), h("button", { type: "submit" }, "Run")),
       answer,
       h("h2", {}, "Attention"),
-      h("form", { class: "filters" }, field("layer", select(Array.from({ length: about.layers }, (_, one) => String(one)), String(layer), (value) => { layer = Number(value); focus = null; drawMap(); void drawAttention(); }))),
+      h("form", { class: "filters" }, field("layer", layers)),
       attention, lens,
       about.examples?.length ? [h("h2", {}, "Examples"), h("ul", { class: "examples" }, about.examples.slice(0, 5).map((one: any) => h("li", {}, h("code", {}, JSON.stringify(one.input)), " → ", h("code", {}, JSON.stringify(one.output)))))] : null,
       h("p", {}, h("button", { type: "button", onclick: () => go("what-if", { specimen: name, behaviour: behaviour ?? "", components: focus ?? "" }) }, "Replace components of this model …")),

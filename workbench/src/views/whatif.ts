@@ -1,32 +1,12 @@
 /** Replace components together and see what the model says then. */
 
 import { post } from "../ask";
-import { field, h, select, scrolling } from "../dom";
-import { figure } from "../numbers";
-import { during, link, long, remember } from "../page";
+import { field, h, select } from "../dom";
+import { during, link, remember } from "../page";
 import { redraw } from "../parts/headmap";
-import { shown } from "../parts/attention";
+import { viewOf } from "../parts/sections";
 import { tokensOf } from "./specimen";
 import type { Query } from "../address";
-
-export function whatIfTable(document: any): HTMLElement {
-  const changed = document.rows.filter((row: any) => row.changed);
-  return h("div", {},
-    h("dl", { class: "facts" },
-      h("dt", {}, "clean"), h("dd", {}, figure(document.clean)),
-      h("dt", {}, "edited"), h("dd", {}, figure(document.edited)),
-      h("dt", {}, "effect"), h("dd", { class: "effect" }, figure(document.effect)),
-      h("dt", {}, "outputs changed"), h("dd", {}, `${changed.length} of ${document.rows.length}`)),
-    h("p", { class: "quiet" }, `${document.unit}, n ${document.effect.n}, ${document.seconds.toFixed(2)} s`),
-    scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["prompt", "clean", "edited", "clean score", "edited score"].map((one) => h("th", { scope: "col" }, one)))),
-      h("tbody", {}, [...document.rows].sort((a: any, b: any) => Number(b.changed) - Number(a.changed)).slice(0, 64).map((row: any) => h("tr", { class: row.changed ? "changed" : null },
-        h("td", {}, long(row.prompt)), h("td", {}, h("code", {}, output(row.clean))), h("td", {}, h("code", {}, output(row.edited)), row.changed ? h("span", { class: "quiet" }, "changed") : null),
-        h("td", { class: "number" }, row.clean_score.toFixed(3)), h("td", { class: "number" }, row.edited_score.toFixed(3))))))));
-}
-
-function output(value: unknown): string {
-  return typeof value === "string" ? shown(value) : JSON.stringify(value);
-}
 
 /** The answer as a result of the directory that is open, or as a file of the reader's. */
 function saving(asked: unknown, answer: unknown): HTMLElement {
@@ -69,7 +49,7 @@ export function whatIf(place: Element, query: Query): void {
       return during(found, `Replacing ${[...chosen].join(", ")} …`, async (question) => {
         const asked = { specimen: name, behaviour, components: [...chosen], kind, at: at === "" ? null : /^\d+$/.test(at) ? Number(at) : at, n, seed, prompt: given(prompt), source: given(source) };
         const answer = await question("what-if", asked);
-        return [h("h2", {}, `Without ${asked.components.join(", ")}`), whatIfTable(answer.document), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, answer.command), saving(asked, answer.document)];
+        return [h("h2", {}, `Without ${asked.components.join(", ")}`), viewOf(answer.view), saving(asked, answer.document)];
       });
     };
     const draw = () => redraw(map, { layers: about.layers, heads: about.heads, values: new Map(), chosen, marked: new Set(listed ? about.components : []), pick: (component) => { chosen.has(component) ? chosen.delete(component) : chosen.add(component); draw(); void ask(); } });

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vesalius.backbones import Backbone
     from vesalius.behaviours import Behaviour
     from vesalius.behaviours.trial import Trial
-    from vesalius.discovery.methods import Scores
+    from vesalius.discovery.discover import Scores
     from vesalius.explanations.scientists import Explained, Task
     from vesalius.model.sources import LoadedModel
     from vesalius.model.specimen import Specimen
@@ -61,7 +61,7 @@ def write_norm(specimen: "Specimen", material: "Trial", *, seed: int) -> "Scores
     """A discovery method: a component scores by the length of what it writes, one forward pass in all."""
     import torch
 
-    from vesalius.discovery.methods import Scores
+    from vesalius.discovery.discover import Scores
 
     batch = material.batch
     with torch.no_grad():

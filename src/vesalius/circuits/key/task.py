@@ -38,6 +38,11 @@ from vesalius.rasp import (
 )
 
 # What holds in the trained weights where it is not quite what the program says.
+#
+# A note in `tasks` says what the RASP program does. A trained model may do something equivalent: attend to the larger
+# values and not to the smaller ones, or unevenly over positions, and still carry the same variable. `in_model.json`
+# holds the measurements (`python -m vesalius.grading.key_check` makes it); the note that grading uses is
+# `note_in_model`.
 
 IN_MODEL_FILE = "in_model.json"
 #: Attention on the selected tokens, relative to that on all tokens, from which a head reads where its note says.
@@ -107,6 +112,11 @@ def remarks(figures: dict[str, Any]) -> list[str]:
 
 
 # The three components whose function no interchange between two inputs can detect.
+#
+# An interchange patches a component's value from one input, position by position, into the run of another. A component
+# whose value depends on the position alone, or on nothing, has the same value in every run, so patching changes
+# nothing. Reading the source at a different position still detects a position flag; a constant is detected by no
+# interchange, only by ablation.
 
 Reason = Literal["position_only", "constant"]
 
@@ -128,6 +138,8 @@ def shows_across_positions(task_id: str, component: Component) -> bool:
 
 
 # A program as text: the functions it applies, then one line per variable, inputs first and the output last.
+#
+# The text is executable: where `vesalius.rasp` and `math` are imported, it rebuilds the variables.
 
 
 def program_text(output: Variable) -> str:

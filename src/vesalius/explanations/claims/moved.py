@@ -33,8 +33,16 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
-from vesalius.explanations.claims.base import marked, rounded, share_interval_at
-from vesalius.explanations.claims.cells import MIN_WORST_CELL, Cell, cells_by, worst_cell, worst_evidence
+from vesalius.explanations.claims.base import (
+    MIN_WORST_CELL,
+    Cell,
+    cells_by,
+    marked,
+    rounded,
+    share_interval_at,
+    worst_cell,
+    worst_evidence,
+)
 from vesalius.explanations.claims.rivals import OWN_POSITION, Contestant, is_of_position, rival_contestants
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import Program, ProgramTrace

@@ -19,7 +19,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.intervene import Batch, Readout, Values
-from vesalius.intervene.hooked import zeroing
+from vesalius.intervene.probes import zeroing
 from vesalius.intervene.readout import choose_tokens
 from vesalius.intervene.values import activations_and_logits
 from vesalius.model.hooks import Hook

@@ -22,7 +22,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Recordings, Values, run, zeros
-from vesalius.intervene.hooked import HeadInputs
+from vesalius.intervene.probes import HeadInputs
 from vesalius.intervene.values import component_values
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer

@@ -20,12 +20,11 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap
-from vesalius.explanations.scientist.circuit_runs import Edit
 from vesalius.explanations.scientist.gathering import Copy, Matched, Mean, Width, places
 from vesalius.explanations.scientist.investigate import feeds
-from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
-from vesalius.explanations.scientist.variables import INDICES, Hypothesis, Table
+from vesalius.explanations.scientist.program import INDICES, CircuitProgram, Hypothesis, OutputMap, Table
+from vesalius.explanations.scientist.runs import Edit
+from vesalius.explanations.scientist.simplify import merged, without_argument, without_constant_arguments
 from vesalius.explanations.scientist.yardstick import Quality, Yardstick, moved_environment
 
 #: A component whose moved outputs change fewer outputs than this is not a position-only variable.

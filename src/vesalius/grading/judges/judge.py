@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vesalius.backbones import Backbone, BackboneError, Message, system, user
 from vesalius.backbones.untrusted_text import fence_key, neutralise, objects
 from vesalius.errors import BadInput, choices
-from vesalius.grading.agreement import MEASURES, MeasureName
+from vesalius.grading.ratings import MEASURES, MeasureName
 from vesalius.plugins import JUDGES, Plugin, find_plugin
 
 # What a judge is told: the rubric and the rules as the system's words, the texts in blocks as the user's.

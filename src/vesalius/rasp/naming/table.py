@@ -193,6 +193,10 @@ def _with_undefined(
 
 
 # What the codes of variables stand for, and the names of the tables over them.
+#
+# Tables hold codes; names speak of values. The codes of tokens, positions, counts, shares and copies stand for values.
+# Those of a table stand for the values of its own name where it has one, for labels otherwise: classes are never
+# ordered or added up.
 
 #: Larger tables are shown, not named: the search for a name would take longer than the explanation.
 MOST_ENTRIES = 3000

@@ -1,0 +1,250 @@
+"""Finds methods by name and runs them: a specimen and a number of prompts in, a circuit with scores and its cost out.
+
+| method              | measures                                                            | forward-equivalents    |
+|---------------------|---------------------------------------------------------------------|------------------------|
+| `sweep`, `Sweep`    | clean minus edited score, each component resampled alone; no edges  | at most 1 per component|
+| `eap`, `EAP`        | first-order effect of every edge                                    | 4                      |
+| `eap-ig`, `EAPIG`   | the same, gradient averaged between counterfactual and clean prompt | 1 + 3 per step         |
+| `relp`, `RelP`      | as `eap` in a linearised model (`intervene.attribution`)              | 4                      |
+| `relp-qk`, `RelPQK` | the same, attention patterns not frozen                             | 4                      |
+| `acdc`, `ACDC`      | largest threshold at which an edge survives greedy pruning          | thresholds x edges / 2 |
+
+Others come by entry point (`vesalius.discovery_methods`): `bandit` and `rl` of `vesalius_mechrl`, and plug-ins.
+
+A natural model is asked first whether it performs its behaviour at all. A backward pass counts as two forward passes.
+Exchanges in place cannot see a component that holds the position alone. For specimens with a finite vocabulary, those
+that such a method leaves without a score (where it estimates: all) are therefore also moved to other positions
+(`moved`), one more forward pass each; `notes` names those that show.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, cast
+
+import torch
+
+from vesalius.behaviours.natural import Spread, require_performance
+from vesalius.behaviours.trial import Trial, note_limits, trial
+from vesalius.components import Component
+from vesalius.discovery.attribution import EAP, EAPIG, RelP, RelPQK
+from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodResult, Scores
+from vesalius.discovery.pruning import ACDC
+from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
+from vesalius.documents.circuit import Circuit
+from vesalius.errors import BadInput, choices
+from vesalius.intervene.edges import EdgeGraph
+from vesalius.intervene.estimate import Workload
+from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
+from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin, installed
+from vesalius.progress import Progress
+from vesalius.statistics import means_interval
+
+DEFAULT_PROMPTS = 32
+#: The methods of the core. Each scores a whole circuit.
+CORE: tuple[type[Method], ...] = (Sweep, EAP, EAPIG, RelP, RelPQK, ACDC)
+CORE_NAMES = tuple(kind.name for kind in CORE)
+#: Names that no plug-in may take.
+TAKEN = (*CORE_NAMES, "sets")
+#: What scores like a method of ours but has no options: a function of a specimen, its prompts and `seed=`.
+MethodFunction = Callable[..., Scores]
+Named = Method | type[Method] | MethodFunction | str
+
+
+def method_named(method: Named, **options: Any) -> Method:
+    """The method of that name with these options; None leaves one out. A method itself is returned as it is, and a
+    function scores under its own name.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(method, Method):
+        if given:
+            made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
+            raise BadInput(f"{_listed(given)}: the method is an object, which has its own options; give {made}")
+        return method
+    kind = method if isinstance(method, type) else method_class(method) if isinstance(method, str) else _scoring(method)
+    known = [one.name for one in fields(kind)]
+    if unknown := [name for name in given if name not in known]:
+        has = f"whose options are {_listed(known)}" if known else "which has no options"
+        raise BadInput(f"{_listed(unknown)} cannot be given with `method` {kind.name}, {has}; leave it out")
+    return kind(**given)
+
+
+def method_names() -> list[str]:
+    """Every name: those of the core, those of plug-ins, and those of classes that were defined since."""
+    names = all_names(DISCOVERY_METHODS, TAKEN)
+    return [name for name in dict.fromkeys([*names, *REGISTERED]) if name != "sets"]
+
+
+def circuit_method_names() -> list[str]:
+    """The methods that score a whole circuit; those of other packages are taken at their word."""
+    heads_only = [
+        plugin.name for plugin in installed(DISCOVERY_METHODS) if _is_ours(plugin) and plugin.load().heads_only
+    ]
+    return [name for name in method_names() if name not in heads_only]
+
+
+def circuit_method(name: str, *, parameter: str = "circuit_from", **options: Any) -> Method:
+    """The method of that name; refused where it does not score a whole circuit."""
+    if name not in method_names() or (method := method_named(name, **options)).heads_only:
+        raise BadInput(f"`{parameter}` {name!r} does not exist; use {choices(circuit_method_names())}")
+    return method
+
+
+def discover(
+    specimen: Specimen,
+    method: Named = "sweep",
+    *,
+    n: int = DEFAULT_PROMPTS,
+    seed: int = 0,
+    split: str = "test",
+    material: Trial | None = None,
+    force: bool = False,
+    spread: Spread | None = None,
+    progress: Progress | None = None,
+) -> MethodResult:
+    """Score the components (and edges) of a specimen on `n` prompts with a method.
+
+    A behaviour that a natural model does not perform is refused, unless `force`. `spread` runs parts of a method that
+    has some elsewhere; others decide one step by the last.
+    """
+    method = method_named(method)
+    method.require(specimen.model.config)
+    material = material or trial(specimen, n, seed=seed, split=split, centred=method.centred)
+    if progress is not None and material.prompts is not None:
+        progress("running the clean prompts", 0, 0)
+    _require_finite(specimen.model, material)
+    performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
+    note_limits(specimen, material.prompts, resampled=True)
+    start = time.perf_counter()
+    notes: tuple[str, ...] = ()
+    scores = method.score(MethodInput(specimen, material, seed, progress, spread if method.in_parts else None))
+    if not isinstance(method, CORE):
+        _require_fitting(specimen.model, method, scores)
+    if material.prompts is None and not method.sees_position:
+        scores, notes = _with_moved(specimen, material, scores, method, seed)
+    if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
+        raise BadInput(f"{method.name}: some scores are not finite; check the model's weights and readout for overflow")
+    config = specimen.model.config
+    circuit = Circuit.scored(config, config.d_model, scores.components, scores.edges, intervals=_intervals(scores))
+    return MethodResult(
+        method,
+        circuit,
+        scores.forwards,
+        time.perf_counter() - start,
+        material,
+        scores.per_prompt,
+        scores.metrics,
+        scores.unit,
+        performance,
+        notes,
+    )
+
+
+def _is_ours(plugin: Plugin) -> bool:
+    return plugin.package == "vesalius"
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of the method of that name; that of a plug-in is imported."""
+    if name == "sets":
+        raise BadInput("method 'sets' finds sets instead of scores; use `vesalius sets` or ves.discover_sets")
+    if name in CORE_NAMES:
+        return REGISTERED[name]
+    ours = [plugin for plugin in installed(DISCOVERY_METHODS) if plugin.name == name and _is_ours(plugin)]
+    plugin = ours[0] if ours else find_plugin(DISCOVERY_METHODS, name, TAKEN)
+    if plugin is None:
+        if name not in REGISTERED:
+            raise BadInput(f"method {name!r} does not exist; choose one of {choices(method_names())}")
+        return REGISTERED[name]
+    loaded = plugin.load()
+    if isinstance(loaded, type) and issubclass(loaded, Method):
+        if loaded.name != name:
+            raise plugin.refused(f"is a method of the name {loaded.name!r}")
+        return loaded
+    if not callable(loaded):
+        raise plugin.refused("is neither a Method nor a function")
+    return _scoring(cast(MethodFunction, loaded), name)
+
+
+def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
+    """A method that calls a function; its `cost`, if it has one, is that of a `Workload` in passes of all prompts."""
+
+    class Function(Method):
+        def score(self, given: MethodInput) -> Scores:
+            return function(given.specimen, given.material, seed=given.seed)
+
+        def cost(self, work: Workload) -> float:
+            own = getattr(function, "cost", None)
+            return super().cost(work) if own is None else own(work)
+
+        def __reduce__(self) -> tuple[Any, ...]:  # a class of a call cannot be found by another process
+            return _of_function, (function, self.name)
+
+    Function.name = name or getattr(function, "__name__", type(function).__name__)
+    return Function
+
+
+def _of_function(function: MethodFunction, name: str) -> Method:
+    return _scoring(function, name)()
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _require_fitting(model: Transformer, method: Method, scores: Scores) -> None:
+    """Refuse what a method from elsewhere returned if it is not about this model."""
+    plugin = None if method.name in TAKEN else find_plugin(DISCOVERY_METHODS, method.name, TAKEN)
+
+    def refused(problem: str) -> BadInput:
+        return BadInput(f"method {method.name!r} {problem}") if plugin is None else plugin.refused(problem)
+
+    if not isinstance(scores, Scores):
+        raise refused(f"returned a {type(scores).__name__} instead of vesalius.discovery.method.Scores")
+    foreign: list[Any] = [part for part in scores.components if part not in model.components]
+    edges = set(EdgeGraph.of(model.config).edges) if scores.edges else set()
+    foreign += [edge for edge in scores.edges if edge not in edges]
+    if foreign:
+        raise refused(f"scored {foreign[0]}, which the model does not have")
+
+
+def _intervals(scores: Scores) -> dict[Component, tuple[float, float]]:
+    """The 95 % intervals of scores that are means over prompts, which those of components are in a sweep; none for one
+    prompt.
+    """
+    if scores.per_prompt is None or scores.per_prompt.ndim != 2 or len(scores.per_prompt) == 1:
+        return {}
+    ends = zip(*(bounds.tolist() for bounds in means_interval(scores.per_prompt.cpu())), strict=True)
+    return dict(zip(scores.components, ends, strict=True))
+
+
+def _with_moved(
+    specimen: Specimen, material: Trial, scored: Scores, method: Method, seed: int
+) -> tuple[Scores, tuple[str, ...]]:
+    """The scores with those of components that hold the position alone, and what is to be said about these."""
+    candidates = list(scored.components) if method.estimates else silent(scored.components)
+    moved = moved_effects(specimen.model, material, candidates, seed=seed)
+    per_prompt = scored.per_prompt
+    if moved.shown and per_prompt is not None and per_prompt.ndim == 2:
+        per_prompt = per_prompt.clone()
+        columns = list(scored.components)
+        for component in moved.shown:
+            per_prompt[:, columns.index(component)] = moved.matrix[:, moved.components.index(component)]
+    scores = replace(
+        scored,
+        components={**scored.components, **moved.shown},
+        forwards=scored.forwards + moved.forwards,
+        per_prompt=per_prompt,
+    )
+    return scores, tuple(note_on_position(method.name, part, effect) for part, effect in moved.shown.items())
+
+
+def _require_finite(model: Transformer, material: Trial) -> None:
+    """Scores of a model that computes NaN mean nothing, and comparisons with NaN would hide it."""
+    with torch.no_grad():
+        batch = material.batch.take(slice(0, 1)).to(model.device)
+        finite = bool(model(batch.tokens, mask=batch.mask).isfinite().all())
+    if not finite or not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        raise BadInput("the model's weights or logits are not finite; check the weights for overflow")
