@@ -19,7 +19,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, overload
@@ -358,29 +358,6 @@ class View:
             yield one
             if isinstance(one, Group):
                 pending[:0] = one.sections
-
-    def as_data(self) -> dict[str, Any]:
-        """Plain JSON data; every section says its `kind`."""
-        return _plain(self)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "as_data") and not isinstance(value, View):
-        return value.as_data()
-    if is_dataclass(value):
-        named = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-        return (
-            {"kind": type(value).__name__.lower(), **named}
-            if isinstance(value, Section | Link | Mark | Ratio)
-            else named
-        )
-    if isinstance(value, Mapping):
-        return {"->".join(key) if isinstance(key, tuple) else str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, str | int | None):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return [_plain(one) for one in value] if isinstance(value, Iterable) else str(value)
 
 
 class LateRows(Sequence[Sequence[Any]]):
