@@ -12,6 +12,7 @@ from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first
 
 RATINGS_FILE = "ratings.json"
 RaterKind = Literal["person", "judge"]
+PairKind = Literal["human-human", "human-judge", "judge-judge", "lowest human-lowest judge"]
 
 
 class RaterSummary(Record):
@@ -37,7 +38,7 @@ class RaterPair(Record):
     high: float | None
     n: int
     agreement: float | None
-    kind: Literal["human-human", "human-judge", "judge-judge", "lowest human-lowest judge"] = "human-human"
+    kind: PairKind = "human-human"
 
 
 class AgentScore(Record):
