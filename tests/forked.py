@@ -4,8 +4,10 @@ Importing torch and the package takes seconds of CPU time, and dozens of tests s
 gives the words that start one: a small program that hands its arguments, folder, environment and streams to a server,
 which forks, and that ends as the fork ends. The server runs for as long as this process of pytest.
 
-A fork has the hash seed and the imported modules of the server. So tests of what is imported, of `kill -9`, of Ctrl-C
-from a terminal and of two processes that agree start the real thing: `[sys.executable, "-m", "vesalius"]`.
+A fork has the hash seed and the imported modules of the server. So tests of what is imported, of Ctrl-C from a terminal
+and of two processes that agree start the real thing: `[sys.executable, "-m", "vesalius"]`. One that is killed takes its
+fork with it at once; what the fork holds, such as a lock or a pipe, is free when `until_gone` or the end of the pipe
+says so.
 """
 
 import atexit
@@ -22,11 +24,8 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from contextlib import suppress
 from pathlib import Path
 
-#: What the server imports before it forks, beyond the package's own imports.
-PRELOADED = ("torch", "vesalius.cli", "vesalius.api", "vesalius_agents.mcp.start", "vesalius_workbench.server")
 #: The program of the asking side; with -I and -S it starts in a few hundredths of a second.
 ASK = """
 import json, os, signal, socket, sys
@@ -80,9 +79,7 @@ def _server() -> str:
 
 def serve(address: str) -> None:
     """Fork a process for each connection until killed, and send back its number and how it ended."""
-    for name in PRELOADED:
-        with suppress(ImportError):  # an extra that is not installed
-            importlib.import_module(name)
+    importlib.import_module("tests.preloaded")
     selector = selectors.DefaultSelector()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
@@ -159,6 +156,10 @@ def _become(arguments: list[str], directory: str, environment: dict[str, str], s
             import torch
 
             torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+        if environment.get("OMP_NUM_THREADS") == "1":  # a fork of several threads could hang
+            from vesalius.runs import engine
+
+            engine.START_METHOD = "fork"  # its workers have the modules as well
         _run(*arguments)
         status = 0
     except SystemExit as left:

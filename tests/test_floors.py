@@ -234,6 +234,7 @@ LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap
 HANDLES_WEIGHTS = {"vesalius.circuits.originals", "vesalius.circuits.planted", "vesalius_mechrl.sets.planted"}
 
 
+@cache
 def internals() -> tuple[set[str], set[str]]:
     """The attributes of a transformer that lead to its weights, and the methods that are steps of its pass."""
     model = Transformer(small_config(rotary=None))

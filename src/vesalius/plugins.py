@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from vesalius.errors import BadInput, choices, quoted
 
 
-class Group(NamedTuple):
+class PluginGroup(NamedTuple):
     """A kind of plug-in: its entry points, what one is called, and whether `package.module:function` names one too."""
 
     entry_points: str
@@ -31,17 +31,17 @@ class Group(NamedTuple):
     by_module: bool = False
 
 
-SCIENTISTS = Group("vesalius.scientists", "scientist", by_module=True)
-INTERPRETERS = Group("vesalius.interpreters", "interpreter", by_module=True)
-DISCOVERY_METHODS = Group("vesalius.discovery_methods", "method")
-BEHAVIOURS = Group("vesalius.behaviours", "behaviour")
-MODEL_LOADERS = Group("vesalius.model_loaders", "model loader")
-JUDGES = Group("vesalius.judges", "judge")
-DOCUMENTS = Group("vesalius.documents", "document kind")
-COMMANDS = Group("vesalius.commands", "command")
-VERBS = Group("vesalius.verbs", "verb")
-BENCHMARKS = Group("vesalius.benchmarks", "benchmark")
-RUNS = Group("vesalius.runs", "kind of run")
+SCIENTISTS = PluginGroup("vesalius.scientists", "scientist", by_module=True)
+INTERPRETERS = PluginGroup("vesalius.interpreters", "interpreter", by_module=True)
+DISCOVERY_METHODS = PluginGroup("vesalius.discovery_methods", "method")
+BEHAVIOURS = PluginGroup("vesalius.behaviours", "behaviour")
+MODEL_LOADERS = PluginGroup("vesalius.model_loaders", "model loader")
+JUDGES = PluginGroup("vesalius.judges", "judge")
+DOCUMENTS = PluginGroup("vesalius.documents", "document kind")
+COMMANDS = PluginGroup("vesalius.commands", "command")
+VERBS = PluginGroup("vesalius.verbs", "verb")
+BENCHMARKS = PluginGroup("vesalius.benchmarks", "benchmark")
+RUNS = PluginGroup("vesalius.runs", "kind of run")
 GROUPS = (
     *(SCIENTISTS, INTERPRETERS, DISCOVERY_METHODS, BEHAVIOURS, MODEL_LOADERS, JUDGES),
     *(DOCUMENTS, COMMANDS, VERBS, BENCHMARKS, RUNS),
@@ -55,7 +55,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 class Plugin(NamedTuple):
     """One plug-in: the group and name it has, the package it is of, and the `module:object` it names there."""
 
-    group: Group
+    group: PluginGroup
     name: str
     package: str
     version: str
@@ -83,7 +83,7 @@ class Plugin(NamedTuple):
         )
 
 
-def installed(group: Group) -> tuple[Plugin, ...]:
+def installed(group: PluginGroup) -> tuple[Plugin, ...]:
     """Every plug-in of a group, whatever it is called; nothing is imported."""
     return tuple(plugin for plugin in _installed(tuple(sys.path)) if plugin.group == group)
 
@@ -101,19 +101,19 @@ def why_hidden(plugin: Plugin, known: Iterable[str]) -> str | None:
     return f"{', '.join(others)} offers the same name" if others else None
 
 
-def plugin_names(group: Group, known: Iterable[str]) -> list[str]:
+def plugin_names(group: PluginGroup, known: Iterable[str]) -> list[str]:
     """The names of the plug-ins that can be used beside the built-in names `known`."""
     known = list(known)
     return [plugin.name for plugin in installed(group) if why_hidden(plugin, known) is None]
 
 
-def all_names(group: Group, known: Iterable[str]) -> list[str]:
+def all_names(group: PluginGroup, known: Iterable[str]) -> list[str]:
     """The built-in names, then those of plug-ins."""
     known = list(known)
     return [*known, *plugin_names(group, known)]
 
 
-def find_plugin(group: Group, name: str, known: Iterable[str]) -> Plugin | None:
+def find_plugin(group: PluginGroup, name: str, known: Iterable[str]) -> Plugin | None:
     """The plug-in of that name, None where there is none; refused where two packages claim the name."""
     known = list(known)
     found = [plugin for plugin in installed(group) if plugin.name == name and name not in known]
@@ -124,13 +124,13 @@ def find_plugin(group: Group, name: str, known: Iterable[str]) -> Plugin | None:
     return found[0] if found and why_hidden(found[0], known) is None else None
 
 
-def loaded_plugin(group: Group, name: str, known: Iterable[str]) -> Any:
+def loaded_plugin(group: PluginGroup, name: str, known: Iterable[str]) -> Any:
     """What the plug-in of that name is, imported; None where there is none."""
     plugin = find_plugin(group, name, known)
     return None if plugin is None else plugin.load()
 
 
-def named_function(group: Group, name: str, known: Iterable[str]) -> Callable[..., Any]:
+def named_function(group: PluginGroup, name: str, known: Iterable[str]) -> Callable[..., Any]:
     """The function that a plug-in's name or `package.module:function` names, where the group allows the latter."""
     known = list(known)
     plugin = find_plugin(group, name, known)

@@ -7,13 +7,12 @@ graded.
 import math
 from typing import Literal
 
-from vesalius.documents.agent import AgentCall, RunState
-from vesalius.documents.agent import Text as CutText
-from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.frozen import FrozenList, FrozenMap
+from vesalius.documents.base import FrozenList, FrozenMap, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import CallTotals
+from vesalius.documents.trace import AgentCall, RunState
+from vesalius.documents.trace import Text as CutText
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable
 
 

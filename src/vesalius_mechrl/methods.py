@@ -24,11 +24,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import smooth_readout
-from vesalius.discovery.method import Method, MethodResult, NotResampled, Scores, option
+from vesalius.discovery.method import Method, MethodInput, MethodResult, NotResampled, Scores, option
 from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput, require_whole
@@ -38,7 +37,6 @@ from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
-from vesalius.progress import Progress
 from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS, HeadView
 from vesalius_mechrl.matrices import Rows
 from vesalius_mechrl.networks import draw_candidates
@@ -92,17 +90,10 @@ class HeadSearch(Method):
         """One strategy per seed."""
         raise NotImplementedError
 
-    def score(
-        self,
-        specimen: Specimen,
-        material: Trial,
-        *,
-        spread: Spread | None = None,
-        progress: Progress | None = None,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, given: MethodInput) -> Scores:
         """The mean of all samples of each head, and the Jaccard index of the seeds' ten best (`seeds_jaccard`)."""
-        source = HeadEffects(specimen, material, paper=self.as_published)
+        material, progress, seed = given.material, given.progress, given.seed
+        source = HeadEffects(given.specimen, material, paper=self.as_published)
         queries, n = self.queries(len(source.heads)), len(material.batch)
         if progress:
             total = self.seeds * queries * n

@@ -15,7 +15,7 @@ from vesalius import api
 from vesalius.api.knockouts import answer, prepare
 from vesalius.api.looking import MOST_TOKENS
 from vesalius.api.watching import stoppable
-from vesalius.documents.what_if import WhatIf
+from vesalius.documents.experiments import WhatIf
 from vesalius.errors import BadInput
 from vesalius.options import Draw, Edit
 from vesalius_workbench.store import located
@@ -34,10 +34,13 @@ class Busy(Exception):
 
 
 class Models:
-    """What the server keeps in memory. `allowed` are names and paths that may be loaded beside those that ship."""
+    """What the server keeps in memory. `allowed` are names and paths that may be loaded beside those that ship;
+    `started_in` is a directory whose files may be read beside those of the one that is open.
+    """
 
-    def __init__(self, directory: Path, allowed: set[str]) -> None:
+    def __init__(self, directory: Path, allowed: set[str], started_in: Path | None = None) -> None:
         self.directory, self.allowed = directory.resolve(), allowed
+        self.started_in = None if started_in is None else started_in.resolve()
         self._specimens: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._runs: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._turn, self._waiting, self._count = threading.Lock(), 0, threading.Lock()
@@ -76,8 +79,8 @@ class Models:
         given: dict[str, Any] = {"behaviour": behaviour, **(options or {})}
         for what in ("behaviour", "tokenizer"):
             if isinstance(file := given.get(what), str):
-                given[what] = located(self.directory, file, what)
-        place = name if name in self.allowed else located(self.directory, name, "specimen")
+                given[what] = located(self.directory, file, what, self.started_in)
+        place = name if name in self.allowed else located(self.directory, name, "specimen", self.started_in)
         return kept(
             self._specimens,
             (name, *sorted((option, repr(value)) for option, value in given.items())),

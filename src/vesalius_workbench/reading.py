@@ -16,8 +16,8 @@ from vesalius.api.retesting import why_not_again
 from vesalius.documents import Discovery, Explanation
 from vesalius.documents.base import Document
 from vesalius.documents.claims import Claims
+from vesalius.documents.experiments import WhatIf
 from vesalius.documents.view import Answer, Group, Section, View, Viewable
-from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
 from vesalius_workbench.showing import view_data
 

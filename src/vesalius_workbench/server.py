@@ -45,14 +45,20 @@ def create_app(
     opened: str | None = None,
     backbones: Collection[str] = (),
     watch_only: bool = False,
+    started_in: Path | None = None,
     **access: Any,
 ) -> Guard:
     """The application on one directory; `opened` is a specimen and `backbones` are those named at the start,
-    `watch_only` says that other machines can reach it, so that it starts no runs; `access` are further options of the
-    guard.
+    `watch_only` says that other machines can reach it, so that it starts no runs and reads no file outside the
+    directory; `started_in` is where a user on this machine has the files that results name. `access` are further
+    options of the guard.
     """
     named = {opened} if opened else set()
-    store, models, works = Store(directory), Models(directory, named), working.Works()
+    store, models, works = (
+        Store(directory),
+        Models(directory, named, None if watch_only else started_in),
+        working.Works(),
+    )
     jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=watch_only)
     app = _bare_app(lifespan=live.ending(jobs, works))
     working.routes(app, works)

@@ -26,8 +26,9 @@ from vesalius.documents.view import (
     Tokens,
     View,
     shortened,
+    words,
 )
-from vesalius.report.html import TAG_MEANINGS, anchor, macro, words
+from vesalius.report.html import TAG_MEANINGS, anchor, macro
 from vesalius.report.layout import address_of, drawn, kind_of
 from vesalius.report.maps import colour_bar, key_of
 

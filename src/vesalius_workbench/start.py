@@ -94,7 +94,14 @@ def serve(
         "password": None if password is None else Password(password),
     }
     app = (
-        create_app(directory, opened=opened, backbones=backbones, watch_only=not is_loopback(host), **access)
+        create_app(
+            directory,
+            opened=opened,
+            backbones=backbones,
+            watch_only=not is_loopback(host),
+            started_in=Path.cwd(),
+            **access,
+        )
         if annotating is None
         else create_annotation_app(annotating, **access)
     )

@@ -27,13 +27,13 @@ def shown_files() -> dict[str, tuple[str, type[Document]]]:
     return {**kinds, str(Scorecard.FILE): ("benchmark", Scorecard)}
 
 
-def located(directory: Path, name: str, what: str) -> str:
-    """What ships by its name, anything else by its place below the directory that is open: as a name it would be looked
-    for where the server was started, and then on a hub.
+def located(directory: Path, name: str, what: str, started_in: Path | None = None) -> str:
+    """What ships by its name, anything else by its place below the directory that is open, or below the one that the
+    server was started in, where results have the files of their owner: as a name it would be looked for on a hub.
     """
     is_path = name.startswith("-") or any(mark in name for mark in "/\\.~")
     if is_path or ((os.path.exists(directory / name) or os.path.exists(name)) and name not in shipped()):
-        return below(directory, name, what)
+        return below(directory, name, what, started_in)
     return name
 
 
@@ -44,15 +44,16 @@ def shipped() -> frozenset[str]:
     return frozenset([*specimens, *(one.name for one in api.behaviours())])
 
 
-def below(directory: Path, name: str, what: str) -> str:
-    """The place of something below a directory; `what` says in a refusal what was named."""
-    place = None if "\0" in name else (directory / name).resolve()
-    if place is None or not place.is_relative_to(directory) or not os.path.exists(place):
-        raise BadInput(
-            f"{what} {name!r:.80}: is not below the directory that is open; run `vesalius open DIR` on a directory "
-            "that holds it and the results"
-        )
-    return str(place)
+def below(directory: Path, name: str, what: str, started_in: Path | None = None) -> str:
+    """The place of something below a directory, or else below another; `what` says in a refusal what was named."""
+    for root in (directory, started_in):
+        place = None if root is None or "\0" in name else (root / name).resolve()
+        if root is not None and place is not None and place.is_relative_to(root) and os.path.exists(place):
+            return str(place)
+    raise BadInput(
+        f"{what} {name!r:.80}: is not below the directory that is open; run `vesalius open DIR` on a directory "
+        "that holds it and the results"
+    )
 
 
 class Store:

@@ -11,7 +11,7 @@ from tests.closeness import assert_same_document
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.report.explanations import frac_prevs
 from vesalius.documents import ClaimRecord, Explanation, Retest
-from vesalius.documents.frozen import FrozenDict
+from vesalius.documents.base import FrozenDict
 from vesalius.explanations.retesting import why_not_again
 from vesalius.model.specimen import Specimen
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import vesalius as ves
-from vesalius.documents.what_if import WhatIf
+from vesalius.documents.experiments import WhatIf
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import metered

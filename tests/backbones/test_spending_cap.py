@@ -21,7 +21,7 @@ from vesalius.backbones import (
     TokenUsage,
     open_backbone,
 )
-from vesalius.backbones.messages import ModelRequest, Settings, user
+from vesalius.backbones.messages import CallSettings, ModelRequest, user
 from vesalius.backbones.records import token_bound
 from vesalius.errors import BadInput
 
@@ -182,7 +182,9 @@ def test_a_shared_cap_holds_under_threads(prices: Path) -> None:
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_the_bound_exceeds_any_count(texts: list[str]) -> None:
     """No tokenizer makes more tokens than there are bytes."""
-    request = ModelRequest(provider="p", model="m", settings=Settings(max_tokens=9), messages=tuple(map(user, texts)))
+    request = ModelRequest(
+        provider="p", model="m", settings=CallSettings(max_tokens=9), messages=tuple(map(user, texts))
+    )
     bound = token_bound(request)
     assert bound.input > sum(len(text.encode("utf-8", "backslashreplace")) for text in texts)
     assert bound.output == 9

@@ -86,6 +86,7 @@ def test_accuracy_without_each_group(arithmetic: Specimen, operands, name: str) 
     assert accuracy(arithmetic, operands, group["members"]) == pytest.approx(group["accuracy zeroed"], abs=MARGIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("letter", "place"), [("A", 0), ("B", 1), ("C", 2)])
 def test_which_operand_each_head_moves(arithmetic: Specimen, operands, letter: str, place: int) -> None:
     """Patched from a prompt with another operand, movers of that operand raise its answer and the others do not."""

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +148,7 @@ def test_ctrl_c_is_one_line_and_keeps_what_is_finished(vesalius: Vesalius, monke
 @pytest.mark.slow
 def test_a_real_run_continues_after_it_was_ended(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """One process instead of two, interrupted after its first circuit and killed after its second: the same figures."""
-    command = [sys.executable, *COMMAND, "--jobs", "1", "--out", str(tmp_path / "run")]
+    command = [*forked(*COMMAND), "--jobs", "1", "--out", str(tmp_path / "run")]
     events = tmp_path / "run" / "events.jsonl"
     for records, (end, code) in enumerate([(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], 1):
         begun = subprocess.Popen(

@@ -135,11 +135,11 @@ def test_killed_half_way_it_loses_the_cases_under_way_only(tmp_path: Path) -> No
     run = tmp_path / "run"
     command = ["-m", "vesalius", *map(str, BENCH), "--interpreter", "oracle", "--count", "12"]
     command += ["--jobs", "1", "--out", str(run), "--json"]
-    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(forked(*command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     events = run / "events.jsonl"
     until(lambda: (events.exists() and events.read_bytes().count(b"\n") >= 3) or process.poll() is not None)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()
     before = events.read_bytes().splitlines()[:3]
     again = subprocess.run(forked(*command), capture_output=True, text=True, check=False)
     assert (again.returncode, again.stderr) == (0, "")

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from vesalius.cli import app
 from vesalius.documents import Request
 from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.settings import CircuitCase, Settings, benchmark_circuits
+from vesalius.runs.settings import BenchmarkSettings, CircuitCase, benchmark_circuits
 from vesalius_bench.survey.run import SurveySettings
 from vesalius_functions.agents import DialogueLimits
 from vesalius_functions.bench.settings import FunctionSettings
@@ -66,11 +66,11 @@ def parsed(command_line: str) -> dict:
             {"circuit": "a b/circuit.json", "backbone": "openai:gpt-5.4", "protocol": "paper", "top": 3},
         ),
         (
-            Settings(circuits=CIRCUITS, seed=5, leave_out="count", circuit_from="eap").request(),
+            BenchmarkSettings(circuits=CIRCUITS, seed=5, leave_out="count", circuit_from="eap").request(),
             {"ids": "3,4", "seed": 5, "leave_out": "count", "circuit_from": "eap", "scientist": "builtin"},
         ),
         (
-            Settings(
+            BenchmarkSettings(
                 circuits=CIRCUITS, scientist="hyve", backbone="a:b", protocol="paper", judges=("c:d", "e:f")
             ).request(),
             {"backbone": "a:b", "protocol": "paper", "judge": ["c:d", "e:f"]},

@@ -10,7 +10,7 @@ import vesalius as ves
 from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.checks import guarantee, guarantee_prompts, kept_bound
-from vesalius.documents.guarantee import Guarantee
+from vesalius.documents.checks import Guarantee
 from vesalius.errors import BadInput
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.statistics import mean_lower_bound, share_lower_bound

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
 from vesalius.discovery.discover import circuit_method_names, method_named, method_names
-from vesalius.discovery.method import REGISTERED, Method, Scores, option
+from vesalius.discovery.method import REGISTERED, Method, MethodInput, Scores, option
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
-from vesalius.progress import Progress
 from vesalius.report.pages import render_discovery
 
 #: A method that scores a component by its place.
@@ -35,8 +33,9 @@ class Ladder(Method):
     scores_edges = False
     rung: int = option(1, "The height of a rung.")
 
-    def score(self, specimen, material, *, spread=None, progress=None, seed=0):
-        return Scores({part: float(self.rung * part.layer) for part in specimen.model.components}, {}, 0.0, "rungs")
+    def score(self, given):
+        components = given.specimen.model.components
+        return Scores({part: float(self.rung * part.layer) for part in components}, {}, 0.0, "rungs")
 
     def cost(self, work):
         return 3.0
@@ -66,6 +65,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("ladders", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "forwards"), [("ladder", 3.0), ("by-place", 2.0)])
 def test_a_package_adds_a_method(name: str, forwards: float, package: Path, tmp_path: Path) -> None:
     specimen = ves.load("frac_prevs")
@@ -102,16 +102,8 @@ def test_a_class_that_is_defined_here_is_found_by_its_name() -> None:
         meaning = "Every component scores the same."
         level: float = option(1.0, "What all score.")
 
-        def score(
-            self,
-            specimen: Specimen,
-            material: Trial,
-            *,
-            spread: Spread | None = None,
-            progress: Progress | None = None,
-            seed: int = 0,
-        ) -> Scores:
-            return Scores(dict.fromkeys(specimen.model.components, self.level), {}, 0.0, "none")
+        def score(self, given: MethodInput) -> Scores:
+            return Scores(dict.fromkeys(given.specimen.model.components, self.level), {}, 0.0, "none")
 
         def cost(self, work: Workload) -> float:
             return 0.0

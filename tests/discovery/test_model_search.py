@@ -13,6 +13,7 @@ from vesalius.components import Component
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.discover import discover, method_named
 from vesalius.discovery.faithfulness import faithfulness_curves
+from vesalius.discovery.method import MethodInput
 from vesalius.errors import BadInput
 from vesalius_mechrl import methods
 from vesalius_mechrl.methods import RL, Bandit, HeadEffects
@@ -55,7 +56,7 @@ def test_a_head_scores_the_mean_of_all_its_samples(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(methods, "QueryBudget", record)
     specimen = ves.load("frac_prevs")
     material = trial(specimen, 16)
-    result = Bandit(budget=1, seeds=5).score(specimen, material, seed=2)
+    result = Bandit(budget=1, seeds=5).score(MethodInput(specimen, material, seed=2))
     assert sum(len(values) for budget in budgets for values in budget.samples) == 5 * 16
     strongest = [budget.samples[6] for budget in budgets]  # L1H2
     assert len({len(values) for values in strongest}) > 1
@@ -77,7 +78,7 @@ def test_every_search_takes_the_prompts_in_another_order(monkeypatch: pytest.Mon
     specimen = ves.load("frac_prevs")
     for seeds in (1, 4):
         first_rows.clear()
-        Bandit(budget=1, seeds=seeds).score(specimen, trial(specimen, 16))
+        Bandit(budget=1, seeds=seeds).score(MethodInput(specimen, trial(specimen, 16)))
         starts = first_rows[:: len(first_rows) // seeds]
         assert len(starts) == seeds
         assert len(set(starts)) >= min(2, seeds)
@@ -110,7 +111,7 @@ def test_forwards_are_what_was_run(method: str, backward: int, seeds: int, monke
     specimen = ves.load("frac_prevs")
     material, search = trial(specimen, 4), method_named(method, budget=4, seeds=seeds)
     counter = RowCounter(specimen.model, monkeypatch)
-    result = search.score(specimen, material)
+    result = search.score(MethodInput(specimen, material))
     assert result.forwards == pytest.approx(counter.rows / 4 + backward)
 
 
@@ -123,7 +124,7 @@ def test_a_policy_is_trained_on_other_prompts_than_it_searches(monkeypatch: pyte
         return trials[-1]
 
     monkeypatch.setattr(methods, "trial", record)
-    RL(steps=64).score(specimen, material)
+    RL(steps=64).score(MethodInput(specimen, material))
     assert len(trials) == 1
     assert rows_of(trials[0]).isdisjoint(rows_of(material))
 

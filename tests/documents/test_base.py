@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from vesalius.documents import Request, Sweep, SweepRow
-from vesalius.documents.what_if import WhatIf
+from vesalius.documents.experiments import WhatIf
 from vesalius.errors import BadInput
 
 ROW = SweepRow(id="L0H1", effect=0.5, ci_low=0.25, ci_high=0.75)

@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns
-from vesalius.explanations.scientist.executable import translate
 from vesalius.explanations.scientist.gathering import (
     ROUTES,
     Copy,
@@ -25,9 +22,20 @@ from vesalius.explanations.scientist.gathering import (
     Selector,
     Width,
 )
-from vesalius.explanations.scientist.inputs import Sequences, draw_sequences, exchange_pairings
 from vesalius.explanations.scientist.investigate import assemble, explain_components
-from vesalius.explanations.scientist.variables import INDICES, TOKENS, Constant, Linear, Table, scale_of
+from vesalius.explanations.scientist.program import (
+    INDICES,
+    TOKENS,
+    CircuitProgram,
+    Constant,
+    Linear,
+    OutputMap,
+    StraightLine,
+    Table,
+    scale_of,
+)
+from vesalius.explanations.scientist.runs import CircuitRuns, Sequences, draw_sequences, exchange_pairings
+from vesalius.explanations.scientist.translation import translate
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import from_document
 from vesalius.rasp.draft import COMPARE
@@ -135,10 +143,10 @@ class RandomProgram:
         # A program whose every output is undefined is refused by the language.
         return OutputMap(reads, {**table, next(iter(table)): 0.0}, float(n - 1))
 
-    def line(self, read: str) -> Line:
+    def line(self, read: str) -> StraightLine:
         variables = {str(component): variable for component, variable in self.program.variables.items()}
         scale = scale_of(variables[read]) if read in variables else 1
-        return Line(*self.rng.choice([(0.7, 0.125), (1.0, 0.0)]), scale)
+        return StraightLine(*self.rng.choice([(0.7, 0.125), (1.0, 0.0)]), scale)
 
 
 def in_codes(program: CircuitProgram, vocabulary: FiniteVocabulary, made, output: torch.Tensor) -> torch.Tensor:
@@ -190,6 +198,7 @@ def same(program: CircuitProgram, found: torch.Tensor, expected: torch.Tensor, r
         assert torch.equal(found[real].long(), expected[real].long())
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1_000_000))
 @settings(max_examples=80, deadline=None)
 def test_any_program_and_its_translation_agree(seed: int) -> None:

@@ -3,12 +3,11 @@
 import torch
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap
 from vesalius.explanations.scientist.gathering import Copy, Mean
-from vesalius.explanations.scientist.inputs import Sequences
-from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
+from vesalius.explanations.scientist.program import INDICES, TOKENS, CircuitProgram, OutputMap, Table
+from vesalius.explanations.scientist.runs import Sequences
 from vesalius.explanations.scientist.settling import with_position_inside
-from vesalius.explanations.scientist.variables import INDICES, TOKENS, Table
+from vesalius.explanations.scientist.simplify import merged, without_argument, without_constant_arguments
 
 FIRST, SECOND, HEAD = Component.parse("L0_MLP"), Component.parse("L1_MLP"), Component.parse("L1H0")
 INPUTS = Sequences(torch.tensor([[0, 1, 2, 3], [3, 2, 1, -1], [1, 1, -1, -1], [2, 0, 3, 0]]))

@@ -28,7 +28,7 @@ from vesalius.explanations.claims import (
     moved,
     worded,
 )
-from vesalius.explanations.claims.cells import cells_by, worst_cell, worst_of
+from vesalius.explanations.claims.base import cells_by, worst_cell, worst_of
 from vesalius.explanations.claims.interchange import WORST
 from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, MOVED_INPUT, MOVED_WORST, outcome_of
 from vesalius.explanations.claims.necessary import is_inert

@@ -26,7 +26,7 @@ from vesalius.documents.explanation import (
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
-from vesalius.explanations.natural.roles import NO_ROLE, Findings
+from vesalius.explanations.natural.proposing import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
 from vesalius.report.charts import bars_of
@@ -129,6 +129,7 @@ def test_the_same_seed_gives_the_same_explanation() -> None:
     assert any("L1H0" in message for message in steps)
 
 
+@pytest.mark.slow
 def test_the_weaker_of_two_heads_that_fill_the_stream_is_the_backup() -> None:
     model = induction_model(SIZE, strengths={0: 80.0, 2: 50.0}, norm="rms")
     components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H2"]))

@@ -15,8 +15,17 @@ from vesalius.discovery.known_heads import masses
 from vesalius.explanations.claims.base import against
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.laboratory.answers import answer_readout
-from vesalius.explanations.laboratory.attention import HeadPaths, at_answer, everywhere, random_keys, shuffled
-from vesalius.explanations.laboratory.runs import direct_attribution, edges_between, feeds, logit_difference_of
+from vesalius.explanations.laboratory.runs import (
+    HeadPaths,
+    at_answer,
+    direct_attribution,
+    edges_between,
+    everywhere,
+    feeds,
+    logit_difference_of,
+    random_keys,
+    shuffled,
+)
 from vesalius.explanations.natural.selection import _within_reach, select
 from vesalius.intervene import Batch, Recordings, Row, means, means_of
 

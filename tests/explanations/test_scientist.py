@@ -21,16 +21,28 @@ from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
-from vesalius.explanations.scientist.codes import distinct
-from vesalius.explanations.scientist.executable import translate
 from vesalius.explanations.scientist.gathering import Copy, Extreme, Gated, Matched, Mean, Selector, Width
-from vesalius.explanations.scientist.inputs import Pairings, Sequences, draw_sequences, exchange_pairings
-from vesalius.explanations.scientist.validate import agreement, exchange_accuracy
-from vesalius.explanations.scientist.variables import MEAN_SCALE, Environment, Linear, Table
+from vesalius.explanations.scientist.program import (
+    MEAN_SCALE,
+    CircuitProgram,
+    Environment,
+    Linear,
+    OutputMap,
+    StraightLine,
+    Table,
+)
+from vesalius.explanations.scientist.runs import (
+    CircuitRuns,
+    Pairings,
+    Sequences,
+    distinct,
+    draw_sequences,
+    exchange_pairings,
+)
+from vesalius.explanations.scientist.translation import translate
 from vesalius.explanations.scientist.words import Names
+from vesalius.explanations.scientist.yardstick import agreement, exchange_accuracy
 from vesalius.intervene import Batch, Row
 from vesalius.intervene.values import activations
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
@@ -251,7 +263,7 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
     marked = {code, 0} if wrong == "table" else {code}
     flag = Table(("tokens",), {(token,): int(token in marked) for token in range(4)}, 2)
     share = Mean("L0_MLP", 1) if wrong == "table" else Copy("L0_MLP", "self")
-    line = Line(1.0, 0.0, MEAN_SCALE if wrong == "table" else 1)
+    line = StraightLine(1.0, 0.0, MEAN_SCALE if wrong == "table" else 1)
     program = CircuitProgram({L0M: flag, L1H2: share}, OutputMap(("L1H2",), {}, 0.0, line), causal=True, numeric=True)
     runs = CircuitRuns(specimen, vocabulary, [L0M, L1H2])
     recorded = runs.record(draw_sequences(specimen, 200, seed=9, natural_share=1.0))

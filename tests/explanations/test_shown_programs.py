@@ -12,16 +12,10 @@ import torch
 import vesalius as ves
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import ClaimRecord, Explanation
-from vesalius.explanations.scientist import (
-    explain,
-    explain_specimen,
-    observe,
-    positions,
-    probe,
-    settling,
-    yardstick,
-)
-from vesalius.explanations.scientist.judge import ClaimJudge
+from vesalius.explanations.scientist import explain, explain_specimen, observe, settling, yardstick
+from vesalius.explanations.scientist import observe as probe
+from vesalius.explanations.scientist import yardstick as positions
+from vesalius.explanations.scientist.writing import ClaimJudge
 from vesalius.rasp import random_inputs
 from vesalius.rasp.document import from_document
 from vesalius.rasp.text import parse, render

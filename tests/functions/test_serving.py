@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.forked import vesalius
 from tests.functions.fakes import Line
 from tests.processes import heed_interrupts, until
 from vesalius import api
@@ -108,9 +109,12 @@ for folder in sorted(Path(sys.argv[1]).glob("f*")):
     (tmp_path / "agent.py").write_text(agent)
     out = tmp_path / "served"
     options = ["--category", "numeric", "--count", "6", "--seed", "5"]
-    command = [sys.executable, "-m", "vesalius", "functions", "serve", *options, "--out", str(out), "--budget", "2"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+        vesalius("functions", "serve", *options, "--out", out, "--budget", 2),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     ) as server:
         try:
             assert server.stdout is not None

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import anyio
 from mcp.client.client import Client
 
+from tests.forked import vesalius
 from vesalius_agents.mcp.desk import BUDGET, Desk, Options
 from vesalius_agents.mcp.server import Server
 
@@ -73,8 +73,7 @@ def text_of(result: Any) -> str:
 @contextmanager
 def http_server(directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A server in a process of its own, and its address."""
-    command = [sys.executable, "-m", "vesalius", "mcp", "--http", "--root", str(directory)]
-    command += ["--run", str(directory / "run"), *options]
+    command = vesalius("mcp", "--http", "--root", directory, "--run", directory / "run", *options)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
@@ -85,4 +84,4 @@ def http_server(directory: Path, *options: str) -> Iterator[tuple[str, subproces
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            process.wait(timeout=30)
+            process.communicate(timeout=30)  # a killed one is gone when nothing holds its output

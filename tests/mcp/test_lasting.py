@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
+from tests.forked import vesalius
 from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
 from vesalius.api.runs import results
 from vesalius.api.watching import Watcher, watch
@@ -279,8 +279,8 @@ def test_grades_take_seconds_too(tmp_path: Path) -> None:
 
 
 def test_over_stdin_and_stdout(tmp_path: Path) -> None:
-    arguments = ["-m", "vesalius", "mcp", "--root", str(tmp_path), "--run", str(tmp_path / "run"), "--forwards", "50"]
-    server = StdioServerParameters(command=sys.executable, args=arguments, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    command, *arguments = vesalius("mcp", "--root", tmp_path, "--run", tmp_path / "run", "--forwards", 50)
+    server = StdioServerParameters(command=command, args=arguments, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     async def use(client: Client) -> None:
         assert "50 forward passes" in (client.instructions or "")

@@ -13,8 +13,8 @@ import pytest
 
 from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
+from vesalius.documents.claims import read_records, read_table, spell
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation, commands, draw_profile
-from vesalius.documents.free_records import read_records, read_table, spell
 from vesalius.documents.request import Request
 from vesalius.documents.view import duration, figure
 from vesalius.errors import BadInput, Failed

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Redactor
-from vesalius.backbones.messages import Answer, Message, ModelRequest, Settings, TokenUsage, ToolCall, system, user
+from vesalius.backbones.messages import Answer, CallSettings, Message, ModelRequest, TokenUsage, ToolCall, system, user
 from vesalius.backbones.records import Outcome, Records
 
 Turns = list[Message]
@@ -15,7 +15,7 @@ def request(label: str, turns: Turns) -> ModelRequest:
     return ModelRequest(
         provider="openai",
         model="gpt-5.4",
-        settings=Settings(),
+        settings=CallSettings(),
         messages=(system("You study a circuit."), user(f"Prompt of {label}."), *turns),
         scope="3 typed seed 0",
         label=label,

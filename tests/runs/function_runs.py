@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Redactor
-from vesalius.backbones.messages import Answer, Message, ModelRequest, Settings, TokenUsage, system, user
+from vesalius.backbones.messages import Answer, CallSettings, Message, ModelRequest, TokenUsage, system, user
 from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.scorecard import FunctionFailure, Scorecard
 from vesalius.runs.ledger import Ledger
@@ -63,7 +63,7 @@ def _interpret(directory: Path, case: str, description: str) -> None:
 
 def _call(records: Records, label: str, messages: list[Message], text: str) -> None:
     request = ModelRequest(
-        provider="openai", model="gpt-5.4", settings=Settings(), messages=tuple(messages), label=label
+        provider="openai", model="gpt-5.4", settings=CallSettings(), messages=tuple(messages), label=label
     )
     usage = TokenUsage(input=10, output=1)
     records.settle(request, Outcome(answer=Answer(text=text, usage=usage), usage=usage, cost=0.125, seconds=1.0))

@@ -1,8 +1,8 @@
 """A run of the stand-in agent to be killed: `python -m tests.runs.killed_run`, then one command per line on stdin.
 
-The imports that take seconds are made once; each command is served by a fork, so that fifty lives fit in a minute. The
-process of the case is a fresh one, as always, and imports no torch. A command is JSON: where the run is, the model's
-script, the prices. Printed are the fork's process id and, when it ended, how.
+The imports that take seconds are made once; each command is served by a fork, whose worker is a fork again, so that
+fifty lives fit in a minute. A command is JSON: where the run is, the model's script, the prices. Printed are the fork's
+process id and, when it ended, how.
 """
 
 import json
@@ -22,9 +22,9 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     from tests.runs.test_circuits import grade_stub
     from vesalius.runs import circuits, engine
     from vesalius.runs.directory import Run
-    from vesalius.runs.settings import RunLimits, Settings, benchmark_circuits, first
+    from vesalius.runs.settings import BenchmarkSettings, RunLimits, benchmark_circuits, first
 
-    engine.START_METHOD = "spawn"  # its worker needs no torch, which a server would import in every life
+    engine.START_METHOD = "fork"  # a server, or a fresh worker, would import everything again in every life
 
     def run_cases(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
         if work is circuits.explain_case:
@@ -33,7 +33,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
         for case in cases:
             yield case, grade_stub(case)
 
-    settings = Settings(
+    settings = BenchmarkSettings(
         circuits=tuple(first(benchmark_circuits(), CASES)),
         scientist=stand_in.NAME,
         backbone=f"scripted:{script}",

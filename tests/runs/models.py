@@ -10,7 +10,7 @@ from tests.runs.test_circuits import grade_stub
 from vesalius.runs import circuits
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
-from vesalius.runs.settings import RunLimits, Settings, benchmark_circuits, first
+from vesalius.runs.settings import BenchmarkSettings, RunLimits, benchmark_circuits, first
 
 #: Says something that depends on the question, to whoever asks; judges give 1 to everything.
 SCRIPT = """
@@ -40,16 +40,16 @@ def write_model(place: Path, *, faults: float = 0.0) -> tuple[str, str]:
 
 def settings(
     place: Path, *, cases: int = 4, faults: float = 0.0, judges: int = 0, judge: str = "", **changes: Any
-) -> Settings:
+) -> BenchmarkSettings:
     """The settings of a run of the stand-in agent, judged by the same model so many times or by another."""
     model, prices = write_model(place, faults=faults)
     panel = (judge,) if judge else (model,) * judges
     asked = {"scientist": stand_in.NAME, "backbone": model, "prices": prices, "judges": panel}
-    return Settings(circuits=tuple(first(benchmark_circuits(), cases)), **{**asked, **changes})
+    return BenchmarkSettings(circuits=tuple(first(benchmark_circuits(), cases)), **{**asked, **changes})
 
 
 def perform(
-    directory: Path, chosen: Settings, *, max_cost: float | None = None, engine: Any = serial, jobs: int = 1
+    directory: Path, chosen: BenchmarkSettings, *, max_cost: float | None = None, engine: Any = serial, jobs: int = 1
 ) -> dict[str, Any]:
     """The whole benchmark, or what is left of it."""
     directory.mkdir(exist_ok=True)

@@ -23,14 +23,14 @@ from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
 from vesalius.runs.ledger import Ledger
-from vesalius.runs.settings import Settings, benchmark_circuits
+from vesalius.runs.settings import BenchmarkSettings, benchmark_circuits
 from vesalius.runs.work import ToExplain, ToGrade
 
 IDS = ["3", "8", "46"]
 
 
-def settings(**changes: Any) -> Settings:
-    return Settings(circuits=tuple(benchmark_circuits(changes.pop("ids", IDS))), **changes)
+def settings(**changes: Any) -> BenchmarkSettings:
+    return BenchmarkSettings(circuits=tuple(benchmark_circuits(changes.pop("ids", IDS))), **changes)
 
 
 def explain_stub(case: ToExplain) -> Explained:
@@ -234,7 +234,7 @@ def test_bad_settings() -> None:
     with pytest.raises(BadInput, match="'galen' does not exist; use builtin, hyve, hybrid or package"):
         settings(scientist="galen")
     with pytest.raises(BadInput, match="no circuits"):
-        Settings(circuits=())
+        BenchmarkSettings(circuits=())
 
 
 def test_circuits_can_be_discovered_first(monkeypatch: pytest.MonkeyPatch) -> None:

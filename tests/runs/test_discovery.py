@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -119,13 +118,13 @@ def test_jobs_and_a_kill_change_nothing(tmp_path: Path, card: dict[str, Any]) ->
 def test_sigkill_loses_at_most_the_cases_under_way(tmp_path: Path) -> None:
     command = ["-m", "vesalius", "bench", "discovery", "--methods", "sweep", "--limit", "4"]
     command += ["--n", "4", "--jobs", "1", "--json", "--out", str(tmp_path / "run")]
-    first = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(forked(*command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     events = tmp_path / "run" / "events.jsonl"
     while first.poll() is None and not (events.exists() and events.read_bytes().count(b"\n")):
         time.sleep(0.02)
     if first.poll() is None:
         os.kill(first.pid, signal.SIGKILL)
-    first.wait()
+    first.communicate()
     before = events.read_bytes().count(b"\n")
     again = subprocess.run(forked(*command), capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["methods"]["sweep"]["n"] == 4

@@ -79,7 +79,7 @@ class Driver:
 def _workers(pid: int) -> list[int]:
     """The processes in which a run has its cases."""
     children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [child for child in children if b"resource_tracker" not in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import vesalius as ves
 from tests.report.explanations import frac_prevs
 from vesalius.documents import ClaimRecord, Retest
-from vesalius.documents.frozen import FrozenDict
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 

@@ -21,7 +21,7 @@ from vesalius.runs.comparing import differences, replay
 from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
 from vesalius.runs.scorecard import State
-from vesalius.runs.settings import RunLimits, Settings
+from vesalius.runs.settings import BenchmarkSettings, RunLimits
 from vesalius.runs.work import no_connections, totals
 from vesalius_bench.papers.comparison import compare_runs
 
@@ -310,13 +310,13 @@ def test_a_specimen_that_changed_is_named(tmp_path: Path) -> None:
         for circuit, place in zip(chosen.circuits, moved, strict=True)
     )
     own = settings(tmp_path, cases=2)
-    own = Settings(**{**vars(own), "circuits": here})
+    own = BenchmarkSettings(**{**vars(own), "circuits": here})
     perform(tmp_path / "run", own)
     shutil.rmtree(moved[1])
     with pytest.raises(BadInput, match=r"model.safetensors: No such file or directory; put it back or leave it out"):
         perform(tmp_path / "run", own)
     with pytest.raises(BadInput, match="holds a run with specimens"):
-        perform(tmp_path / "run", Settings(**{**vars(own), "circuits": here[:1]}))
+        perform(tmp_path / "run", BenchmarkSettings(**{**vars(own), "circuits": here[:1]}))
     with pytest.raises(BadInput, match="put it back"):
         replay(tmp_path / "run", engine=serial)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.runs.models import perform, settings
 from tests.runs.test_comparison import finished
 from vesalius.backbones import Redactor, TokenUsage
-from vesalius.backbones.messages import Answer, ModelRequest, Settings, user
+from vesalius.backbones.messages import Answer, CallSettings, ModelRequest, user
 from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace, Usage
@@ -36,7 +36,7 @@ def record(path: Path, calls: list[tuple[str, int, int, int, float | None, float
     records = Records(path, Redactor([]), writable=True)
     for number, (label, tokens, cached, output, cost, seconds) in enumerate(calls):
         request = ModelRequest(
-            provider="scripted", model="m", settings=Settings(), messages=(user(f"question {number}"),), label=label
+            provider="scripted", model="m", settings=CallSettings(), messages=(user(f"question {number}"),), label=label
         )
         usage = TokenUsage(input=tokens, output=output, cached=cached)
         records.settle(request, Outcome(answer=Answer(text="a"), usage=usage, cost=cost, seconds=seconds))

@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from tests.runs.annotated import RUNS, write_runs
 from vesalius_bench.ratings.annotation import Annotating, annotate
 from vesalius_bench.ratings.documents import Annotation
+from vesalius_workbench.annotation import unsigned
 from vesalius_workbench.server import VIEWS, create_annotation_app
 
 HOST = "127.0.0.1:4321"
@@ -197,3 +198,15 @@ def test_ratings_from_other_pages_are_refused(headers: dict[str, str], client: T
     asked = {"rater": "ann", "id": text(client, "ann", 1)["id"], "score": 1}
     assert client.post("/api/annotation/rate", json=asked, headers=headers).status_code == 403
     assert texts.ratings() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Established: It copies. In the model's words: a copy head", "It copies. a copy head"),
+        ("A guess (Tentative: no hypothesis was supported.)", "A guess"),
+        ("It moves\nthe words of others.", "It moves\nthe words of others."),
+    ],
+)
+def test_a_text_is_shown_without_the_words_that_sign_it(text: str, shown: str) -> None:
+    assert unsigned(text) == shown

@@ -14,7 +14,7 @@ from tests.report.explanations import frac_prevs
 from tests.workbench.graphs import large_discovery
 from vesalius.components import Component
 from vesalius.documents import Circuit, Discovery, Explanation
-from vesalius.documents.frozen import FrozenDict
+from vesalius.documents.base import FrozenDict
 from vesalius_workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED, graph
 from vesalius_workbench.server import create_app
 

@@ -14,7 +14,7 @@ import vesalius as ves
 from tests.report.browser import needs_browser
 from tests.report.explanations import frac_prevs
 from vesalius.documents import Explanation
-from vesalius.documents.frozen import FrozenDict
+from vesalius.documents.base import FrozenDict
 from vesalius_workbench.server import create_app
 
 HOST = "127.0.0.1:4321"

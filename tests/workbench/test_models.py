@@ -10,6 +10,7 @@ pytest.importorskip("fastapi")
 from vesalius.errors import BadInput
 from vesalius_workbench import models as module
 from vesalius_workbench.models import Models
+from vesalius_workbench.store import located
 
 
 @pytest.fixture
@@ -96,3 +97,22 @@ def test_long_prompts_are_for_the_command_line(opened: Models, loads: list[Any],
     for fields in ({"prompt": "x" * 257}, {"prompt": "x", "source": "x" * 257}):
         with pytest.raises(BadInput, match="has 257 tokens; at most 256 here"):
             ask(opened, **fields)
+
+
+def test_files_where_the_server_was_started_are_read_beside_those_of_the_open_directory(tmp_path: Path) -> None:
+    """After `discover --behaviour past.jsonl` the results name a file beside the directory of results."""
+    runs, file, outside = (
+        tmp_path / "work" / "vesalius-runs",
+        tmp_path / "work" / "past.jsonl",
+        tmp_path / "secret.jsonl",
+    )
+    runs.mkdir(parents=True)
+    file.touch()
+    outside.touch()
+    for name in ("past.jsonl", str(file)):
+        assert located(runs, name, "behaviour", tmp_path / "work") == str(file)
+        with pytest.raises(BadInput, match="is not below the directory that is open"):
+            located(runs, name, "behaviour")
+    for name in ("../secret.jsonl", "../../secret.jsonl", str(outside), "none.jsonl", "past.jsonl\0"):
+        with pytest.raises(BadInput, match="is not below the directory that is open"):
+            located(runs, name, "behaviour", tmp_path / "work")

@@ -208,7 +208,7 @@ def test_a_host_without_a_password_is_refused(tmp_path: Path) -> None:
 def test_a_server_for_other_machines(tmp_path: Path) -> None:
     """The real thing on all addresses: what it prints, and who is answered what."""
     environment = {**os.environ, "VESALIUS_PASSWORD": RIGHT, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "vesalius", "open", str(tmp_path), "--no-browser", "--host", "0.0.0.0"]
+    command = forked("-m", "vesalius", "open", tmp_path, "--no-browser", "--host", "0.0.0.0")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         address, warning = process.stdout.readline(), process.stdout.readline()

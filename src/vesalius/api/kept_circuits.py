@@ -17,8 +17,8 @@ from vesalius.discovery.selection import parse_rules, select_circuit
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member
 from vesalius.documents.claims import LOGITS, TOKENS
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
+from vesalius.documents.experiments import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.runs import edges_between

@@ -10,8 +10,7 @@ from torch import Tensor
 from vesalius.api.catalogue import likeliest_tokens
 from vesalius.api.door import verb
 from vesalius.components import Component, parse_components, split_names
-from vesalius.documents.look import AttentionLook, HeadAttention, LensLook, Look
-from vesalius.documents.what_if import Likely
+from vesalius.documents.experiments import AttentionLook, HeadAttention, LensLook, Likely, Look
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
 from vesalius.intervene.probes import direct_logits

@@ -1,6 +1,6 @@
 """Notes that several calls give."""
 
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.trace import Trace
 from vesalius.documents.view import title_of
 from vesalius.errors import note

@@ -12,9 +12,9 @@ from typing import Any
 
 from vesalius.api.places import Out, material_mark
 from vesalius.documents.base import Document
+from vesalius.documents.experiments import WHAT_IF_FILE, WhatIf
 from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
-from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
 

@@ -7,9 +7,9 @@ from typing import Any
 from vesalius.api.door import verb
 from vesalius.api.loading import loaded
 from vesalius.api.places import directory_for
+from vesalius.documents.experiments import RETEST_FILE, Retest
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
-from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.errors import BadInput
 from vesalius.explanations.retesting import decide_again, record_of, why_not_again
 from vesalius.model.specimen import Specimen

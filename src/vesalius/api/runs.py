@@ -5,7 +5,7 @@ from pathlib import Path
 from vesalius.api.places import RUNS, Out, directory_for, require_place
 from vesalius.documents.base import Document
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
-from vesalius.documents.listing import ResultList
+from vesalius.documents.printed import ResultList
 from vesalius.errors import BadInput
 from vesalius.progress import Progress, shown
 from vesalius.runs.comparing import Replayed, difference

@@ -11,7 +11,13 @@ import torch
 from vesalius.api.places import directory_for
 from vesalius.circuits.making import TrainedModel, make_many, write_trained
 from vesalius.circuits.specimens import SPECIMEN_FILE
-from vesalius.documents.training import GeneratedTask, GeneratedTasks, TrainedSpecimen, TrainedSpecimens, TrainingRow
+from vesalius.documents.printed import (
+    GeneratedTask,
+    GeneratedTasks,
+    TrainedSpecimen,
+    TrainedSpecimens,
+    TrainingRow,
+)
 from vesalius.errors import BadInput, Failed, note
 from vesalius.model.devices import chosen_device
 from vesalius.model.specimen import json_value

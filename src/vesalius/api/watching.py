@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vesalius.documents.agent import AgentRun
+from vesalius.documents.trace import AgentRun
 from vesalius.errors import BadInput
 from vesalius.progress import Stopped, stoppable
 from vesalius.runs.directory import worker_of

@@ -4,7 +4,7 @@
 provider's library is imported before a provider is opened.
 """
 
-from vesalius.backbones.backbone import Backbone, Scores
+from vesalius.backbones.backbone import Backbone, ChoiceScores
 from vesalius.backbones.factory import MAX_TOKENS, TIMEOUT, backbone_name, offers_logprobs, open_backbone
 from vesalius.backbones.failures import (
     BackboneError,
@@ -47,6 +47,7 @@ __all__ = [
     "BackboneError",
     "BadKey",
     "CapReached",
+    "ChoiceScores",
     "Clock",
     "Event",
     "Faults",
@@ -64,7 +65,6 @@ __all__ = [
     "Rejected",
     "Reply",
     "RetryPolicy",
-    "Scores",
     "Scripted",
     "ScriptedReply",
     "SpendingCap",

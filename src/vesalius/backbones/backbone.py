@@ -39,13 +39,13 @@ from vesalius.backbones.failures import (
 from vesalius.backbones.messages import (
     Abilities,
     Answer,
+    CallSettings,
     Connection,
     Event,
     Message,
     ModelRequest,
     Price,
     Reply,
-    Settings,
     TokenOptions,
     TokenUsage,
     Tool,
@@ -104,7 +104,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Scores:
+class ChoiceScores:
     """Log-probabilities of choices at one token of a reply.
 
     A choice that the server did not list among its likeliest tokens has minus infinity here; its true value is at most
@@ -124,6 +124,15 @@ class Scores:
         return weights[choice] / sum(weights.values())
 
 
+@dataclass(frozen=True)
+class Pays:
+    """What a model costs, as of which date, and the most to spend; None where it is not known."""
+
+    price: Price | None = None
+    date: str | None = None
+    cap: SpendingCap | None = None
+
+
 class Backbone:
     """A chat model; made by `open_backbone`."""
 
@@ -132,20 +141,18 @@ class Backbone:
         provider: str,
         model: str,
         *,
-        settings: Settings,
+        settings: CallSettings,
         connection: Connection | None,
         abilities: Abilities,
         retrier: Retrier,
         redactor: Redactor,
         records: Records | None = None,
-        price: Price | None = None,
-        price_date: str | None = None,
-        cap: SpendingCap | None = None,
+        pays: Pays | None = None,
         reasks: int = 2,
     ) -> None:
-        self.provider, self.model, self.settings = provider, model, settings
-        self.abilities, self.price, self.price_date = abilities, price, price_date
-        self.cap, self.records, self.reasks = cap, records, reasks
+        self.provider, self.model, self.settings, pays = provider, model, settings, pays or Pays()
+        self.abilities, self.price, self.price_date = abilities, pays.price, pays.date
+        self.cap, self.records, self.reasks = pays.cap, records, reasks
         self._connection, self._retrier, self._redactor = connection, retrier, redactor
         self._scope = ""
         self._repetitions: Counter[str] = Counter()
@@ -214,7 +221,7 @@ class Backbone:
 
     def logprobs(
         self, messages: str | Sequence[Message], choices: Sequence[str], *, max_tokens: int = 8, label: str = ""
-    ) -> Scores:
+    ) -> ChoiceScores:
         """Log-probabilities of `choices` at the token of the reply that is one of them (white space ignored).
 
         Only OpenAI and OpenAI-compatible servers offer them. At most `max_tokens` tokens are generated.
@@ -237,7 +244,7 @@ class Backbone:
             raise Garbled(f"{self.name}: {list(choices)} are not in the first {max_tokens} tokens, {answer.text!r}")
         logprobs = {choice: _logsum(token.options, choice) for choice in choices}
         floor = min((value for _, value in token.options), default=0.0)
-        return Scores(logprobs, floor, said, tally.usage, tally.cost)
+        return ChoiceScores(logprobs, floor, said, tally.usage, tally.cost)
 
     def close(self) -> None:
         """Close connections and stop a local server."""
@@ -306,7 +313,7 @@ class Backbone:
         tools: Sequence[Tool] = (),
         schema: type[BaseModel] | None = None,
         *,
-        settings: Settings,
+        settings: CallSettings,
         label: str,
         top_logprobs: int | None = None,
     ) -> ModelRequest:

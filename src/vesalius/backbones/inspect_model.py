@@ -22,7 +22,7 @@ from inspect_ai.model import (
 from vesalius.backbones import Backbone, ModelRequest, Redactor, RetryPolicy, Unreachable
 from vesalius.backbones import TokenUsage as Tokens
 from vesalius.backbones.failures import Retrier, SystemClock
-from vesalius.backbones.messages import Abilities, Answer, Finish, Message, Settings
+from vesalius.backbones.messages import Abilities, Answer, CallSettings, Finish, Message
 
 _FINISHES: dict[str, Finish] = {"max_tokens": "length", "model_length": "length", "content_filter": "refused"}
 _ROLES: dict[str, Callable[..., ChatMessage]] = {
@@ -63,7 +63,7 @@ def inspect_backbone(model: Model) -> Backbone:
     return Backbone(
         "inspect",
         model.name,
-        settings=Settings(),
+        settings=CallSettings(),
         connection=InspectConnection(model),
         abilities=Abilities(tools=False, schema=False),
         retrier=Retrier(RetryPolicy(), SystemClock(), random.Random(0)),

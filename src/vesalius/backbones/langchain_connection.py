@@ -32,10 +32,10 @@ from vesalius.backbones.failures import (
 )
 from vesalius.backbones.messages import (
     Answer,
+    CallSettings,
     Finish,
     Message,
     ModelRequest,
-    Settings,
     TokenOptions,
     TokenUsage,
     ToolCall,
@@ -196,7 +196,7 @@ PARSE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, IndexError, Lan
 LENGTH = {"length", "max_tokens", "model_context_window_exceeded"}
 REFUSALS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist", "recitation", "spii"}
 
-ChatFactory = Callable[[Settings], BaseChatModel]
+ChatFactory = Callable[[CallSettings], BaseChatModel]
 Options = Callable[[ModelRequest], dict[str, Any]]
 
 
@@ -211,7 +211,7 @@ class LangchainConnection:
         self._make = make
         self._options = options
         self._errors = (*errors, *_transport_errors(), *PARSE_ERRORS)
-        self._chats: dict[Settings, BaseChatModel] = {}
+        self._chats: dict[CallSettings, BaseChatModel] = {}
 
     def complete(self, request: ModelRequest) -> Answer:
         """One call to the provider."""
@@ -235,7 +235,7 @@ class LangchainConnection:
         """Drop the clients; the library manages its connection pool."""
         self._chats.clear()
 
-    def _chat(self, settings: Settings) -> BaseChatModel:
+    def _chat(self, settings: CallSettings) -> BaseChatModel:
         without_stop = settings.model_copy(update={"stop": ()})
         if without_stop not in self._chats:
             self._chats[without_stop] = self._make(without_stop)

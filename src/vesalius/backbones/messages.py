@@ -113,7 +113,7 @@ class Event(FrozenModel):
     detail: str = ""
 
 
-class Settings(FrozenModel):
+class CallSettings(FrozenModel):
     """Sampling settings; None leaves the provider's default."""
 
     temperature: float | None = 0.0
@@ -126,7 +126,7 @@ class ModelRequest(FrozenModel):
 
     provider: str
     model: str
-    settings: Settings
+    settings: CallSettings
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()
     answer_schema: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vesalius.backbones.messages import Abilities, Connection, ModelRequest, Settings, strict_schema
+from vesalius.backbones.messages import Abilities, CallSettings, Connection, ModelRequest, strict_schema
 from vesalius.errors import BadInput
 
 BASE_URL = "VESALIUS_BASE_URL"
@@ -92,7 +92,7 @@ def _openai_connection(access: Access, *, official: bool) -> Connection:
     # Other servers accept only the older name of this limit, OpenAI's newer models only the newer name.
     limit = "max_completion_tokens" if official else "max_tokens"
 
-    def make(settings: Settings) -> ChatOpenAI:
+    def make(settings: CallSettings) -> ChatOpenAI:
         return ChatOpenAI(
             model=access.model,
             api_key=access.key or NO_KEY,  # type: ignore[arg-type]
@@ -124,7 +124,7 @@ def _open_anthropic(access: Access) -> Connection:
 
     from vesalius.backbones.langchain_connection import LangchainConnection
 
-    def make(settings: Settings) -> ChatAnthropic:
+    def make(settings: CallSettings) -> ChatAnthropic:
         return ChatAnthropic(
             model_name=access.model,
             api_key=access.key,  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def _open_google(access: Access) -> Connection:
 
     from vesalius.backbones.langchain_connection import LangchainConnection
 
-    def make(settings: Settings) -> ChatGoogleGenerativeAI:
+    def make(settings: CallSettings) -> ChatGoogleGenerativeAI:
         return ChatGoogleGenerativeAI(
             model=access.model,
             google_api_key=access.key,  # type: ignore[arg-type]

@@ -93,25 +93,10 @@ class Behaviour:
         return MAKERS["function"](draw, name=name, metric=metric, seed=seed)
 
     @staticmethod
-    def addition(
-        *,
-        operands: int | None = None,
-        signs: str = "+",
-        low: int = 0,
-        high: int = 9,
-        answers: tuple[int, int] | None = None,
-        shots: int = 4,
-        template: str | None = None,
-        change: str = "balanced",
-        read: str | None = None,
-        keep: str = "all",
-        metric: BehaviourMetric | None = None,
-    ) -> "Behaviour":
+    def addition(*, metric: BehaviourMetric | None = None, **options: Any) -> "Behaviour":
         """The behaviour `addition` with options: A - B + C with `signs="-+"`, operands from `low` to `high`, answers
-        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition` explains each of them.
+        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition_options.Options` has all of them.
         """
-        options = {"operands": operands, "signs": signs, "low": low, "high": high, "answers": answers, "shots": shots}
-        options |= {"template": template, "change": change, "read": read, "keep": keep}
         return MAKERS["addition"](metric=metric, **options)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.performance import measure, undecided
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note
 from vesalius.model.devices import place

@@ -17,7 +17,7 @@ from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.metrics import NONE, unit_of
 from vesalius.behaviours.own import RowBehaviour, ids_note, metric_label
 from vesalius.behaviours.prompts import SPLITS, Prompts
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene import Readout
 from vesalius.model.tokenizer import Tokenizer

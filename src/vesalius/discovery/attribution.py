@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
-from vesalius.discovery.method import Method, Scores, option, scores_by_edges
+from vesalius.discovery.method import Method, MethodInput, Scores, option, scores_by_edges
 from vesalius.discovery.sweep import attributed_in_parts, moved_forwards
 from vesalius.errors import BadInput, require_whole
 from vesalius.intervene import Batch, Readout
@@ -22,9 +21,7 @@ from vesalius.intervene.attribution import Rule, edge_attribution
 from vesalius.intervene.estimate import Workload, attribution_peak
 from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
-from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
-from vesalius.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -45,19 +42,12 @@ class EAP(Method):
         """At how many points between counterfactual and clean prompt the slope is taken."""
         return 1
 
-    def score(
-        self,
-        specimen: Specimen,
-        material: Trial,
-        *,
-        spread: Spread | None = None,
-        progress: Progress | None = None,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, given: MethodInput) -> Scores:
         """The mean over prompts of every edge's estimated effect."""
+        specimen, material = given.specimen, given.material
         readout, passes = smooth_readout(specimen.model, material)
-        if spread is not None:
-            scores = attributed_in_parts(spread, material, self.slopes, self.rule)
+        if given.spread is not None:
+            scores = attributed_in_parts(given.spread, material, self.slopes, self.rule)
         else:
             scores = edge_attribution(
                 specimen.model,

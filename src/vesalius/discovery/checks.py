@@ -38,10 +38,9 @@ from vesalius.discovery.known_heads import Detections, Overlap, PublishedHeads, 
 from vesalius.discovery.method import Method, MethodResult
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import specificity
-from vesalius.documents.checks import Checks, Curve, DetectedHeads, KnownHeads, Stability
+from vesalius.documents.checks import Bound, Checks, Curve, DetectedHeads, Guarantee, KnownHeads, Stability
 from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.guarantee import Bound, Guarantee
 from vesalius.errors import BadInput
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen, TextVocabulary

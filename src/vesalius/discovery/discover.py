@@ -29,7 +29,7 @@ from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import EAP, EAPIG, RelP, RelPQK
-from vesalius.discovery.method import REGISTERED, Method, MethodResult, Scores
+from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodResult, Scores
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
 from vesalius.documents.circuit import Circuit
@@ -119,7 +119,7 @@ def discover(
     note_limits(specimen, material.prompts, resampled=True)
     start = time.perf_counter()
     notes: tuple[str, ...] = ()
-    scores = method.score(specimen, material, spread=spread if method.in_parts else None, progress=progress, seed=seed)
+    scores = method.score(MethodInput(specimen, material, seed, progress, spread if method.in_parts else None))
     if not isinstance(method, CORE):
         _require_fitting(specimen.model, method, scores)
     if material.prompts is None and not method.sees_position:
@@ -172,16 +172,8 @@ def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
     """A method that calls a function; its `cost`, if it has one, is that of a `Workload` in passes of all prompts."""
 
     class Function(Method):
-        def score(
-            self,
-            specimen: Specimen,
-            material: Trial,
-            *,
-            spread: Spread | None = None,
-            progress: Progress | None = None,
-            seed: int = 0,
-        ) -> Scores:
-            return function(specimen, material, seed=seed)
+        def score(self, given: MethodInput) -> Scores:
+            return function(given.specimen, given.material, seed=given.seed)
 
         def cost(self, work: Workload) -> float:
             own = getattr(function, "cost", None)

@@ -255,7 +255,7 @@ def _sizes(sizes: Sequence[int] | None, total: int) -> list[int]:
 
 #: Random circuits that the control is the mean of.
 RANDOM_CIRCUITS = 5
-Part = Component | Edge
+CircuitPart = Component | Edge
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Kept:
     forwards: float
 
 
-def candidates_of(model: Transformer, *, by_edges: bool, heads_only: bool = False) -> Sequence[Part]:
+def candidates_of(model: Transformer, *, by_edges: bool, heads_only: bool = False) -> Sequence[CircuitPart]:
     """What a circuit may hold: every edge, every component or every head."""
     if by_edges:
         return EdgeGraph.of(model.config).edges
@@ -282,8 +282,8 @@ def candidates_of(model: Transformer, *, by_edges: bool, heads_only: bool = Fals
 def kept_faithfulness(
     model: Transformer,
     material: Trial,
-    kept: Collection[Part],
-    candidates: Sequence[Part],
+    kept: Collection[CircuitPart],
+    candidates: Sequence[CircuitPart],
     *,
     kind: str = "resample",
     draw: str = "",

@@ -4,8 +4,8 @@
         name = "loudest"
         meaning = "A component's score is the norm of what it writes."
 
-        def score(self, specimen, material, *, spread=None, progress=None, seed=0):
-            return Scores(norms(specimen, material), {}, forwards=1, unit="norm")
+        def score(self, given):
+            return Scores(norms(given.specimen, given.material), {}, forwards=1, unit="norm")
 
 A class with a name is registered when it is defined; a package offers one, or a plain function of the specimen, the
 prompts and `seed=`, by an entry point of the group `vesalius.discovery_methods`. `vesalius.discovery.discover` finds
@@ -25,7 +25,7 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -40,6 +40,19 @@ REGISTERED: dict[str, type["Method"]] = {}
 
 class NotResampled(BadInput):
     """The scores of a method cannot be resampled."""
+
+
+@dataclass(frozen=True)
+class MethodInput:
+    """What a method is given: a specimen, its prompts (`material`), the seed of what it draws, where to report progress
+    and, for methods that work in parts, who runs them elsewhere (`spread`).
+    """
+
+    specimen: Specimen
+    material: Trial
+    seed: int = 0
+    progress: Progress | None = None
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -111,15 +124,7 @@ class Method:
         """How many of `n` prompts a benchmark gives the method."""
         return n
 
-    def score(
-        self,
-        specimen: Specimen,
-        material: Trial,
-        *,
-        spread: Spread | None = None,
-        progress: Progress | None = None,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, given: MethodInput) -> Scores:
         """The scores of a specimen's components and edges on prompts."""
         raise NotImplementedError(f"{type(self).__name__} scores nothing")
 

@@ -18,9 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.natural import Spread
-from vesalius.behaviours.trial import Trial
-from vesalius.discovery.method import Method, MethodResult, Scores, scores_by_edges
+from vesalius.discovery.method import Method, MethodInput, MethodResult, Scores, scores_by_edges
 from vesalius.discovery.stability import RESAMPLES, pairwise_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput
@@ -66,25 +64,18 @@ class ACDC(Method):
         """Fewer on large models."""
         return min(n, LARGE_PROMPTS) if EdgeGraph.of(config).n_edges > LARGE_EDGES else n
 
-    def score(
-        self,
-        specimen: Specimen,
-        material: Trial,
-        *,
-        spread: Spread | None = None,
-        progress: Progress | None = None,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, given: MethodInput) -> Scores:
         """Prune at all thresholds."""
+        material = given.material
         pruned = acdc(
-            specimen.model,
+            given.specimen.model,
             material.batch,
             material.readout,
             counterfactual=material.counterfactual,
             where=material.where,
-            progress=progress,
+            progress=given.progress,
         )
-        return scores_by_edges(specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
+        return scores_by_edges(given.specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
 
     def cost(self, work: Workload) -> float:
         """Half a pass for every edge at every threshold."""

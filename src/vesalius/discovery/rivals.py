@@ -28,7 +28,7 @@ import torch
 from vesalius.behaviours.trial import NothingUnseen, Trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.checks import held_out_prompts
-from vesalius.discovery.faithfulness import interval_metric, resampled_faithfulness, scores_without
+from vesalius.discovery.faithfulness import CircuitPart, interval_metric, resampled_faithfulness, scores_without
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
@@ -45,8 +45,8 @@ MOST_RIVALS = 10
 #: Pairs of parts that are exchanged at most, the strongest first.
 MOST_PAIRS = 64
 KINDS: tuple[By, ...] = ("components", "edges")
-Part = Component | Edge
-Parts = frozenset[Part]
+
+Parts = frozenset[CircuitPart]
 
 
 def require_rivals(rivals: int, by: str = "components", *, scores_edges: bool = True) -> None:
@@ -108,7 +108,7 @@ def find_rivals(
     orders are tried beside that of the scores.
     """
     start, ranked = time.perf_counter(), circuit.ranked() if by == "components" else circuit.ranked_edges()
-    strength: dict[Part, float] = {part: abs(score) for part, score in ranked}
+    strength: dict[CircuitPart, float] = {part: abs(score) for part, score in ranked}
     search, confirm = _Keeping(model, seen, tuple(strength)), _Keeping(model, held_out, tuple(strength))
     circuits = _search(search, strength, rivals, shuffles, seed)
     rows = _confirmed(circuits, search, confirm)
@@ -143,14 +143,14 @@ class _Keeping:
 
     model: Transformer
     material: Trial
-    parts: tuple[Part, ...]
+    parts: tuple[CircuitPart, ...]
     forwards: float = 0.0
     columns: dict[Parts, torch.Tensor] = field(default_factory=dict)
 
     def table(self, kept: Sequence[Parts]) -> torch.Tensor:
         """Scores of every prompt: nothing kept, each of these circuits, everything kept."""
         whole = frozenset(self.parts)
-        circuits = [frozenset[Part](), *kept, whole]
+        circuits = [frozenset[CircuitPart](), *kept, whole]
         new = list(dict.fromkeys(one for one in circuits if one not in self.columns))
         if new:
             scores, forwards = scores_without(self.model, self.material, [whole - one for one in new])
@@ -168,12 +168,14 @@ class _Keeping:
         return interval_metric(value[0, 1], drawn[:, 1], len(self.material.batch))
 
 
-def _search(keeping: _Keeping, strength: dict[Part, float], rivals: int, shuffles: int, seed: int) -> list[_Discovered]:
+def _search(
+    keeping: _Keeping, strength: dict[CircuitPart, float], rivals: int, shuffles: int, seed: int
+) -> list[_Discovered]:
     """The best circuit, then rivals."""
     weakest = sorted(strength, key=lambda part: strength[part])
     circuits = [_Discovered(_eliminated(keeping, weakest), "weakest first")]
     for rival in range(rivals):
-        used = frozenset[Part]().union(*(one.parts for one in circuits))
+        used = frozenset[CircuitPart]().union(*(one.parts for one in circuits))
         orders = {"what earlier circuits hold first, then the weakest": weakest}
         for shuffle in range(shuffles):
             order = random.Random(f"rivals/{seed}/{rival}/{shuffle}").sample(weakest, len(weakest))
@@ -195,7 +197,7 @@ def _overlap(one: Parts, other: Parts) -> float:
     return len(one & other) / max(1, len(one | other))
 
 
-def _eliminated(keeping: _Keeping, order: Sequence[Part]) -> Parts:
+def _eliminated(keeping: _Keeping, order: Sequence[CircuitPart]) -> Parts:
     """What is left of all parts when those in order are removed wherever enough of the behaviour stays."""
     kept = frozenset(keeping.parts)
     waiting = [list(order)]
@@ -232,7 +234,7 @@ def _confirmed(circuits: Sequence[_Discovered], search: _Keeping, confirm: _Keep
     return rows
 
 
-def _exchanges(best: Parts, other: Parts, confirm: _Keeping, strength: dict[Part, float]) -> list[Exchange]:
+def _exchanges(best: Parts, other: Parts, confirm: _Keeping, strength: dict[CircuitPart, float]) -> list[Exchange]:
     """Parts of the best circuit that one of the other replaces."""
     pairs = sorted(
         product(_in_order(best - other), _in_order(other - best)),
@@ -298,12 +300,12 @@ def _nearer(predictions: Sequence[float], outcome: Metric) -> Literal["first", "
     return "first" if (outcome.value > middle) == (one > other) else "second"
 
 
-def _in_order(parts: Iterable[Part]) -> list[Part]:
+def _in_order(parts: Iterable[CircuitPart]) -> list[CircuitPart]:
     """Components in order of computation, edges by name."""
     given = list(parts)
     components = sorted(part for part in given if isinstance(part, Component))
     return [*components, *sorted((part for part in given if isinstance(part, Edge)), key=str)]
 
 
-def _names(parts: Iterable[Part]) -> tuple[str, ...]:
+def _names(parts: Iterable[CircuitPart]) -> tuple[str, ...]:
     return tuple(map(str, _in_order(parts)))

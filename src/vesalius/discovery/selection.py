@@ -26,14 +26,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.trial import NothingUnseen, Trial
-from vesalius.components import Component, Edge
-from vesalius.discovery.faithfulness import NothingToKeep, circuit_curves, default_sizes
+from vesalius.discovery.faithfulness import CircuitPart, NothingToKeep, circuit_curves, default_sizes
 from vesalius.discovery.method import Method
 from vesalius.discovery.networks import Network, exact_edges, greedy_edges, top_edges
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.documents.checks import Curve
+from vesalius.documents.checks import RULES, CircuitCut, Curve, RuleFigures
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.selection import RULES, RuleFigures, Selection
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.transformer import Transformer
@@ -46,14 +44,13 @@ LEAST_KEPT = 0.9
 RESAMPLES = 500
 #: Edges resampled at once, to bound memory.
 _AT_ONCE = 4_096
-Part = Component | Edge
 
 
 @dataclass(frozen=True)
 class Scored:
     """What can be selected, with its scores; `per_prompt` are those of every prompt where scores are means."""
 
-    parts: Sequence[Part]
+    parts: Sequence[CircuitPart]
     scores: Float[np.ndarray, " part"]
     per_prompt: Float[Tensor, "prompt part"] | None
     network: Network | None
@@ -97,7 +94,7 @@ class Scored:
             least.append(torch.quantile(signed, 0.025, dim=0).clamp(min=0))
         return torch.cat(least).numpy()
 
-    def chosen(self, rule: str, budget: int) -> frozenset[Part]:
+    def chosen(self, rule: str, budget: int) -> frozenset[CircuitPart]:
         """What a rule keeps within a budget."""
         kept = self._edges(rule, budget) if self.network is not None else self._components(rule, budget)
         return frozenset(self.parts[place] for place in np.flatnonzero(kept).tolist())
@@ -142,7 +139,7 @@ def parse_rules(select: str | Sequence[str] | None, size: int | None = None) -> 
     return rules
 
 
-def selectable_parts(model: Transformer, method: Method) -> Sequence[Part]:
+def selectable_parts(model: Transformer, method: Method) -> Sequence[CircuitPart]:
     """What a method scores in a model: edges, components, or heads alone."""
     if method.scores_edges:
         return EdgeGraph.of(model.config).edges
@@ -177,7 +174,7 @@ def select_circuit(
     per_prompt: Tensor | None = None,
     seen: Trial | None = None,
     held_out: Callable[[], Trial] | None = None,
-) -> tuple[Circuit, Selection]:
+) -> tuple[Circuit, CircuitCut]:
     """The circuit cut by the first rule, and the figures of all.
 
     `size` is the budget; without it the smallest circuit is taken that keeps `LEAST_KEPT` of the behaviour on the
@@ -192,7 +189,7 @@ def select_circuit(
         size, least_kept = runs.smallest(rules[0], seen), LEAST_KEPT
     kept = {rule: scored.chosen(rule, size) for rule in rules}
     curves, missing = runs.curves(kept, size, held_out)
-    selection = Selection(
+    selection = CircuitCut(
         by="edges" if scored.by_edges else "components",
         budget=size,
         candidates=len(scored.parts),
@@ -221,7 +218,7 @@ class _Runs:
         return next(enough, sizes[-1])
 
     def curves(
-        self, kept: Mapping[str, frozenset[Part]], size: int, held_out: Callable[[], Trial] | None
+        self, kept: Mapping[str, frozenset[CircuitPart]], size: int, held_out: Callable[[], Trial] | None
     ) -> tuple[dict[str, Curve], str | None]:
         """The curve of every rule, or why there is none."""
         if held_out is None:
@@ -236,7 +233,7 @@ class _Runs:
         return dict(zip(kept, curves, strict=True)), None
 
     def _curves(
-        self, material: Trial, known: Mapping[str, Mapping[int, frozenset[Part]]], sizes: Sequence[int]
+        self, material: Trial, known: Mapping[str, Mapping[int, frozenset[CircuitPart]]], sizes: Sequence[int]
     ) -> list[Curve]:
         """The curves of rules over budgets; at 0 and at all parts there is nothing to choose."""
         parts = self.scored.parts
@@ -248,7 +245,7 @@ class _Runs:
         return circuit_curves(self.model, material, [[frozenset(), *row] for row in rows], sizes, parts)
 
 
-def _figures(scored: Scored, rule: str, kept: frozenset[Part], curve: Curve | None, size: int) -> RuleFigures:
+def _figures(scored: Scored, rule: str, kept: frozenset[CircuitPart], curve: Curve | None, size: int) -> RuleFigures:
     inside = np.array([part in kept for part in scored.parts])
     return RuleFigures(
         rule=rule,

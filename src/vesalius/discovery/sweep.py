@@ -14,7 +14,7 @@ from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.discovery.method import Method, Scores
+from vesalius.discovery.method import Method, MethodInput, Scores
 from vesalius.intervene import Cost, Recordings, Values, activations, effects
 from vesalius.intervene.ablations import Ablation, Mean, Replacement, Resample, Zero, ablation_named
 from vesalius.intervene.attribution import Rule, edge_attribution
@@ -22,7 +22,6 @@ from vesalius.intervene.effects import ComponentSet, effect_columns, has_units
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
-from vesalius.progress import Progress
 
 # Components that show only when their output is moved to another position.
 #
@@ -243,18 +242,11 @@ class Sweep(Method):
     in_parts = True
     sees_position = False
 
-    def score(
-        self,
-        specimen: Specimen,
-        material: Trial,
-        *,
-        spread: Spread | None = None,
-        progress: Progress | None = None,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, given: MethodInput) -> Scores:
         """One row of interventions for every component and prompt."""
-        if spread is not None:
-            return _swept_in_parts(specimen, material, spread)
+        specimen, material = given.specimen, given.material
+        if given.spread is not None:
+            return _swept_in_parts(specimen, material, given.spread)
         swept = effects(
             specimen.model,
             material.batch,
@@ -262,7 +254,7 @@ class Sweep(Method):
             kind=Resample(),
             counterfactual=material.counterfactual,
             positions=material.where,
-            progress=progress,
+            progress=given.progress,
         )
         scores = {members[0]: float(mean) for members, mean in zip(swept.sets, swept.mean, strict=True)}
         return Scores(scores, {}, swept.forwards + 1, material.readout.unit, swept.matrix)

@@ -33,7 +33,7 @@ Logits = Float[Tensor, "prompt query out"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class RunOutputs:
     """What one run of the prompts gives: a score, an output and the likeliest next tokens of each."""
 
     score: Float[Tensor, " prompt"]
@@ -52,12 +52,12 @@ class Replacements:
         self._tables: dict[tuple[Ablation, bool], Replacement] = {}
 
     @cached_property
-    def clean(self) -> Reading:
+    def clean(self) -> RunOutputs:
         """The model as it is."""
         self.cost.rows += len(self.material.batch)
         return self._read(self._recordings.scores())
 
-    def edited(self, components: Sequence[Component], kind: Ablation | str, at: str | int | None = None) -> Reading:
+    def edited(self, components: Sequence[Component], kind: Ablation | str, at: str | int | None = None) -> RunOutputs:
         """The model with these components replaced, everywhere or at one position."""
         ablation = ablation_named(kind, KINDS)
         replacement = self._replacement(ablation, units=has_units([tuple(components)]))
@@ -111,7 +111,7 @@ class Replacements:
             place = places[at]
         return torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, place[:, None], True)
 
-    def _read(self, logits: Logits) -> Reading:
+    def _read(self, logits: Logits) -> RunOutputs:
         readout, n = self.material.readout, len(self.material.batch)
         chosen = logits if readout.choose is None else choose_tokens(logits, readout.choose.to(logits.device))
         score = readout.score(chosen, torch.arange(n, device=logits.device)).float().cpu()
@@ -120,10 +120,10 @@ class Replacements:
             lengths = [len(row) for row in self._tokens()]
             decoded = zip(self.specimen.decode(logits.cpu()), lengths, strict=True)
             outputs = [[_shown(value) for value in row[:length]] for row, length in decoded]
-            return Reading(score, outputs, [[] for _ in range(n)])
+            return RunOutputs(score, outputs, [[] for _ in range(n)])
         piece = vocabulary.tokenizer.piece
         top = [piece(int(token)) for token in logits[:, 0].argmax(-1).cpu()]
-        return Reading(score, top, self._likeliest(logits[:, 0]))
+        return RunOutputs(score, top, self._likeliest(logits[:, 0]))
 
     def _likeliest(self, logits: Float[Tensor, "prompt out"]) -> list[list[tuple[str, float]]]:
         if not self._likely:

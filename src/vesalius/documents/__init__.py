@@ -25,6 +25,7 @@ from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit, Member, Score
 from vesalius.documents.difference import Difference
 from vesalius.documents.discovery import Discovery
+from vesalius.documents.experiments import Faithfulness, Retest, WhatIf
 from vesalius.documents.explanation import (
     ClaimRecord,
     ComponentExplanation,
@@ -34,19 +35,13 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
-from vesalius.documents.faithfulness import Faithfulness
-from vesalius.documents.listing import ResultList
-from vesalius.documents.metric import Metric
+from vesalius.documents.metric import Metric, Performance
 from vesalius.documents.neurons import NeuronCircuit
-from vesalius.documents.performance import Performance
-from vesalius.documents.plan import Plan, SurveyPlan
+from vesalius.documents.printed import GeneratedTasks, Plan, ResultList, SurveyPlan, TrainedSpecimen, TrainedSpecimens
 from vesalius.documents.request import Request
-from vesalius.documents.retest import Retest
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
-from vesalius.documents.training import GeneratedTasks, TrainedSpecimen, TrainedSpecimens
-from vesalius.documents.what_if import WhatIf
 
 __all__ = [
     "Checks",

@@ -5,17 +5,22 @@ there is to say about a kind it says itself: the file of a run directory that ho
 it, which command makes it again, and, if it has a method `compared`, how two of them differ. Listing, comparing,
 drawing and repeating ask the registry (`kinds`), so that a new kind is one class.
 
-A `Record` is a part of a document, a `Document` a whole file; what they hold is frozen as well (`frozen`). A file of
-another schema is refused with the command that makes it anew. Fields that are computed from others (`method` of a
-discovery, from its request) are written for readers of the file and ignored when read.
+A `Record` is a part of a document, a `Document` a whole file. A frozen pydantic model only refuses other values for its
+fields, so its sequences are tuples and its mappings are `FrozenDict`, a dict without the methods that change one: it is
+compared, pickled and written as JSON like any other. Free JSON inside (options of a request, programs, tables) is what
+a parser gave and is not frozen further: walking it on every load would cost more than it protects.
+
+A file of another schema is refused with the command that makes it anew. Fields that are computed from others (`method`
+of a discovery, from its request) are written for readers of the file and ignored when read.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -25,7 +30,7 @@ from pydantic import (
     model_validator,
 )
 
-from vesalius.documents.view import LONGEST_REPR, Viewable, html_table, shortened, subject_of
+from vesalius.documents.view import LONGEST_REPR, Several, Viewable, html_table, repr_of_first, shortened, subject_of
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
 
@@ -177,3 +182,29 @@ def first_error(error: ValidationError) -> str:
     place = ".".join(map(str, first["loc"]))
     message = first["msg"].removeprefix("Value error, ")
     return " ".join((f"{place}: {message}" if place else message).split())
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class FrozenDict(dict[K, V]):
+    """A dict that refuses to be changed; `{**this, ...}` and `this | other` make plain ones."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("a document cannot be changed; make another with .model_copy(update={...})")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = _refuse
+    setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr_of_first((f"{key!r}: {shortened(repr(self[key]), 80)}" for key in self), len(self), "{{{}}}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+
+#: A mapping of a document, and a sequence that may be long.
+FrozenMap = Annotated[dict[K, V], AfterValidator(FrozenDict)]
+FrozenList = Annotated[tuple[V, ...], AfterValidator(Several)]

@@ -7,8 +7,7 @@ A `Listing` is a list with a short repr and a table, an `Entry` a dictionary who
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from vesalius.documents.base import Record
-from vesalius.documents.frozen import FrozenDict, FrozenList, FrozenMap
+from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Record
 from vesalius.documents.view import (
     LONGEST_REPR,
     SHOWN_ROWS,

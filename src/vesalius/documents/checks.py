@@ -5,14 +5,63 @@ be made is None, and `missing` says why.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import Record
-from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.guarantee import Guarantee
-from vesalius.documents.view import Answer, Bars, Chart, Section, Sheet, Text, View, Viewable, figure, title_of
+from vesalius.documents.base import FrozenDict, FrozenMap, Record
+from vesalius.documents.view import Answer, Bars, Chart, Section, Sheet, Text, View, Viewable, figure, title_of, words
+
+
+class Bound(Record):
+    """A share on `n` held-out prompts, and the lower bound of the true one; `baseline` is the share on these prompts
+    with everything ablated, which an empty circuit has.
+    """
+
+    value: float
+    low: float
+    n: int
+    baseline: float | None = None
+
+
+class Guarantee(Record):
+    """Bounds of a circuit of `size` components or edges, each with confidence `level`, on `n` prompts that had no part
+    in choosing it.
+
+    `answers`: of the prompts that the model gets right, the share that the circuit gets right (exact binomial bound).
+    `kept`: the mean, over prompts on which the model scores above the ablated model, of the share of the score kept,
+    each clipped to 0 and 1 (bound by betting). None where the metric has no right answers, or no prompt loses anything
+    by the ablation.
+    """
+
+    by: Literal["edges", "components"]
+    size: int
+    level: float
+    n: int
+    answers: Bound | None = None
+    kept: Bound | None = None
+    rows: float
+
+    def sentence(self) -> str:
+        """The guarantee in words; empty where there is none."""
+        parts = []
+        if self.answers is not None:
+            given = self.answers.baseline
+            empty = "" if given is None else f"; {given:.3f} with everything ablated"
+            parts.append(
+                f"at least {self.answers.low:.3f} of the prompts that the model gets right (observed "
+                f"{self.answers.value:.3f} of {self.answers.n}{empty})"
+            )
+        if self.kept is not None:
+            parts.append(
+                f"at least {self.kept.low:.3f} of the score on average over prompts that lose by ablating everything, "
+                f"each clipped to 0 and 1 (observed {self.kept.value:.3f} on {self.kept.n})"
+            )
+        if not parts:
+            return ""
+        circuit = f"the one {self.by[:-1]} alone keeps" if self.size == 1 else f"the {self.size} {self.by} alone keep"
+        return f"with {100 * self.level:.0f} % confidence each, {circuit} " + ", and ".join(parts)
+
 
 #: What heads that their attention identifies are called.
 ROLES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}
@@ -158,7 +207,7 @@ class Checks(Viewable, Record):
     def view(self) -> View:
         """Every figure with its control."""
         figures = [
-            f"{name} {value:.3g}" + ("" if control is None else f" (control {control:.3g})")
+            f"{words(name)} {value:.3g}" + ("" if control is None else f" (control {control:.3g})")
             for name, value, _, _, control, _ in self._rows()
             if value is not None
         ]
@@ -277,3 +326,62 @@ def _drops(specificity: Specificity, behaviour: str) -> Bars:
     if not_performed:
         caption += f" Not performed by this model, so left out: {', '.join(not_performed)}."
     return Bars(rows, title="What cutting the heads costs", caption=caption)
+
+
+#: Rules by which a circuit is cut out of scores.
+RULES = ("top", "greedy", "exact", "bootstrap", "positive-ratio")
+
+
+class RuleFigures(Record):
+    """What one rule keeps at the budget.
+
+    `size` is the number of edges or components kept, `value` the sum of the magnitudes of their scores and
+    `faithfulness` how much of the behaviour they keep on the held-out prompts, as the whole `curve` over budgets does;
+    None where that was not measured.
+    """
+
+    rule: str
+    size: int
+    value: float
+    faithfulness: float | None = None
+    curve: Curve | None = None
+
+
+class CircuitCut(Record):
+    """A circuit cut to a budget of `budget` out of `candidates` edges or components.
+
+    The first of `rules` made the circuit; the others stand beside it for comparison. `least_kept`: the budget is the
+    smallest at which the first rule keeps this share of the behaviour on the discovery's own prompts (None: the budget
+    was given). `missing` says why no faithfulness was measured.
+    """
+
+    by: Literal["edges", "components"]
+    budget: int
+    candidates: int
+    least_kept: float | None = None
+    rules: tuple[RuleFigures, ...]
+    missing: str | None = None
+    seconds: float
+
+    @property
+    def rule(self) -> RuleFigures:
+        """The one that made the circuit."""
+        return self.rules[0]
+
+    def sections(self) -> list[Section]:
+        """What each rule keeps at the budget, and its faithfulness over budgets."""
+        why = f", the smallest budget that keeps {self.least_kept:g} of the behaviour" if self.least_kept else ""
+        intro = (
+            f"The circuit holds at most {self.budget} of {self.candidates:,} {self.by}{why}, chosen by the "
+            f"rule {self.rule.rule}. An edge counts only on a path from the embedding to the logits."
+            + (f" Faithfulness was not measured: {self.missing}." if self.missing else "")
+        )
+        rows = [
+            (row.rule, row.size, row.value, row.faithfulness, row.curve and row.curve.cmd, row.curve and row.curve.cpr)
+            for row in self.rules
+        ]
+        columns = ("selected by", f"{self.by} kept", "sum of scores", "faithfulness", "cmd", "cpr")
+        curves = {row.rule: row.curve for row in self.rules if row.curve is not None}
+        caption = "Faithfulness on held-out prompts of the circuit that each rule keeps at every budget."
+        charts = [faithfulness_chart(curves, caption=caption)] if curves else []
+        return [Text([intro]), Sheet(columns, rows), *charts]

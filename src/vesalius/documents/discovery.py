@@ -15,15 +15,13 @@ from pydantic import (
     model_validator,
 )
 
-from vesalius.documents.base import Document, Line
-from vesalius.documents.checks import ROLES, Checks
+from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line
+from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
-from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.rivals import Rivals
-from vesalius.documents.selection import Selection
 from vesalius.documents.view import (
     Answer,
     Facts,
@@ -43,6 +41,7 @@ from vesalius.documents.view import (
     prompts,
     subject_of,
     title_of,
+    words,
 )
 from vesalius.errors import BadInput
 from vesalius.files import read_json
@@ -97,7 +96,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     seconds: float
     model: str = ""
     checks: Checks | None = None
-    selection: Selection | None = None
+    selection: CircuitCut | None = None
     rivals: Rivals | None = None
     quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
@@ -245,14 +244,14 @@ class Discovery(Viewable, Document, kind="discovery"):
 
     def listed(self) -> Line:
         """What a list of results says of it: its first metrics."""
-        figures = ", ".join(f"{name} {value:.3g}" for name, value in list(self.metrics.items())[:3])
+        figures = ", ".join(f"{words(name)} {value:.3g}" for name, value in list(self.metrics.items())[:3])
         return Line(f"{subject_of(self.specimen, self.behaviour)}, {self.method}", figures, seconds=self.seconds)
 
     def view(self) -> View:
         """Which components, which edges, how far to trust them, and which other circuits would do."""
         subject = subject_of(self.specimen, self.behaviour)
         areas = ", ".join(
-            f"{name} {self.metrics[name]:.3f}" for name in ("auroc", "edge_auroc") if name in self.metrics
+            f"{words(name)} {self.metrics[name]:.3f}" for name in ("auroc", "edge_auroc") if name in self.metrics
         )
         strongest = [f"{row.id} {row.score:+.3g}" for row in self.components if row.score]
         checks = "checks: left out" if self.checks is None else str(self.checks.view().answer)

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from vesalius.components import Component
-from vesalius.documents.base import Document, Line
+from vesalius.documents.base import Document, FrozenList, Line
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     LOGITS,
@@ -35,11 +35,11 @@ from vesalius.documents.claims import (
     Verdict,
     claim_line,
     draw_profile,
+    read_records,
+    read_table,
+    spell,
 )
-from vesalius.documents.difference import Compared
-from vesalius.documents.explanation_difference import compared_explanations
-from vesalius.documents.free_records import read_records, read_table, spell
-from vesalius.documents.frozen import FrozenList
+from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.request import Request
 from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, Summary, summarise, verdict_counts
 from vesalius.documents.view import (

@@ -4,11 +4,9 @@ from collections import Counter
 from pathlib import Path
 
 from vesalius.components import Component
-from vesalius.documents.base import Line, Record, ResultDocument
+from vesalius.documents.base import FrozenList, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
-from vesalius.documents.frozen import FrozenList
-from vesalius.documents.metric import Metric
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Metric, Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import (
     Answer,

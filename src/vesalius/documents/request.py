@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from vesalius.documents.base import Document
-from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.base import Document, FrozenDict, FrozenMap
 from vesalius.documents.view import LONGEST_REPR, shortened
 from vesalius.errors import quoted, visible
 from vesalius.version import __version__

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Document, Record
-from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.base import Document, FrozenMap, Record
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Row, Section, Sheet, Text, View, Viewable, as_table, interval, made

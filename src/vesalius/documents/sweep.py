@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, computed_field, model_validator
 
 from vesalius.components import Component
-from vesalius.documents.base import Document, Line, Record
+from vesalius.documents.base import Document, FrozenList, Line, Record
 from vesalius.documents.difference import (
     Compared,
     ComponentDifference,
@@ -17,7 +17,6 @@ from vesalius.documents.difference import (
     figure_pair,
     rank_correlation,
 )
-from vesalius.documents.frozen import FrozenList
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, View, Viewable, made, prompts, subject_of
 from vesalius.errors import BadInput

@@ -39,6 +39,8 @@ RENDERER_MODULE = "vesalius.report.pages"
 #: Two neighbouring columns of these names are shown as one interval.
 INTERVAL = ("low", "high")
 INTERVAL_NAME = "95 % interval"
+#: Words of a label that are written in capitals.
+ACRONYMS = "auroc|cmd|cpr|iia|mlp|lm"
 Row = Mapping[str, Any]
 Item = TypeVar("Item", covariant=True)
 
@@ -427,6 +429,12 @@ def cell(value: Any, *, signed: bool = False) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value))
     return visible(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def words(label: str) -> str:
+    """A label in words: `edge_auroc_all` as edge AUROC all; names of components keep their underscores."""
+    spaced = re.sub(r"\b[a-z]+(?:_[A-Za-z]+)+\b", lambda match: match[0].replace("_", " "), label)
+    return re.sub(rf"\b(?:{ACRONYMS})\b", lambda match: match[0].upper(), spaced)
 
 
 def prompts(n: int) -> str:

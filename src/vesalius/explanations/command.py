@@ -23,8 +23,7 @@ from vesalius.documents.explanation import Explanation, Tag
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget
 from vesalius.explanations.findings import Account, Said
-from vesalius.explanations.hyve import scope
-from vesalius.explanations.hyve.natural import scope as natural_scope
+from vesalius.explanations.hyve import natural_scope, scope
 from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, STAGE, TAXONOMY, helper_lines
 from vesalius.explanations.hyve.setting import SettingOptions
 from vesalius.explanations.session import Session, which_code

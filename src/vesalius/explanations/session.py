@@ -29,12 +29,11 @@ from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, Spending
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
-from vesalius.explanations.counterexamples import counterexamples, shown_beside
 from vesalius.explanations.findings import NOTHING_SAID, Account, Checked, Finding, Said, explanation_of, finding_of
-from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_carriers, read_circuit
-from vesalius.explanations.hyve.notation import read_program
+from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
 from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, SettingOptions, setting_of
 from vesalius.explanations.laboratory import CircuitLab, Lab
+from vesalius.explanations.verdicts import counterexamples, shown_beside
 from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.rasp.document import to_document

@@ -10,9 +10,8 @@ from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vesalius.documents.base import Document
+from vesalius.documents.base import Document, FrozenDict, FrozenMap
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.scorecard import HEADLINES, Baseline
 from vesalius.documents.trace import ComponentTrace, Execution, Stage, Trace

@@ -102,11 +102,10 @@ class FiniteVocabulary:
     def tokenize(self, inputs: Sequence[Sequence[Token]]) -> Int[Tensor, "batch pos"]:
         """Token ids with BOS first, padded on the right to the longest input."""
         lengths = self.lengths(inputs)
-        rows = torch.full((len(lengths), max(lengths) + 1), self.pad)
-        rows[:, 0] = self.bos
-        for row, tokens in zip(rows, inputs, strict=True):
-            row[1 : len(tokens) + 1] = torch.tensor([self._code(token) for token in tokens])
-        return rows
+        longest = max(lengths)
+        return torch.tensor(
+            [[self.bos, *map(self._code, tokens), *[self.pad] * (longest - len(tokens))] for tokens in inputs]
+        )
 
     def lengths(self, inputs: Sequence[Sequence[Token]]) -> list[int]:
         """How many tokens each input has; empty and overlong ones are refused."""

@@ -15,7 +15,7 @@ LONGEST = 300
 LARGEST = 1_000_000
 LARGEST_VALUE, LONGEST_VALUE = 10**9, 64
 Environment = dict[str, Any]
-Part = Callable[[Environment], Any]
+Evaluator = Callable[[Environment], Any]
 
 
 def _numbers_only(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -81,7 +81,7 @@ def read_formula(text: Any, names: Sequence[str]) -> Callable[..., Any]:
     return (of_one, of_two, of_three)[len(names) - 1]
 
 
-def _defined(part: Part, environment: Environment) -> Any:
+def _defined(part: Evaluator, environment: Environment) -> Any:
     try:
         return bounded(part(environment))
     except (TypeError, ValueError, ArithmeticError):
@@ -97,7 +97,7 @@ def bounded(value: Any) -> Any:
     return value if isinstance(value, int | float) and abs(value) <= LARGEST_VALUE else None
 
 
-def _part(node: ast.AST, names: frozenset[str]) -> Part:
+def _part(node: ast.AST, names: frozenset[str]) -> Evaluator:
     match node:
         case ast.Constant(value=value) if isinstance(value, bool | str) or (
             isinstance(value, int | float) and abs(value) <= LARGEST
@@ -128,12 +128,12 @@ def _part(node: ast.AST, names: frozenset[str]) -> Part:
     raise BadInput(f"formula: {ast.unparse(node)!r:.40} is not allowed; use {allowed} and {choices(_FUNCTIONS)}")
 
 
-def _boolean(every: bool, parts: list[Part]) -> Part:
+def _boolean(every: bool, parts: list[Evaluator]) -> Evaluator:
     combine = all if every else any
     return lambda environment: combine(part(environment) for part in parts)
 
 
-def _comparison(parts: list[Part], operators: list[Callable[[Any, Any], Any]]) -> Part:
+def _comparison(parts: list[Evaluator], operators: list[Callable[[Any, Any], Any]]) -> Evaluator:
     def compare(environment: Environment) -> bool:
         values = [part(environment) for part in parts]
         return all(holds(values[i], values[i + 1]) for i, holds in enumerate(operators))

@@ -69,7 +69,7 @@ _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
 
 @dataclass(frozen=True)
-class Part:
+class PhrasedVariable:
     """A variable, what it says in words, and the values it is made of (for words)."""
 
     variable: Variable
@@ -98,19 +98,19 @@ class Grammar:
         self.rng, self.vocab, self.max_len, self.causal = rng, tuple(vocab), max_len, causal
         self._scope = " up to here" if causal else ""
 
-    def grow(self, kind: Kind, depth: int) -> Part:
+    def grow(self, kind: Kind, depth: int) -> PhrasedVariable:
         """A random part of this kind and at most this depth; at depth 0 the tokens themselves."""
         if depth <= 0:
-            return Part(tokens, "the token", self.vocab)
+            return PhrasedVariable(tokens, "the token", self.vocab)
         return self.rng.choice(self._productions(kind, depth))(depth)
 
-    def sentence(self, kind: Kind, part: Part) -> str:
+    def sentence(self, kind: Kind, part: PhrasedVariable) -> str:
         """What the program outputs, as one sentence."""
         text = f"1 where {part.phrase}, otherwise 0" if kind == "flag" else part.phrase
         return f"{text[0].upper()}{text[1:]}."
 
-    def _productions(self, kind: Kind, depth: int) -> list[Callable[[int], Part]]:
-        table: dict[Kind, list[tuple[int, Callable[[int], Part]]]] = {
+    def _productions(self, kind: Kind, depth: int) -> list[Callable[[int], PhrasedVariable]]:
+        table: dict[Kind, list[tuple[int, Callable[[int], PhrasedVariable]]]] = {
             "word": [
                 (1, self._relabel), (1, self._shift), (1, self._first), (1, self._by_position), (2, self._mask),
                 *([] if self.causal else [(3, self._mirror)]),
@@ -129,7 +129,7 @@ class Grammar:
         size = self.rng.randint(1, max(1, len(values) // 2))
         return tuple(sorted(self.rng.sample(values, size), key=values.index))
 
-    def _routed_word(self, depth: int) -> Part:
+    def _routed_word(self, depth: int) -> PhrasedVariable:
         """A word over the vocabulary that no Map made, so that a Map of it stays an operator of its own."""
         if depth <= 0:
             return self.grow("word", 0)
@@ -137,55 +137,57 @@ class Grammar:
 
     # words
 
-    def _relabel(self, depth: int) -> Part:
+    def _relabel(self, depth: int) -> PhrasedVariable:
         x = self._routed_word(depth - 1)
         labels = pseudo_words(self.rng, self.rng.randint(3, 4) if len(self.vocab) > 3 else 3)
         table = {value: self.rng.choice(labels) for value in self.vocab}
         shown = ", ".join(f"{value} -> {label}" for value, label in table.items())
         used = tuple(dict.fromkeys(table.values()))
-        return Part(Map(table.get, x.variable, name="relabelled"), f"{x.nested} relabelled by {shown}", used)
+        return PhrasedVariable(Map(table.get, x.variable, name="relabelled"), f"{x.nested} relabelled by {shown}", used)
 
-    def _shift(self, depth: int) -> Part:
+    def _shift(self, depth: int) -> PhrasedVariable:
         return self._shifted(self.grow("word", depth - 1))
 
-    def _shift_tokens(self, depth: int) -> Part:
+    def _shift_tokens(self, depth: int) -> PhrasedVariable:
         return self._shifted(self.grow("word", 0))
 
-    def _shifted(self, x: Part) -> Part:
+    def _shifted(self, x: PhrasedVariable) -> PhrasedVariable:
         offset = self.rng.choice([1, 1, 2] if self.causal else [1, 1, 2, -1, -1, -2])
         places = f"{abs(offset)} position{'s' if abs(offset) > 1 else ''} {'earlier' if offset > 0 else 'later'}"
-        return Part(shift_by(offset, x.variable, name="neighbour"), f"{x.nested} {places}", x.values)
+        return PhrasedVariable(shift_by(offset, x.variable, name="neighbour"), f"{x.nested} {places}", x.values)
 
-    def _first(self, depth: int) -> Part:
+    def _first(self, depth: int) -> PhrasedVariable:
         return self._fetched(self.grow("word", depth - 1))
 
-    def _first_token(self, depth: int) -> Part:
+    def _first_token(self, depth: int) -> PhrasedVariable:
         return self._fetched(self.grow("word", 0))
 
-    def _fetched(self, x: Part) -> Part:
+    def _fetched(self, x: PhrasedVariable) -> PhrasedVariable:
         place = self.rng.randint(0, 1)
         select = Select(indices, indices, lambda key, query: key == place)
-        return Part(Aggregate(select, x.variable, name="fetched"), f"{x.nested} at position {place}", x.values)
+        return PhrasedVariable(
+            Aggregate(select, x.variable, name="fetched"), f"{x.nested} at position {place}", x.values
+        )
 
-    def _by_position(self, depth: int) -> Part:
+    def _by_position(self, depth: int) -> PhrasedVariable:
         x, blank, odd = self.grow("word", depth - 1), self._blank(), self.rng.randint(0, 1)
         variable = SequenceMap(lambda v, i: v if i % 2 == odd else blank, x.variable, indices, name="alternating")
         where = "odd" if odd else "even"
         phrase = f"{x.nested} at {where} positions (from 0), {blank!r} at the others"
-        return Part(variable, phrase, (*x.values, blank))
+        return PhrasedVariable(variable, phrase, (*x.values, blank))
 
-    def _mask(self, depth: int) -> Part:
+    def _mask(self, depth: int) -> PhrasedVariable:
         x, flag, blank = self._word_beside(depth), self.grow("flag", depth - 1), self._blank()
         variable = SequenceMap(lambda v, on: v if on else blank, x.variable, flag.variable, name="masked")
-        return Part(variable, f"{x.nested} where {flag.nested}, otherwise {blank!r}", (*x.values, blank))
+        return PhrasedVariable(variable, f"{x.nested} where {flag.nested}, otherwise {blank!r}", (*x.values, blank))
 
-    def _mirror(self, depth: int) -> Part:
+    def _mirror(self, depth: int) -> PhrasedVariable:
         x = self._word_beside(depth - 1)
         opposite = SequenceMap(lambda n, i: n - 1 - i, length(), indices, name="opposite")
         variable = Aggregate(Select(indices, opposite, Comparison.EQ), x.variable, name="mirrored")
-        return Part(variable, f"{x.nested} at the mirrored position", x.values)
+        return PhrasedVariable(variable, f"{x.nested} at the mirrored position", x.values)
 
-    def _word_beside(self, depth: int) -> Part:
+    def _word_beside(self, depth: int) -> PhrasedVariable:
         """The token, or now and then a deeper word, as second operand of something deep already."""
         return self.grow("word", depth - 1 if self.rng.random() < 0.3 else 0)
 
@@ -196,68 +198,76 @@ class Grammar:
 
     # flags
 
-    def _member(self, depth: int) -> Part:
+    def _member(self, depth: int) -> PhrasedVariable:
         x, subset = self._routed_word(depth - 1), self._subset(self.vocab)
         members = " or ".join(str(value) for value in subset)
         variable = Map(lambda value: int(value in subset), x.variable, name="is_member")
-        return Part(variable, f"{x.nested} is {members}")
+        return PhrasedVariable(variable, f"{x.nested} is {members}")
 
-    def _threshold(self, depth: int) -> Part:
+    def _threshold(self, depth: int) -> PhrasedVariable:
         count, least = self.grow("count", depth - 1), self.rng.randint(2, max(2, self.max_len // 2))
         variable = Map(lambda n: int(n >= least), count.variable, name="is_enough")
-        return Part(variable, f"{count.nested} is at least {least}")
+        return PhrasedVariable(variable, f"{count.nested} is at least {least}")
 
-    def _same(self, depth: int) -> Part:
+    def _same(self, depth: int) -> PhrasedVariable:
         moved = self._routed_word(depth - 1)
         variable = SequenceMap(lambda a, b: int(a == b), tokens, moved.variable, name="is_same")
-        return Part(variable, f"the token equals {moved.nested}")
+        return PhrasedVariable(variable, f"the token equals {moved.nested}")
 
-    def _logic(self, depth: int) -> Part:
+    def _logic(self, depth: int) -> PhrasedVariable:
         a, b = self.grow("flag", depth - 1), self.grow("flag", self.rng.randint(1, depth - 1))
         word, table = self.rng.choice(
             [("and", lambda p, q: p & q), ("or", lambda p, q: p | q), ("xor", lambda p, q: p ^ q)]
         )
-        return Part(SequenceMap(table, a.variable, b.variable, name="combined"), f"{a.nested} {word} {b.nested}")
+        return PhrasedVariable(
+            SequenceMap(table, a.variable, b.variable, name="combined"), f"{a.nested} {word} {b.nested}"
+        )
 
-    def _majority(self, depth: int) -> Part:
+    def _majority(self, depth: int) -> PhrasedVariable:
         a, b = self.grow("count", depth - 1), self.grow("count", self.rng.randint(1, depth - 1))
         variable = SequenceMap(lambda m, n: int(m > n), a.variable, b.variable, name="is_more")
-        return Part(variable, f"{a.nested} exceeds {b.nested}")
+        return PhrasedVariable(variable, f"{a.nested} exceeds {b.nested}")
 
     # counts
 
-    def _occurrences(self, depth: int) -> Part:
+    def _occurrences(self, depth: int) -> PhrasedVariable:
         x = self.grow("word", depth - 1)
-        return Part(hist(x.variable, name="occurrences"), f"the number of positions{self._scope} that share {x.nested}")
+        return PhrasedVariable(
+            hist(x.variable, name="occurrences"), f"the number of positions{self._scope} that share {x.nested}"
+        )
 
-    def _tally(self, depth: int) -> Part:
+    def _tally(self, depth: int) -> PhrasedVariable:
         if depth == 1:
             subset = self._subset(self.vocab)
             members = " or ".join(str(value) for value in subset)
             select = Select(tokens, tokens, lambda key, query: key in subset)
-            return Part(
+            return PhrasedVariable(
                 SelectorWidth(select, name="tally"),
                 f"the number of positions{self._scope} where the token is {members}",
             )
         flag = self.grow("flag", depth - 1)
         select = Select(flag.variable, flag.variable, lambda key, query: key == 1)
-        return Part(SelectorWidth(select, name="tally"), f"the number of positions{self._scope} where {flag.nested}")
+        return PhrasedVariable(
+            SelectorWidth(select, name="tally"), f"the number of positions{self._scope} where {flag.nested}"
+        )
 
-    def _rank(self, depth: int) -> Part:
+    def _rank(self, depth: int) -> PhrasedVariable:
         comparison, word = self.rng.choice([(Comparison.LT, "smaller"), (Comparison.GT, "larger")])
         variable = SelectorWidth(Select(tokens, tokens, comparison), name="rank")
-        return Part(variable, f"the number of tokens{self._scope} {word} than the token")
+        return PhrasedVariable(variable, f"the number of tokens{self._scope} {word} than the token")
 
-    def _size(self, depth: int) -> Part:
-        return Part(length(), "the number of tokens")
+    def _size(self, depth: int) -> PhrasedVariable:
+        return PhrasedVariable(length(), "the number of tokens")
 
     # numbers
 
-    def _share(self, depth: int) -> Part:
+    def _share(self, depth: int) -> PhrasedVariable:
         flag = self.grow("flag", depth - 1)
-        return Part(frac_prevs(flag.variable, name="share"), f"the share of positions up to here where {flag.nested}")
+        return PhrasedVariable(
+            frac_prevs(flag.variable, name="share"), f"the share of positions up to here where {flag.nested}"
+        )
 
-    def _balance(self, depth: int) -> Part:
+    def _balance(self, depth: int) -> PhrasedVariable:
         a, b = self._share(depth - 1), self._share(self.rng.randint(2, depth - 1))
         variable = LinearSequenceMap(a.variable, b.variable, x_factor=1, y_factor=-1, name="balance")
-        return Part(variable, f"{a.nested} minus {b.nested}")
+        return PhrasedVariable(variable, f"{a.nested} minus {b.nested}")

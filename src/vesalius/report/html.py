@@ -17,9 +17,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vesalius.documents.claims import Tag
-from vesalius.documents.free_records import spell
-from vesalius.documents.view import duration, figure
+from vesalius.documents.claims import Tag, spell
+from vesalius.documents.view import duration, figure, words
 from vesalius.errors import visible
 from vesalius.files import write_text
 from vesalius.version import __version__
@@ -31,8 +30,6 @@ TEMPLATES = Path(__file__).parent / "templates"
 #: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0016).
 SHARED: dict[str, Any] = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
 VERDICTS: dict[str, str] = SHARED["verdicts"]
-#: Words of a label that are written in capitals.
-ACRONYMS = "auroc|cmd|cpr|iia|mlp|lm"
 TAG_MEANINGS: dict[Tag, str] = {
     "INDICATOR": "marks whether a condition holds",
     "AGGREGATOR": "collapses many positions into one value",
@@ -129,12 +126,6 @@ def _environment() -> Environment:
 def short_role(role: str) -> str:
     """The first half of a role, short enough for a box of the circuit."""
     return role.split(",")[0].split(" but ")[0]
-
-
-def words(label: str) -> str:
-    """A label in words: `edge_auroc_all` as edge AUROC all; names of components keep their underscores."""
-    spaced = re.sub(r"\b[a-z]+(?:_[A-Za-z]+)+\b", lambda match: match[0].replace("_", " "), label)
-    return re.sub(rf"\b(?:{ACRONYMS})\b", lambda match: match[0].upper(), spaced)
 
 
 def package_text(name: str) -> Markup:

@@ -30,10 +30,11 @@ from vesalius.documents.view import (
     Tokens,
     View,
     cell,
+    words,
 )
 from vesalius.report.charts import bars_of, draw_chart
 from vesalius.report.diagram import draw_circuit
-from vesalius.report.html import SHARED, add_filters, render, words, write
+from vesalius.report.html import SHARED, add_filters, render, write
 from vesalius.report.maps import draw_grid, draw_headmap, key_of
 
 #: Rows that a table of a page shows, and from how many on it can be sorted.
@@ -173,8 +174,8 @@ def _(one: Sheet) -> ShownSheet:
         ),
         tuple(
             tuple(
-                _cell(row[place], words(text) if one.columns[place] in NAMING else text)
-                for place, text in zip(places, texts, strict=True)
+                _cell(row[place], words(text) if one.columns[place] in NAMING else text, figures=figures)
+                for place, text, figures in zip(places, texts, numbers, strict=True)
             )
             for row, texts in zip(raw, body, strict=True)
         ),
@@ -191,7 +192,8 @@ def _is_figure(value: Any) -> bool:
     return isinstance(value, int | float | Ratio) and not isinstance(value, bool)
 
 
-def _cell(value: Any, text: str) -> ShownCell:
+def _cell(value: Any, text: str, *, figures: bool) -> ShownCell:
+    """A cell; a missing one of a column of figures stands where they do."""
     if isinstance(value, Link):
         # A colon must not name a scheme.
         address = value.address if value.address.startswith("#") else quote(value.address, safe="/")
@@ -201,7 +203,7 @@ def _cell(value: Any, text: str) -> ShownCell:
             cell(value.text), value.verdict, verdict=value.verdict, remark=cell(value.remark), address=value.address
         )
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ShownCell("" if value is None and not text.strip("–") and not text else text, "", number=False)
+        return ShownCell(text, "", number=figures)
     if isinstance(value, bool):
         return ShownCell(text, str(int(value)))
     if isinstance(value, Ratio):

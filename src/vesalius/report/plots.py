@@ -33,8 +33,8 @@ DPI = 150
 #: So many cells have their figure in them, if it is at least this part of the largest.
 LABELLED, WORTH_LABELLING = 6, 0.02
 Kind = TypeVar("Kind", bound=Section)
-#: Characters that a colour bar of one inch has room for along its side.
-LABEL_WIDTH = 11
+#: Characters that one inch has room for: along a colour bar, and in a title.
+LABEL_WIDTH, TITLE_WIDTH = 11, 9
 #: Bars and metrics that still fit a picture.
 MOST_BARS, MOST_METRICS = 20, 24
 #: The least width of a map and the width of a curve, the least height of both, in inches.
@@ -73,7 +73,8 @@ def save_figure(figure: Figure, path: Path) -> Path:
 def draw_heatmap(one: HeadMap, path: Path, *, title: str) -> Path:
     """Write a layer-by-head picture as a PNG; components without a value stay blank."""
     figure = new_figure(*heatmap_size(one.layers, one.heads))
-    add_heatmap(figure, figure.add_subplot(), one, title=title)
+    figure.suptitle(textwrap.fill(title, int(TITLE_WIDTH * figure.get_figwidth())))
+    add_heatmap(figure, figure.add_subplot(), one, title="")
     return save_figure(figure, path)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.experiments import AttentionLook
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.look import AttentionLook
 from vesalius.documents.sweep import Sweep, shape_of
 from vesalius.documents.view import HeadMap, Viewable
 from vesalius.errors import BadInput, note

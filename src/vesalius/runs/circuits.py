@@ -21,7 +21,7 @@ from vesalius.grading.tags import donor_of
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Failure
 from vesalius.runs.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
-from vesalius.runs.settings import CircuitCase, Settings
+from vesalius.runs.settings import BenchmarkSettings, CircuitCase
 from vesalius.runs.steps import Options, ScoredSteps, StepProgress
 from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
@@ -29,7 +29,7 @@ from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain
 class CircuitsBenchmark(ScoredSteps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
-    def __init__(self, run: Run, settings: Settings, **options: Unpack[Options]) -> None:
+    def __init__(self, run: Run, settings: BenchmarkSettings, **options: Unpack[Options]) -> None:
         self.settings, self.state = settings, State(run.ledger.records)
         super().__init__(run, self.state, prices=settings.prices, **options)
 

@@ -127,10 +127,10 @@ def _same(stored: Any, replayed: Any) -> bool:
 #: What a request says about the moment, not about the question.
 LEFT_OUT = ("versions", "schema_version", "schema")
 ACCEPTED = "a directory that `vesalius explain`, `discover`, `sweep` or `bench` made, or its JSON file"
-Result = Document | Path
+DocumentOrRun = Document | Path
 
 
-def difference(a: Result | str, b: Result | str) -> Difference:
+def difference(a: DocumentOrRun | str, b: DocumentOrRun | str) -> Difference:
     """What differs between two results of the same kind; each is a document or a path."""
     first, second = _opened(a, b)
     if isinstance(first, Path) and isinstance(second, Path):
@@ -149,12 +149,12 @@ def difference(a: Result | str, b: Result | str) -> Difference:
 # Opening.
 
 
-def _opened(a: Result | str, b: Result | str) -> tuple[Result, Result]:
+def _opened(a: DocumentOrRun | str, b: DocumentOrRun | str) -> tuple[DocumentOrRun, DocumentOrRun]:
     """Both results. Of directories with several files the kind that both have and that says most."""
     paths = [Path(one) if isinstance(one, str | Path) else None for one in (a, b)]
     kinds = [None if path is None or not path.is_dir() or is_run(path) else _kinds(path) for path in paths]
     shared = [kind for kind in stored_kinds() if all(kind in one for one in kinds if one is not None)]
-    results: list[Result] = []
+    results: list[DocumentOrRun] = []
     for one, path, there in zip((a, b), paths, kinds, strict=True):
         if path is None:
             assert isinstance(one, Document)
@@ -174,7 +174,7 @@ def _kinds(directory: Path) -> list[type[Document]]:
     return kinds
 
 
-def _file(path: Path) -> Result:
+def _file(path: Path) -> DocumentOrRun:
     """The result in a JSON file; a file that belongs to a result stands for it, a run of a benchmark stays a path."""
     if is_run(path):
         return path
@@ -189,12 +189,12 @@ def _file(path: Path) -> Result:
     return kind.read(path)
 
 
-def _kind(result: Result) -> str:
+def _kind(result: DocumentOrRun) -> str:
     name = "run of a benchmark" if isinstance(result, Path) else result.kind_name()
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _label(given: Result | str, result: Result) -> str:
+def _label(given: DocumentOrRun | str, result: DocumentOrRun) -> str:
     if isinstance(given, str | Path):
         return str(given)
     return getattr(result, "directory", None) or getattr(result, "specimen", None) or _kind(result)

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from vesalius.backbones.messages import Answer, Message, ModelRequest
 from vesalius.backbones.records import Outcome, digest
-from vesalius.documents.agent import AgentCall, Text, ToolUse
 from vesalius.documents.explanation import Verdict
+from vesalius.documents.trace import AgentCall, Text, ToolUse
 from vesalius.errors import BadInput, choices
 from vesalius.runs.usage import Call, stage_of
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vesalius.documents.agent import AgentRun
-from vesalius.documents.difference import Compared
-from vesalius.documents.explanation_difference import compared_explanations
+from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.trace import AgentRun
 from vesalius.errors import BadInput, choices
-from vesalius.plugins import BENCHMARKS, RUNS, Group, find_plugin, plugin_names
+from vesalius.plugins import BENCHMARKS, RUNS, PluginGroup, find_plugin, plugin_names
 from vesalius.progress import Progress
 from vesalius.runs.directory import (
     EVENTS,
@@ -130,7 +129,7 @@ def kind_of_directory(directory: Path) -> RunKind:
     return kind_of_run(read_run(directory))
 
 
-def _found(group: Group, name: str) -> RunKind | None:
+def _found(group: PluginGroup, name: str) -> RunKind | None:
     plugin = find_plugin(group, name, ())
     if plugin is None:
         return None

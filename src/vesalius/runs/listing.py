@@ -15,7 +15,7 @@ from typing import Any
 from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import Document
 from vesalius.documents.kinds import stored_kinds
-from vesalius.documents.listing import ResultList, ResultRow
+from vesalius.documents.printed import ResultList, ResultRow
 from vesalius.errors import BadInput, Failed
 from vesalius.files import plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, UNDER_WAY, Worker, read_run, worker_of

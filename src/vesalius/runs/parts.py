@@ -21,7 +21,7 @@ from vesalius.runs.engine import Engine, Failure, chosen_engine, in_process
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkPart:
     """One part of the work, where its place among all is `number`."""
 
     number: int
@@ -30,7 +30,7 @@ class Part:
     part: Any
 
 
-def do_part(case: Part) -> Any:
+def do_part(case: WorkPart) -> Any:
     """The work of one part, in the process that has it."""
     return case.work(case.elsewhere.specimen(), case.part)
 
@@ -48,7 +48,7 @@ class OnEngine:
         self, work: Work, parts: Sequence[Any], *, step: str, keep: Callable[[int, Any], None] | None = None
     ) -> list[Any]:
         """The result of every part, in order."""
-        cases = [Part(number, work, self.elsewhere, part) for number, part in enumerate(parts)]
+        cases = [WorkPart(number, work, self.elsewhere, part) for number, part in enumerate(parts)]
         results: dict[int, Any] = {}
         failed: Failure | None = None
         self.progress(step, 0, len(cases))

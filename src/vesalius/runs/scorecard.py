@@ -24,7 +24,7 @@ from vesalius.grading.programs import fresh_seed
 from vesalius.grading.tags import NULLS
 from vesalius.runs.directory import Run
 from vesalius.runs.ledger import LedgerState, LedgerStep, Record
-from vesalius.runs.settings import BENCHMARK, CircuitCase, Settings
+from vesalius.runs.settings import BENCHMARK, BenchmarkSettings, CircuitCase
 from vesalius.runs.work import judging_errors
 
 # What the ledger of the circuits benchmark says: which circuits are explained, graded and judged.
@@ -69,7 +69,7 @@ def _grade(record: Record) -> tuple[CircuitGrade, float]:
     return CircuitGrade.model_validate(record["grade"]), record["seconds"]
 
 
-def circuits_scorecard(run: Run, settings: Settings, state: State) -> Scorecard:
+def circuits_scorecard(run: Run, settings: BenchmarkSettings, state: State) -> Scorecard:
     """The figures of a run; refused where no circuit could be graded."""
     grades = {c.id: state.graded[c.id][0] for c in settings.circuits if c.id in state.graded}
     if not grades:
@@ -105,7 +105,7 @@ def circuits_scorecard(run: Run, settings: Settings, state: State) -> Scorecard:
     return rounded_card(card)
 
 
-def _models(settings: Settings, state: State) -> dict[str, Any]:
+def _models(settings: BenchmarkSettings, state: State) -> dict[str, Any]:
     """Which language models took part, and what they used."""
     sections: dict[str, Any] = {}
     if settings.backbone:
@@ -120,7 +120,9 @@ def _models(settings: Settings, state: State) -> dict[str, Any]:
     return sections
 
 
-def _localisation(settings: Settings, grades: Mapping[str, CircuitGrade], metrics: dict[str, Metric]) -> dict[str, Any]:
+def _localisation(
+    settings: BenchmarkSettings, grades: Mapping[str, CircuitGrade], metrics: dict[str, Metric]
+) -> dict[str, Any]:
     """How well the discovered circuits fit, where circuits were discovered."""
     if settings.circuit_from is None:
         return {}
@@ -133,7 +135,7 @@ def _localisation(settings: Settings, grades: Mapping[str, CircuitGrade], metric
     }
 
 
-def _judgements(settings: Settings, state: State, metrics: dict[str, Metric]) -> dict[str, Any]:
+def _judgements(settings: BenchmarkSettings, state: State, metrics: dict[str, Metric]) -> dict[str, Any]:
     """What the judges say, over the circuits they judged; also how many hypotheses they found grounded how well."""
     data = [state.judged[c.id] for c in settings.circuits if c.id in state.judged]
     if not data:
@@ -160,7 +162,7 @@ def _traces(run: Run, cases: Mapping[str, CircuitGrade], metrics: dict[str, Metr
     return {"execution_errors": error_categories(traces), "convergence_by_iteration": convergence(traces)}
 
 
-def _row(run: Run, settings: Settings, state: State, circuit: CircuitCase) -> CircuitRow:
+def _row(run: Run, settings: BenchmarkSettings, state: State, circuit: CircuitCase) -> CircuitRow:
     """One circuit in the scorecard."""
     grade, seconds = state.graded[circuit.id]
     explanation = run.explanation(circuit.id)

@@ -16,8 +16,8 @@ from vesalius.backbones import Redactor
 from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.explanation import EXPLANATION_FILE
+from vesalius.documents.printed import CallUsage, ComponentUsage, RunUsage, StageUsage
 from vesalius.documents.trace import TRACE_FILE
-from vesalius.documents.usage import CallUsage, ComponentUsage, RunUsage, StageUsage
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import HYBRID
 from vesalius.runs.directory import CALLS, is_run, read_explanation, read_run, read_trace

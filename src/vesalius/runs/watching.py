@@ -11,9 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones.records import FILE as CALLS_FILE
-from vesalius.documents.agent import AgentCall, AgentCase, AgentRun, HypothesisState, RunState, Text
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation, Verdict
-from vesalius.documents.trace import TRACE_FILE, Decider, Trace
+from vesalius.documents.trace import (
+    TRACE_FILE,
+    AgentCall,
+    AgentCase,
+    AgentRun,
+    Decider,
+    HypothesisState,
+    RunState,
+    Text,
+    Trace,
+)
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.verdicts import verdict_of_kinds
 from vesalius.runs.conversation import LONGEST, Conversation

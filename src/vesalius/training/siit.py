@@ -84,7 +84,7 @@ INERT_WEIGHT = 0.1  # how often an interchange without effect is drawn, compared
 _MIN_ERROR = 0.01
 
 
-class Rows(NamedTuple):
+class TrainingRows(NamedTuple):
     """One batch: for every copy, pairs with their answers and what is replaced in them."""
 
     base: Int[Tensor, "copy pos row"]
@@ -146,7 +146,7 @@ class Curriculum:
         )
 
 
-def draw_rows(stack: Stack, tables: Tables, curriculum: Curriculum, batch: int, generator: Generator) -> Rows:
+def draw_rows(stack: Stack, tables: Tables, curriculum: Curriculum, batch: int, generator: Generator) -> TrainingRows:
     """A random batch for every copy."""
     n, device = len(stack), stack.device
     pick = torch.randint(tables.n_pairs, (n, batch), generator=generator, device=device)
@@ -161,7 +161,7 @@ def draw_rows(stack: Stack, tables: Tables, curriculum: Curriculum, batch: int, 
         is_crossed = curriculum.crossed[copy, slot][:, None]
         reads = torch.where(is_crossed, tables.reads[task, pick].transpose(1, 2).long(), same)
     strict, kind = _draw_strict(curriculum.others, batch, generator)
-    return Rows(
+    return TrainingRows(
         base=tables.base[task, pick].transpose(1, 2),
         source=tables.source[task, pick].transpose(1, 2),
         base_real=positions <= tables.base_lengths[task, pick][:, None],
@@ -191,7 +191,11 @@ def _draw_strict(
 
 
 def copy_losses(
-    stack: Stack, curriculum: Curriculum, weights: Weights, parameters: Float[Tensor, "copy parameter"], rows: Rows
+    stack: Stack,
+    curriculum: Curriculum,
+    weights: Weights,
+    parameters: Float[Tensor, "copy parameter"],
+    rows: TrainingRows,
 ) -> Float[Tensor, " copy"]:
     """The loss of every copy on its batch: one source run, one run of the base in three blocks of rows."""
     _, source = stack.run(parameters, rows.source, rows.source_real)
@@ -217,7 +221,7 @@ def position_losses(
     return entropy if squared is None else torch.where(stack.numerical[:, None, None], squared, entropy)
 
 
-def _patch(rows: Rows, source: Nodes, curriculum: Curriculum) -> Patch:
+def _patch(rows: TrainingRows, source: Nodes, curriculum: Curriculum) -> Patch:
     """Replacements for the interchange block and the strict block."""
     at_source = rows.source_real[:, None]
     swapped = rows.swapped[:, :, None] & at_source
@@ -235,7 +239,7 @@ def _patch(rows: Rows, source: Nodes, curriculum: Curriculum) -> Patch:
     return Patch(torch.cat([swapped, strict], -1), Nodes(z, mlp))
 
 
-def _read(x: Float[Tensor, "copy *feature pos row"], rows: Rows, crossed: bool) -> Tensor:
+def _read(x: Float[Tensor, "copy *feature pos row"], rows: TrainingRows, crossed: bool) -> Tensor:
     """Source values at the positions that each row reads."""
     if not crossed:
         return x
@@ -243,7 +247,7 @@ def _read(x: Float[Tensor, "copy *feature pos row"], rows: Rows, crossed: bool) 
     return x.gather(-2, reads.expand_as(x))
 
 
-def _strict_values(x: Float[Tensor, "copy *feature pos row"], rows: Rows, counted: Tensor) -> Tensor:
+def _strict_values(x: Float[Tensor, "copy *feature pos row"], rows: TrainingRows, counted: Tensor) -> Tensor:
     """Source values, their mean over real positions, or zeros, by the kind of each strict row."""
     lead = (len(x), *[1] * (x.ndim - 2))
     weight = counted.view(len(x), *[1] * (x.ndim - 3), *x.shape[-2:])

@@ -23,7 +23,7 @@ from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.training.setting import Setting, few_threads
-from vesalius.training.siit import Curriculum, Rows, Tables, Weights, copy_losses, draw_rows
+from vesalius.training.siit import Curriculum, Tables, TrainingRows, Weights, copy_losses, draw_rows
 from vesalius.training.stack import Stack
 
 _BETAS, _EPSILON = (0.9, 0.99), 1e-8
@@ -75,7 +75,7 @@ class Stepper:
         self.peak = torch.tensor([copy.learning_rate for copy in stack.copies], device=device)[:, None]
         self.schedule = torch.tensor([rate_at(step, recipe.steps) for step in range(recipe.steps)], device=device)
         self.generator = torch.Generator(device=device)
-        self._losses: Callable[[Tensor, Rows], Tensor] = self._copy_losses
+        self._losses: Callable[[Tensor, TrainingRows], Tensor] = self._copy_losses
         self._replay: Callable[[], None] | None = None
 
     @property
@@ -103,7 +103,7 @@ class Stepper:
                 (self._replay or self._one_step)()
         return self.loss
 
-    def _copy_losses(self, parameters: Tensor, rows: Rows) -> Tensor:
+    def _copy_losses(self, parameters: Tensor, rows: TrainingRows) -> Tensor:
         return copy_losses(self.stack, self.curriculum, self.recipe.weights, parameters, rows)
 
     def _one_step(self) -> None:

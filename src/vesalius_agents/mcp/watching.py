@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-from vesalius.documents.agent import AgentCall, AgentCase, AgentRun, Text, ToolUse
 from vesalius.documents.explanation import Verdict
+from vesalius.documents.trace import AgentCall, AgentCase, AgentRun, Text, ToolUse
 from vesalius.errors import BadInput, choices
 from vesalius.runs.comparing import Replayed
 from vesalius.runs.conversation import LONGEST, LONGEST_WHOLE

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from pydantic import FiniteFloat, model_validator
 
-from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.base import FrozenMap, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
-from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, shortened
 
 CLAIM_FILE = "claim.json"

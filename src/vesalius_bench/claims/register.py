@@ -27,8 +27,15 @@ from vesalius.documents.base import first_error
 from vesalius.documents.request import installed_versions
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, Claim, claim_from
-from vesalius.explanations.claims.base import ALPHA, MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES, level_for
-from vesalius.explanations.claims.cells import MIN_WORST_CELL
+from vesalius.explanations.claims.base import (
+    ALPHA,
+    MIN_CUT_EFFECT,
+    MIN_EFFECT,
+    MIN_MASS,
+    MIN_SAMPLES,
+    MIN_WORST_CELL,
+    level_for,
+)
 from vesalius.explanations.claims.dependence import MIN_CHANGED, MIN_UNCHANGED
 from vesalius.explanations.claims.interchange import MIN_AGREEMENT, MIN_CHANGED_ACCURACY, MIN_LEAD_OVER_SHUFFLED
 from vesalius.explanations.claims.joint import MIN_KEPT_NATURAL

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.base import FrozenDict, FrozenMap, Record, ResultDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.request import installed_versions
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, duration

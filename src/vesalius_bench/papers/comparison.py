@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.metric import Metric
+from vesalius.documents.printed import RunUsage
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.usage import RunUsage
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable
 from vesalius.errors import BadInput
 from vesalius.runs.directory import EXPLANATIONS, document_or_none, is_run, read_run, read_scorecard

@@ -10,8 +10,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from vesalius.documents.base import Record, ResultDocument
-from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.base import FrozenMap, Record, ResultDocument
 from vesalius.documents.view import Answer, Code, Facts, Sheet, Text, View, made
 
 Paper = Literal["hyve", "mechrl", "find"]

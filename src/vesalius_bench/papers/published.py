@@ -12,8 +12,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
-from vesalius.documents.base import Record
-from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.base import FrozenDict, FrozenMap, Record
 from vesalius.files import parse_json
 from vesalius_bench.papers.documents import Paper
 

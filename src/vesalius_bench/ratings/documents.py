@@ -4,8 +4,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from vesalius.documents.base import Document, Line, Record, ResultDocument
-from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first
 
 # Scores of people and judges held against each other: who gave what, how far each pair agrees, what most say.

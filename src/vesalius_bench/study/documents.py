@@ -10,10 +10,9 @@ from typing import Literal
 
 from pydantic import Field, computed_field
 
-from vesalius.documents.base import Line, Record, ResultDocument
+from vesalius.documents.base import FrozenDict, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.explanation import Verdict
-from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import (
     Answer,

@@ -31,7 +31,7 @@ from vesalius.components import Component, split_names
 from vesalius.discovery.known_heads import AF1_COMPONENTS, LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.plan import Plan
+from vesalius.documents.printed import Plan
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.explanations.natural.explain import require_enough
 from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist

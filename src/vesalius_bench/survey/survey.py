@@ -18,7 +18,7 @@ from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
 from vesalius.discovery.discover import method_named
-from vesalius.documents.plan import CellPlan, SurveyPlan
+from vesalius.documents.printed import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.devices import dtype_named

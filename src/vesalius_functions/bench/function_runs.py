@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vesalius.documents.agent import Text
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.trace import Text
 from vesalius.errors import BadInput, choices
 from vesalius.runs.conversation import LONGEST, MOST_CALLS
 from vesalius.runs.directory import (

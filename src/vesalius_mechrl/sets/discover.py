@@ -22,7 +22,7 @@ import torch
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import ablation_named
 from vesalius.model.specimen import FiniteVocabulary, Specimen

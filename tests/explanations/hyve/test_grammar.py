@@ -13,15 +13,15 @@ from vesalius.documents.explanation import ClaimRecord
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import CIRCUIT_KINDS, Computes
 from vesalius.explanations.hyve import category_of
+from vesalius.explanations.hyve.asking import classification
 from vesalius.explanations.hyve.grammar import (
     COMPACT_KINDS,
     claims_schema,
     describe_claims,
     example_claims,
     read_claim,
+    read_program,
 )
-from vesalius.explanations.hyve.notation import read_program
-from vesalius.explanations.hyve.shapes import classification
 from vesalius.explanations.verdicts import from_free_code, verdict_of
 from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import vesalius.explanations.hyve.hybrid as module
+import vesalius.explanations.hyve.explain as module
 from tests.circuits.test_canary import leaks
 from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import call, opened, raving

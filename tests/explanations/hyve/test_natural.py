@@ -16,7 +16,7 @@ from vesalius.behaviours.natural import with_behaviour
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve import HyveResult, explain_hybrid, explain_hyve
-from vesalius.explanations.hyve.natural.scope import INSTRUMENTS, instrument_lines, plain, prompts_from
+from vesalius.explanations.hyve.natural_scope import INSTRUMENTS, instrument_lines, plain, prompts_from
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.explain import explain_natural
 from vesalius.model.specimen import Specimen
@@ -168,7 +168,7 @@ def test_hybrid_adds_what_the_engine_supports_to_what_was_measured() -> None:
         }
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vesalius.explanations.hyve.hybrid.explain_natural", lambda *_, **__: left_open)
+        patch.setattr("vesalius.explanations.hyve.explain.explain_natural", lambda *_, **__: left_open)
         found = explain_hybrid(subject, backbone=opened(script)[0], components=heads, n=16)
     for before, after in zip(left_open.components, found.explanation.components, strict=True):
         assert after.verdict == "supported"

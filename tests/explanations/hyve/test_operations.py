@@ -8,8 +8,7 @@ import vesalius.api as ves
 from vesalius.documents.explanation import NamedOperation
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, check
-from vesalius.explanations.findings import Account, Finding, explanation_of
-from vesalius.explanations.hyve.operations import operation_of
+from vesalius.explanations.findings import Account, Finding, explanation_of, operation_of
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import (
     Aggregate,

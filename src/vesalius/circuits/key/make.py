@@ -46,7 +46,7 @@ MODULE = "python -m vesalius.circuits.key.make"
 
 
 @dataclass(frozen=True)
-class Group:
+class TrainingGroup:
     """Tasks trained in one stack: their schedule and the learning rates of their copies."""
 
     tasks: tuple[str, ...]
@@ -54,7 +54,7 @@ class Group:
     rates: tuple[float, ...]
 
 
-def _groups() -> dict[str, Group]:
+def _groups() -> dict[str, TrainingGroup]:
     """Every task in exactly one group, with its measured schedule (including the hardened strict term)."""
     named = {
         "counts": ("25", "19"),
@@ -70,14 +70,16 @@ def _groups() -> dict[str, Group]:
     middle = tuple(t.id for t in rest if trained_size(t).n_layers == 3)
     pairs = 262_144
     return {
-        "small": Group(small, Recipe(3000, 64, pairs=pairs, validation=512), (1e-2, 5e-3)),
-        "middle": Group(middle, Recipe(7000, 128, pairs=pairs, validation=512), (5e-3, 4e-3)),
-        "wide": Group(wide, Recipe(8000, 128, pairs=pairs, validation=512), (5e-3, 4e-3)),
-        "counts": Group(named["counts"], Recipe(8000, 128, pairs=pairs, validation=512), (4e-3, 3e-3)),
-        "long": Group(named["long"], Recipe(3000, 48, pairs=32_768, validation=256, selection=512), (3e-3, 2e-3)),
-        "deep": Group(named["deep"], Recipe(7000, 128, pairs=pairs, validation=512), (3e-3, 2e-3)),
-        "maximum": Group(named["maximum"], Recipe(15_000, 128, pairs=pairs, validation=512), (3e-3, 2e-3)),
-        "sorted": Group(named["sorted"], Recipe(20_000, 256, pairs=pairs, validation=512), (2e-3, 1.5e-3)),
+        "small": TrainingGroup(small, Recipe(3000, 64, pairs=pairs, validation=512), (1e-2, 5e-3)),
+        "middle": TrainingGroup(middle, Recipe(7000, 128, pairs=pairs, validation=512), (5e-3, 4e-3)),
+        "wide": TrainingGroup(wide, Recipe(8000, 128, pairs=pairs, validation=512), (5e-3, 4e-3)),
+        "counts": TrainingGroup(named["counts"], Recipe(8000, 128, pairs=pairs, validation=512), (4e-3, 3e-3)),
+        "long": TrainingGroup(
+            named["long"], Recipe(3000, 48, pairs=32_768, validation=256, selection=512), (3e-3, 2e-3)
+        ),
+        "deep": TrainingGroup(named["deep"], Recipe(7000, 128, pairs=pairs, validation=512), (3e-3, 2e-3)),
+        "maximum": TrainingGroup(named["maximum"], Recipe(15_000, 128, pairs=pairs, validation=512), (3e-3, 2e-3)),
+        "sorted": TrainingGroup(named["sorted"], Recipe(20_000, 256, pairs=pairs, validation=512), (2e-3, 1.5e-3)),
     }
 
 

@@ -31,7 +31,9 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.claims.paths import neighbours
 from vesalius.explanations.laboratory import END, FIRST_LOOK, REPORTED, Lab, NaturalLab
-from vesalius.explanations.laboratory.attention import (
+from vesalius.explanations.laboratory.base import PerPrompt
+from vesalius.explanations.laboratory.natural import Losses
+from vesalius.explanations.laboratory.runs import (
     MEANINGS,
     PORT_WORDS,
     SINKS,
@@ -42,8 +44,6 @@ from vesalius.explanations.laboratory.attention import (
     require_heads,
     shuffled,
 )
-from vesalius.explanations.laboratory.base import PerPrompt
-from vesalius.explanations.laboratory.natural import Losses
 
 #: Attention mass that must leave the target before a component counts as the feeder of a head.
 MIN_ATTENTION_LOSS = 0.1

@@ -23,14 +23,17 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.explanations.claims.base import (
+    CELL_CASES,
+    MIN_WORST_CELL,
     Claim,
     Hypothesis,
     Outcome,
     join_names,
     rounded,
     share_interval_at,
+    worst_cell,
+    worst_evidence,
 )
-from vesalius.explanations.claims.cells import CELL_CASES, MIN_WORST_CELL, worst_cell, worst_evidence
 from vesalius.explanations.claims.dependence import arguments_matter
 from vesalius.explanations.claims.moved import inputs_that_stay, moved_output
 from vesalius.explanations.claims.rivals import Rival, rivals

@@ -33,8 +33,16 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
-from vesalius.explanations.claims.base import marked, rounded, share_interval_at
-from vesalius.explanations.claims.cells import MIN_WORST_CELL, Cell, cells_by, worst_cell, worst_evidence
+from vesalius.explanations.claims.base import (
+    MIN_WORST_CELL,
+    Cell,
+    cells_by,
+    marked,
+    rounded,
+    share_interval_at,
+    worst_cell,
+    worst_evidence,
+)
 from vesalius.explanations.claims.rivals import OWN_POSITION, Contestant, is_of_position, rival_contestants
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import Program, ProgramTrace
@@ -140,7 +148,8 @@ def outcome_of(evidence: Sequence[Evidence]) -> MovedOutcome | None:
 
 def scoped(text: str, evidence: Sequence[Evidence], *, verdict: Verdict) -> str:
     """The sentence of a claim, limited to a fixed position where no moved output speaks for more."""
-    open_here = outcome_of(evidence) in ("fixed", "untested") and not _one_position(evidence)
+    one_position = any(_ONE_POSITION in one.experiment for one in evidence)
+    open_here = outcome_of(evidence) in ("fixed", "untested") and not one_position
     open_before = any(one.measure == MOVED_INPUT for one in evidence)
     return f"{FIXED}{text}" if verdict == "supported" and (open_here or open_before) else text
 
@@ -381,7 +390,3 @@ def _why_not(lab: CircuitLab, rows: int) -> str:
 
 
 _ONE_POSITION = "inputs have one position only"
-
-
-def _one_position(evidence: Sequence[Evidence]) -> bool:
-    return any(_ONE_POSITION in one.experiment for one in evidence)

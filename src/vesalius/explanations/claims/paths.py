@@ -35,9 +35,8 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.claims.necessary import CANDIDATES, CONTROLS, costs_nothing
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED, How, Lab, NaturalLab
-from vesalius.explanations.laboratory.attention import PORT_WORDS
 from vesalius.explanations.laboratory.base import PerPrompt
-from vesalius.explanations.laboratory.runs import edges_between, feeds
+from vesalius.explanations.laboratory.runs import PORT_WORDS, edges_between, feeds
 
 #: A component acts at the answer position if more than this part of its effect arises there.
 MOST = 0.5

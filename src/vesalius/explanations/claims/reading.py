@@ -46,7 +46,7 @@ from vesalius.explanations.claims.dependence import (
 )
 from vesalius.explanations.claims.interchange import examine_program, expression_of
 from vesalius.explanations.laboratory import CircuitLab, Lab
-from vesalius.explanations.laboratory.attention import as_many_others
+from vesalius.explanations.laboratory.runs import as_many_others
 from vesalius.model.specimen import Token
 from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth, indices
 

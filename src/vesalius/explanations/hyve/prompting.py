@@ -1,5 +1,7 @@
 """The prompts: template files in `prompts/`, filled with facts about the specimen and what is known so far.
 
+Natural models go through the same stages with other facts, instruments and claims (`prompts/natural`).
+
 No fact is here that the specimen itself does not show: not its name, not its kind, never its answer.
 """
 
@@ -13,20 +15,24 @@ from typing import Any, ClassVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from vesalius.behaviours.prompts import Prompts
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
 from vesalius.documents.view import shortened
+from vesalius.errors import BadInput, choices
 from vesalius.explanations.budget import Budget
-from vesalius.explanations.claims import CIRCUIT_KINDS, Claim
+from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, Claim, claim_from
 from vesalius.explanations.hyve.grammar import (
     COMPACT_KINDS,
+    OPERATORS,
     claims_schema,
     describe_claims,
     example_claims,
     read_claim,
 )
-from vesalius.explanations.hyve.notation import OPERATORS
+from vesalius.explanations.hyve.natural_scope import instrument_lines
 from vesalius.explanations.hyve.scope import INPUTS, LIBRARIES, public
+from vesalius.explanations.verdicts import FUNCTIONAL_NATURAL
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Comparison
 from vesalius.sandbox.lockdown import Limits
@@ -80,7 +86,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Prompts:
+class StagePrompts:
     """Renders the prompts of one run."""
 
     specimen: Specimen
@@ -208,3 +214,67 @@ def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> l
         for attempt in attempts
         if attempt.verdict in said and attempt.hypothesis
     ]
+
+
+@dataclass(frozen=True)
+class NaturalPrompts(StagePrompts):
+    """Prompts about a natural model, with its answers on `observed`."""
+
+    observed: Prompts
+    examples: tuple[dict[str, Any], ...]
+    accuracy: float
+    scores_variables: ClassVar[bool] = False
+
+    @cached_property
+    def _environment(self) -> Any:
+        environment = super()._environment
+        environment.loader = FileSystemLoader([PROMPTS / "natural", PROMPTS])
+        return environment
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "config": self.specimen.model.config,
+            "examples": list(self.examples[: 2 if self.compact else MOST_EXAMPLES]),
+            "accuracy": self.accuracy,
+            "token_roles": list(self.observed.roles),
+            "components": [str(component) for component in self.circuit],
+            "max_executions": stage_budget(compact=self.compact).executions,
+            "max_claims": stage_budget(compact=self.compact).claims,
+            "max_iterations": MAX_ITERATIONS,
+            "n_inputs": len(self.observed),
+            "compact": self.compact,
+            "scores_variables": self.scores_variables,
+        }
+
+    def helpers(self, *libraries: str) -> list[str]:
+        """The instruments, one line each."""
+        return instrument_lines()
+
+    def read_claim(self, given: Any, component: Component) -> Claim:
+        """Read a claim about `component` from a model's JSON; what is wrong is said in one line for the model."""
+        if not isinstance(given, dict) or given.get("kind") not in NATURAL_KINDS:
+            kind = given.get("kind") if isinstance(given, dict) else given
+            raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted(NATURAL_KINDS))}")
+        fields = {"component": str(component), **given}
+        if not isinstance(fields["component"], str) or Component.parse(fields["component"]) != component:
+            raise BadInput(f"claim is about {fields['component']!r:.40}; in this stage claims are about {component}")
+        return claim_from(fields, NATURAL_KINDS)
+
+    @property
+    def _kinds(self) -> Mapping[str, type[Claim]]:
+        return NATURAL_KINDS
+
+    def grammar(self) -> dict[str, Any]:
+        """What the typed prompts say about claims."""
+        role = next((role for role in self.observed.roles if role != "end"), "end")
+        name = str(self.circuit[0])
+        return {
+            "claims": describe_claims(NATURAL_KINDS),
+            "functional": sorted(FUNCTIONAL_NATURAL),
+            "claim_examples": [
+                {"kind": "necessary", "component": name},
+                {"kind": "moves_role", "component": name, "role": role, "to": "end"},
+                {"kind": "backs_up", "component": name, "of": ["L0H0", "L0H1"]},
+            ],
+        }

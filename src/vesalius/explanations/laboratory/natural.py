@@ -30,7 +30,6 @@ from vesalius.explanations.laboratory.answers import (
     answers_of,
     token_means,
 )
-from vesalius.explanations.laboratory.attention import SINKS, at_answer, everywhere, require_heads
 from vesalius.explanations.laboratory.base import (
     ALL_REPLACEMENTS,
     CLAIM_SEED,
@@ -42,11 +41,15 @@ from vesalius.explanations.laboratory.base import (
     own_circuit,
 )
 from vesalius.explanations.laboratory.runs import (
+    SINKS,
     Runs,
+    at_answer,
     direct_attribution,
     edges_between,
+    everywhere,
     logit_difference_of,
     moved_places,
+    require_heads,
 )
 from vesalius.intervene import Plan, Recordings, Row, Values, component_values, means_of, reordered, run, zeros
 from vesalius.intervene.plan import KEEP, component_index

@@ -22,9 +22,8 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import mean_and_interval, rounded
 from vesalius.explanations.laboratory import END, How, NaturalLab
 from vesalius.explanations.laboratory.answers import Answers
-from vesalius.explanations.laboratory.attention import require_heads
 from vesalius.explanations.laboratory.base import PerPrompt
-from vesalius.explanations.laboratory.runs import edges_between, feeds, logit_difference_of
+from vesalius.explanations.laboratory.runs import edges_between, feeds, logit_difference_of, require_heads
 from vesalius.intervene.probes import direct_logits
 
 #: More sets in one call than this are refused.

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.documents.explanation import ClaimRecord, Evidence
-from vesalius.documents.performance import Performance
+from vesalius.documents.metric import Performance
 from vesalius.explanations.claims.attending import meaning
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.necessary import is_inert
-from vesalius.explanations.laboratory.attention import PORT_WORDS
-from vesalius.explanations.natural.roles import Findings
+from vesalius.explanations.laboratory.runs import PORT_WORDS
+from vesalius.explanations.natural.proposing import Findings
 
 _REPLACEMENTS = {
     "zero replacement": "zeros",

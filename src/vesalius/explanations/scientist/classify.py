@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Tag
-from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.gathering import Copy, Gated, Matched, Mean, Width
-from vesalius.explanations.scientist.positions import PositionTest
-from vesalius.explanations.scientist.variables import INDICES, TOKENS, Hypothesis, Table
+from vesalius.explanations.scientist.program import INDICES, TOKENS, CircuitProgram, Hypothesis, Table
+from vesalius.explanations.scientist.yardstick import PositionTest
 
 #: A copy must predict this much of the fingerprints to make a head a ROUTER.
 ROUTER_SCORE = 0.5

@@ -9,15 +9,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.codes import distinct
-from vesalius.explanations.scientist.variables import (
-    INDICES,
-    MEAN_SCALE,
-    TOKENS,
-    Environment,
-    Naming,
-    plain_name,
-)
+from vesalius.explanations.scientist.program import INDICES, MEAN_SCALE, TOKENS, Environment, Naming, plain_name
+from vesalius.explanations.scientist.runs import distinct
 from vesalius.rasp import Comparison, Select, indices
 from vesalius.rasp.draft import COMPARE, LENGTH, NOWHERE, UNDEFINED, Coded, Draft
 

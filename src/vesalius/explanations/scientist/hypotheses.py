@@ -12,9 +12,10 @@ from itertools import combinations
 
 import torch
 from jaxtyping import Bool, Float, Int
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.gathering import (
     LENGTH_ROUTES,
     ROUTES,
@@ -27,8 +28,7 @@ from vesalius.explanations.scientist.gathering import (
     Width,
 )
 from vesalius.explanations.scientist.observe import Observations
-from vesalius.explanations.scientist.tables import read_table
-from vesalius.explanations.scientist.variables import (
+from vesalius.explanations.scientist.program import (
     INDICES,
     TOKENS,
     Environment,
@@ -37,7 +37,76 @@ from vesalius.explanations.scientist.variables import (
     Table,
     plain_name,
 )
+from vesalius.explanations.scientist.runs import distinct
 from vesalius.rasp.draft import LENGTH, UNDEFINED
+
+#: Two argument values are one class below this share of the mean distance between two observations.
+MERGE_BELOW = 0.08
+#: The coarser of two tables is taken when it predicts the fingerprints as well, up to this.
+COARSER_LOSS = 0.0015
+#: Larger tables are kept as they are: every argument value its own class.
+MOST_MERGED = 500
+
+
+def read_table(observations: Observations, reads: tuple[str, ...], arguments: Int[Tensor, "n argument"]) -> Table:
+    """The table from arguments to classes of equal effect."""
+    cells, group = distinct(arguments)
+    labels = torch.arange(len(cells))
+    if 1 < len(cells) <= MOST_MERGED:
+        fine, coarse = (_clusters(each) for each in _distances(observations, group, len(cells)))
+        loss = _fit(observations, fine[group]) - _fit(observations, coarse[group])
+        labels = coarse if loss < COARSER_LOSS else fine
+    labels = _named(labels)
+    n_classes = int(labels.max()) + 1
+    codes = {tuple(row): int(label) for row, label in zip(cells.tolist(), labels, strict=True)}
+    return Table(reads, codes, n_classes)
+
+
+def _distances(observations: Observations, group: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Squared distances of mean fingerprints relative to the mean squared distance of two observations: the largest
+    over the positions where both values were seen (values may differ at one position only), and pooled over them.
+    """
+    largest, distance, scale = torch.zeros(n, n), torch.zeros(n, n), torch.zeros(n, n)
+    for position in observations.position.unique():
+        here = observations.position == position
+        vectors, members = observations.fingerprint[here], group[here]
+        spread = 2 * float(vectors.square().sum(1).mean())
+        if spread == 0:
+            continue
+        counts = torch.bincount(members, minlength=n)
+        means = torch.zeros(n, vectors.shape[1]).index_add_(0, members, vectors) / counts.clamp(min=1)[:, None]
+        shared = (counts > 0)[:, None] & (counts > 0)
+        apart = torch.cdist(means, means).square() * shared
+        largest = torch.maximum(largest, apart / spread)
+        distance += apart
+        scale += spread * shared
+    pooled = torch.where(scale > 0, distance / scale.clamp(min=1e-12), 1.0)
+    return torch.where(scale > 0, largest, 1.0), pooled
+
+
+def _fit(observations: Observations, labels: Int[Tensor, " n"]) -> float:
+    """Share of all fingerprints' variance within positions that the labels account for."""
+    _, group = distinct(torch.stack([observations.position, labels], 1))
+    vectors = observations.fingerprint
+    counts = torch.bincount(group).clamp(min=1)[:, None]
+    means = vectors.new_zeros(len(counts), vectors.shape[1]).index_add_(0, group, vectors) / counts
+    return 1 - float((vectors - means[group]).square().sum()) / max(float(vectors.square().sum()), 1e-12)
+
+
+def _clusters(distance: Float[Tensor, "value value"]) -> Int[Tensor, " value"]:
+    symmetric = ((distance + distance.T) / 2).numpy()
+    tree = linkage(squareform(symmetric, checks=False), "average")
+    return torch.from_numpy(fcluster(tree, MERGE_BELOW, "distance")).long()
+
+
+def _named(labels: Int[Tensor, " value"]) -> Int[Tensor, " value"]:
+    """Classes numbered by their first member; of two classes the smaller is 1, as an indicator would have it."""
+    order = list(dict.fromkeys(labels.tolist()))
+    named = torch.tensor([order.index(label) for label in labels.tolist()])
+    if len(order) == 2 and 2 * int(named.sum()) > len(named):
+        named = 1 - named
+    return named
+
 
 #: A larger hypothesis must beat a smaller one by this (0.03 chose a wrong route on the development tasks).
 TIE = 0.012
@@ -70,7 +139,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableForm:
     """How the table of an MLP is to be read off: over which arguments, and whether argument values of equal effect are
     one class ("merged"), all stay "apart" (different readers may use different parts), or positions where nothing
     shows are a class of their own ("silent": a later head may compare them with others).
@@ -91,7 +160,7 @@ def rank_tables(observations: Observations, env: Environment, names: list[str]) 
 
     def score(reads: tuple[str, ...]) -> float:
         if reads not in tried:
-            tried[reads] = observations.score(_joint(observations, env, reads))
+            tried[reads] = observations.score(distinct(arguments_of(observations, env, reads))[1])
         return tried[reads]
 
     chosen = _best([(name,) for name in names], score)
@@ -119,17 +188,13 @@ def _best(pool: list[tuple[str, ...]], score: Callable[[tuple[str, ...]], float]
     return next(reads for reads in pool if score(reads) >= top - TIE)
 
 
-def _joint(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, " n"]:
-    return distinct(arguments_of(observations, env, reads))[1]
-
-
 def arguments_of(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, "n argument"]:
     """Values of variables at the observed places."""
     return torch.stack([observations.values(env[name]) for name in reads], -1)
 
 
 def table_over(
-    observations: Observations, env: Environment, reading: Reading, silent: Int[Tensor, " position"]
+    observations: Observations, env: Environment, reading: TableForm, silent: Int[Tensor, " position"]
 ) -> Hypothesis:
     """The table of an MLP over chosen arguments, read off its fingerprints."""
     arguments = arguments_of(observations, env, reading.reads)

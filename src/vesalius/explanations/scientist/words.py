@@ -5,16 +5,24 @@ from collections.abc import Collection, Iterable, Mapping
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.explanations.claims import input_words
-from vesalius.explanations.claims.cells import worst_of
+from vesalius.explanations.claims.base import worst_of
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
 from vesalius.explanations.claims.moved import FIXED, MOVED
 from vesalius.explanations.claims.necessary import is_inert
-from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.gathering import Copy
-from vesalius.explanations.scientist.inputs import Sequences
-from vesalius.explanations.scientist.operations import name_tables, name_task, operation_reads
-from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table, plain_name
+from vesalius.explanations.scientist.program import (
+    INDICES,
+    MEAN_SCALE,
+    TOKENS,
+    CircuitProgram,
+    Hypothesis,
+    OutputMap,
+    Table,
+    plain_name,
+)
+from vesalius.explanations.scientist.runs import Sequences
+from vesalius.explanations.scientist.translation import name_tables, name_task, operation_reads
 from vesalius.model.specimen import FiniteVocabulary, json_value
 
 #: Share of fresh inputs with every output right from which a program is said to be right, and its task is named.

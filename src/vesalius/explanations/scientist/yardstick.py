@@ -1,24 +1,64 @@
-"""What a change to the program is measured by: agreement, exchanges at the same position, outputs that are moved.
+"""What a program is measured by while it is searched for: agreement, exchanges at the same position, moved outputs.
 
-The model's answers do not depend on the program, so they are run once; every candidate program is then compared with
-them. These figures choose between programs and are not a verdict (`judge`).
+Base and source inputs are paired at random, the component's output moves from source to base at all shared positions,
+and the model's outputs are compared with those of the program under the same exchange. Only outputs that change count,
+since unchanged ones are easy. The model's answers do not depend on the program, so they are run once; every candidate
+program is then compared with them.
+
+Where position enters, an activation moved to another position tells. What an MLP wrote at position j of a source is put
+at position p of a base. If its variable is free of position, the model goes on as if the value had arisen at p; if
+position is already inside, as if it were still at j. Only cases in which the program's answers to the two differ count.
+
+These figures choose between programs and are not verdicts, which come from the laboratory (`writing`).
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.claims.moved import MIN_INPUTS, MIN_RIVAL, MIN_RIVAL_LEAD
-from vesalius.explanations.scientist.assemble import CircuitProgram
-from vesalius.explanations.scientist.circuit_runs import CircuitRuns, Edit, RecordedRun
 from vesalius.explanations.scientist.gathering import Copy
-from vesalius.explanations.scientist.inputs import Sequences, exchange_pairings
-from vesalius.explanations.scientist.validate import agreement, exchange_shares
-from vesalius.explanations.scientist.variables import INDICES, Environment, Table
+from vesalius.explanations.scientist.program import INDICES, CircuitProgram, Environment, Table
+from vesalius.explanations.scientist.runs import CircuitRuns, Edit, Pairings, RecordedRun, Sequences, exchange_pairings
+
+
+def agreement(program: CircuitProgram, recorded: RecordedRun) -> Bool[Tensor, " row"]:
+    """Per input: does the program give every output of the model?"""
+    env = program.environment(recorded.sequences)
+    return (program.agrees(program.predict(env), recorded.outputs) | ~env.real).all(1)
+
+
+def exchange_accuracy(
+    runs: CircuitRuns, program: CircuitProgram, recorded: RecordedRun, *, pairs: int, seed: int
+) -> dict[Component, float | None]:
+    """For each component, the share of changed outputs that the program predicts; None where nothing changes."""
+    pairings = exchange_pairings(len(recorded.sequences), pairs, list(program.variables), seed=seed)
+    outputs = {component: runs.interchange(recorded, pairings, component)[0] for component in program.variables}
+    return exchange_shares(program, recorded, pairings, outputs)
+
+
+def exchange_shares(
+    program: CircuitProgram, recorded: RecordedRun, pairings: Pairings, outputs_of: dict[Component, Tensor]
+) -> dict[Component, float | None]:
+    """The same for exchanges whose outputs are known."""
+    env = program.exchanged(recorded.sequences, pairings)
+    predicted = program.predict(env)
+    unpatched = program.predict(program.environment(recorded.sequences))
+    shares: dict[Component, float | None] = {}
+    for component in program.variables:
+        rows = pairings.rows_of(component)
+        base, outputs = pairings.base[rows], outputs_of[component]
+        model_changed = ~program.agrees(outputs, recorded.outputs[base])
+        program_changed = ~program.agrees(predicted[rows], unpatched[base])
+        changed = env.real[rows] & (model_changed | program_changed)
+        right = program.agrees(predicted[rows], outputs)
+        shares[component] = float(right[changed].float().mean()) if bool(changed.any()) else None
+    return shares
+
 
 #: Moves of one output, and moves of all outputs of a component in random order.
 SINGLE_MOVES, WHOLE_MOVES = 400, 200
@@ -204,3 +244,76 @@ def _whole(sequences: Sequences, generator: torch.Generator) -> tuple[Tensor, Te
     real = sequences.real[source]
     order = torch.rand(real.shape, generator=generator).masked_fill(~real, 2.0).argsort(1)
     return base, source, torch.where(real & sequences.real[base], order, -1)
+
+
+TRIALS = 400
+#: Position is inside when the model follows the old position this often, and this much more than the new one.
+FOLLOWS, MARGIN = 0.7, 0.15
+#: Fewer telling cases than this say nothing.
+FEWEST = 12
+
+
+@dataclass(frozen=True)
+class PositionTest:
+    """Shares of telling cases in which the model acted by the old position and by the new one."""
+
+    by_old: float
+    by_new: float
+    n: int
+
+    @property
+    def is_inside(self) -> bool:
+        """Position was already part of the variable when the component wrote it."""
+        return self.n >= FEWEST and self.by_old > FOLLOWS and self.by_old - self.by_new > MARGIN
+
+
+def position_test(
+    runs: CircuitRuns, program: CircuitProgram, recorded: RecordedRun, component: Component, *, seed: int
+) -> PositionTest:
+    """Move a component's output across positions and see which position the model follows."""
+    generator = torch.Generator().manual_seed(seed)
+    n = len(recorded.sequences)
+    base = torch.randint(n, (TRIALS,), generator=generator)
+    source = torch.randint(n, (TRIALS,), generator=generator)
+    lengths = recorded.sequences.lengths
+    new = (torch.rand(TRIALS, generator=generator) * lengths[base]).long()
+    old = (torch.rand(TRIALS, generator=generator) * lengths[source]).long()
+    moved = torch.zeros_like(recorded.component_outputs[component][base])
+    moved[torch.arange(TRIALS), new + 1] = recorded.component_outputs[component][source, old + 1]
+    here = torch.arange(moved.shape[1]) == new[:, None] + 1
+    outputs, _ = runs.patched(recorded, base, Edit(component, moved, here))
+    by_new = _predict(program, recorded, component, base, source, new, old, old_position=False)
+    by_old = _predict(program, recorded, component, base, source, new, old, old_position=True)
+    rows = torch.arange(TRIALS)
+    seen, free, inside = outputs[rows, new], by_new[rows, new], by_old[rows, new]
+    telling = ~program.agrees(free, inside)
+    if not bool(telling.any()):
+        return PositionTest(0.0, 0.0, 0)
+    shares = [float(program.agrees(p, seen)[telling].float().mean()) for p in (inside, free)]
+    return PositionTest(shares[0], shares[1], int(telling.sum()))
+
+
+def _predict(
+    program: CircuitProgram,
+    recorded: RecordedRun,
+    component: Component,
+    base: Tensor,
+    source: Tensor,
+    new: Tensor,
+    old: Tensor,
+    *,
+    old_position: bool,
+) -> Tensor:
+    """The program's outputs with the moved value in place; later readers see the new position or still the old one."""
+    natural = program.environment(recorded.sequences)
+    env = Environment.of(recorded.sequences.take(base), causal=program.causal)
+    rows = torch.arange(len(base))
+    for each, variable in program.variables.items():
+        values = variable.evaluate(env).clone()
+        if each == component:
+            values[rows, new] = natural[str(component)][source, old]
+            if old_position:
+                env.values[INDICES] = env[INDICES].clone()
+                env.values[INDICES][rows, new] = old
+        env.values[str(each)] = values
+    return program.predict(env)

@@ -1,0 +1,314 @@
+"""Results of single experiments: a model on one prompt, components replaced, a circuit alone, a claim tested again."""
+
+from typing import Any, Literal
+
+from pydantic import computed_field
+
+from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.claims import ClaimRecord, Claims
+from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
+from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
+
+WHAT_IF_FILE = "what_if.json"
+#: Prompts that a terminal shows.
+SHOWN = 8
+
+
+class Likely(Record):
+    """A token and its probability."""
+
+    token: str
+    probability: float
+
+
+class WhatIfRow(Record):
+    """One prompt: what the model says clean and edited, whether that has changed, and its scores. Natural models
+    also have the likeliest next tokens of both.
+    """
+
+    ABSENT_IF_DEFAULT = ("clean_likely", "edited_likely")
+
+    prompt: str
+    clean: Any
+    edited: Any
+    clean_score: float
+    edited_score: float
+    changed: bool
+    clean_likely: tuple[Likely, ...] = ()
+    edited_likely: tuple[Likely, ...] = ()
+
+
+class WhatIf(ResultDocument, kind="what_if"):
+    """Components replaced together on some prompts: `effect` is the clean minus the edited score, `changed` the share
+    of prompts whose output is another one. One prompt has no interval.
+    """
+
+    FILE = WHAT_IF_FILE
+    RANK = 60
+    COMMAND, VERB = "what-if", "what_if"
+    REMEDY = "run `vesalius what-if` again"
+
+    request: Request
+    unit: str
+    clean: Metric
+    edited: Metric
+    effect: Metric
+    changed: Metric
+    rows: tuple[WhatIfRow, ...]
+    forwards: float
+    seconds: float
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the effect of the replacement."""
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        title = f"{subject}, {'+'.join(self.request.components or ())}"
+        return Line(title, f"effect {self.effect.figures}", seconds=self.seconds)
+
+    def view(self) -> View:
+        """The score before and after, then every prompt, those whose output changed first."""
+        request, subject = self.request, subject_of(self.request.specimen, self.request.behaviour)
+        parts = join_first(request.components or (), 6)
+        kind, at = request.options.get("kind"), request.options.get("at")
+        where = f" at {at}" if at is not None else ""
+        changed = [row for row in self.rows if row.changed]
+        flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in changed]
+        return View(
+            f"{subject}: what if {parts} is replaced ({kind}{where})",
+            Answer(
+                f"What if {parts} of {subject} is replaced ({kind}{where}): {self.clean.figures} -> "
+                f"{self.edited.figures} {self.unit}, effect {self.effect.figures}, n {self.effect.n}"
+            ),
+            [
+                Facts([("outputs changed", f"{len(flips)} of {len(self.rows)}; {join_first(flips, 2) or 'none'}")]),
+                Facts(
+                    [
+                        ("clean", f"{self.clean.figures} {self.unit}, {prompts(self.effect.n)}"),
+                        ("edited", f"{self.edited.figures} {self.unit}"),
+                        ("effect (clean minus edited)", self.effect.figures),
+                        *(self._likely() if len(self.rows) == 1 else ()),
+                    ],
+                ),
+                Sheet(
+                    ("prompt", "clean", "edited", "clean_score", "edited_score", "changed"),
+                    [
+                        (row.prompt, row.clean, row.edited, row.clean_score, row.edited_score, row.changed)
+                        for row in sorted(self.rows, key=lambda row: not row.changed)
+                    ],
+                    title="Prompts, those whose output changed first",
+                    terminal=SHOWN,
+                ),
+            ],
+            command=request.command_line(),
+        )
+
+    def _likely(self) -> list[tuple[str, str]]:
+        """The likeliest next tokens before and after, where one prompt was asked about."""
+        row = self.rows[0]
+        sides = {"clean next": row.clean_likely, "edited next": row.edited_likely}
+        return [
+            (name, ", ".join(f"{one.token!r} {one.probability:.3f}" for one in tokens))
+            for name, tokens in sides.items()
+            if tokens
+        ]
+
+
+class Look(ResultDocument):
+    """One prompt: its tokens (BOS included where the model has one), the output at every token, and, of a natural
+    model, the likeliest next tokens.
+    """
+
+    specimen: str
+    prompt: str
+    tokens: tuple[str, ...]
+    outputs: tuple[Any, ...]
+    likely: tuple[Likely, ...] = ()
+
+    def view(self) -> View:
+        """The tokens, and what comes next."""
+        after = ", ".join(f"{one.token!r} {one.probability:.3f}" for one in self.likely)
+        said = join_first(map(repr, self.tokens), 12)
+        return View(
+            f"{self.specimen} on a prompt",
+            Answer(f"{self.specimen} on {len(self.tokens)} tokens: {said}"),
+            [Facts([("next", after)]), Sheet(("position", "token"), list(enumerate(self.tokens)))],
+        )
+
+
+class HeadAttention(Record):
+    """The attention of one head: `pattern[query][key]`, rounded."""
+
+    head: str
+    pattern: tuple[tuple[float, ...], ...]
+
+
+class AttentionLook(ResultDocument):
+    """Where the heads of one layer look on one prompt."""
+
+    specimen: str
+    layer: int
+    tokens: tuple[str, ...]
+    heads: tuple[HeadAttention, ...]
+
+    def view(self) -> View:
+        """Every head's attention, query by query."""
+        rows = [
+            (one.head, self.tokens[q], self.tokens[k], row[k])
+            for one in self.heads
+            for q, row in enumerate(one.pattern)
+            for k in range(q + 1)
+        ]
+        layer = f"layer {self.layer} of {self.specimen}"
+        return View(
+            f"Attention of {layer}",
+            Answer(f"Attention of {len(self.heads)} heads of {layer}, {len(self.tokens)} tokens"),
+            [Sheet(("head", "query", "key", "attention"), rows)],
+        )
+
+
+class LensLook(ResultDocument):
+    """What components write at each position: the tokens whose logits gain most, and by how much (against the mean
+    logit).
+    """
+
+    specimen: str
+    tokens: tuple[str, ...]
+    components: FrozenMap[str, tuple[tuple[tuple[str, float], ...], ...]]
+
+    def view(self) -> View:
+        """What each component adds to which tokens, position by position."""
+        rows = [
+            (name, self.tokens[at], ", ".join(f"{token!r} {gain:+.2f}" for token, gain in top))
+            for name, places in self.components.items()
+            for at, top in enumerate(places)
+        ]
+        named = join_first(self.components, 4)
+        return View(
+            f"Logit lens of {self.specimen}",
+            Answer(f"Logit lens of {named} of {self.specimen} on {len(self.tokens)} tokens"),
+            [Sheet(("component", "token", "gains"), rows)],
+        )
+
+
+FAITHFULNESS_FILE = "faithfulness.json"
+
+
+class Faithfulness(ResultDocument, kind="faithfulness"):
+    """The faithfulness of a circuit of `size` out of `candidates` components or edges: 0 with everything ablated
+    (`ablated`, a mean score), 1 for the whole model (`full`).
+
+    `random` is the mean of `random_circuits` circuits of the same size. `heads_only`: the circuit is one of heads, and
+    the MLPs are kept throughout. `forwards` the cost in forward passes of all
+    prompts.
+    """
+
+    FILE = FAITHFULNESS_FILE
+    RANK = 70
+    COMMAND = VERB = "faithfulness"
+    REMEDY = "run `vesalius faithfulness` again"
+
+    request: Request
+    by: Literal["components", "edges"]
+    size: int
+    candidates: int
+    heads_only: bool = False
+    faithfulness: Metric
+    random: Metric
+    random_circuits: int
+    unit: str
+    score: float
+    full: float
+    ablated: float
+    forwards: float
+    seconds: float
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the share kept, beside that of random circuits."""
+        title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.size} {self.by}"
+        figures = f"faithfulness {self.faithfulness.figures}, random {self.random.figures}"
+        return Line(title, figures, seconds=self.seconds)
+
+    def view(self) -> View:
+        """The figure of the circuit beside that of random ones, and the scores behind them."""
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        figures = {"circuit": self.faithfulness, "random circuits of its size": self.random}
+        rows = [(name, self.size, one.value, one.low, one.high, one.n) for name, one in figures.items()]
+        return View(
+            f"{subject}: faithfulness of a circuit",
+            Answer(
+                f"Faithfulness {self.faithfulness.figures} of {self.size} of {self.candidates} {self.by} in {subject}, "
+                f"n {self.faithfulness.n}"
+            ),
+            [
+                Facts(
+                    [
+                        (f"{self.random_circuits} random circuits of that size", self.random.figures),
+                        (
+                            "",
+                            f"score {self.score:.4g} of the circuit, {self.full:.4g} of the model, {self.ablated:.4g} "
+                            f"with everything ablated ({self.unit})",
+                        ),
+                    ]
+                ),
+                Sheet(("circuit", "size", "faithfulness", "low", "high", "n"), rows, terminal=0),
+                Facts([("again", self.request.command_line())], terminal_only=True),
+            ],
+            command=self.request.command_line(),
+        )
+
+
+RETEST_FILE = "retest.json"
+
+
+class Retest(ResultDocument, kind="retest"):
+    """The claim numbered `claim` about a component, as the explanation has it (`before`, on inputs of `before_seed`)
+    and as the same experiment decides it on inputs of the request's seed (`after`).
+    """
+
+    FILE = RETEST_FILE
+    RANK = 75
+    COMMAND = VERB = "retest"
+    REMEDY = "run `vesalius retest` again"
+
+    request: Request
+    specimen: str
+    behaviour: str | None = None
+    component: str
+    claim: int
+    before: ClaimRecord
+    before_seed: int
+    after: ClaimRecord
+    seconds: float
+
+    @computed_field
+    @property
+    def same(self) -> bool:
+        """Whether both verdicts are equal."""
+        return self.before.verdict == self.after.verdict
+
+    def listed(self) -> Line:
+        """What a list of results says of it: the verdicts of both seeds."""
+        title = f"{subject_of(self.specimen, self.behaviour)}, {self.component} {self.before.kind}"
+        figures = f"seed {self.before_seed}: {self.before.verdict}, seed {self.request.seed}: {self.after.verdict}"
+        return Line(title, figures, seconds=self.seconds)
+
+    def view(self) -> View:
+        """Both verdicts, and the evidence of each."""
+        seed = self.request.seed
+        names = ("experiment", "measure", "value", "low", "high", "n", "mark")
+        sides = {self.before_seed: self.before, seed: self.after}
+        rows = [(own, *(getattr(one, name) for name in names)) for own, side in sides.items() for one in side.evidence]
+        verdicts = f"seed {self.before_seed}: {self.before.verdict}; seed {seed}: {self.after.verdict}"
+        again = [Facts([("again", self.request.command_line())], terminal_only=True)] if self.request.specimen else []
+        return View(
+            f"{subject_of(self.specimen, self.behaviour)}: a claim about {self.component} tested again",
+            Answer(f"{shortened(self.before.text, 200)} ({self.before.kind})"),
+            [
+                Facts([("", f"{verdicts}{'' if self.same else ', another verdict'}")]),
+                Sheet(("seed", *names), rows, title="Evidence"),
+                Claims(self.component, (self.before,), title=f"Seed {self.before_seed}"),
+                Claims(self.component, (self.after,), title=f"Seed {seed}"),
+                *again,
+            ],
+            command=self.request.command_line() if self.request.specimen else None,
+        )

@@ -1,1 +1,0 @@
-"""HyVE on natural models: the same stages, with prompts, instruments and claims that speak of texts and roles."""

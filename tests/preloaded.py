@@ -1,0 +1,22 @@
+"""Imports the packages whole, for processes that tests are forked from: what a fork imports it imports for itself."""
+
+import importlib
+import pkgutil
+from contextlib import suppress
+
+PACKAGES = (
+    "vesalius",
+    "vesalius_functions",
+    "vesalius_mechrl",
+    "vesalius_bench",
+    "vesalius_agents.mcp",
+    "vesalius_workbench",
+)
+#: Modules that import for seconds what few tests need, and those that run when they are imported.
+LEFT_OUT = ("inspect_model", "langchain_connection", "__main__")
+
+for package in PACKAGES:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not module.name.endswith(LEFT_OUT):
+            with suppress(ImportError):  # an extra that is not installed
+                importlib.import_module(module.name)
