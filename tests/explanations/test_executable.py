@@ -28,9 +28,9 @@ from vesalius.explanations.scientist.program import (
     TOKENS,
     CircuitProgram,
     Constant,
-    Line,
     Linear,
     OutputMap,
+    StraightLine,
     Table,
     scale_of,
 )
@@ -143,10 +143,10 @@ class RandomProgram:
         # A program whose every output is undefined is refused by the language.
         return OutputMap(reads, {**table, next(iter(table)): 0.0}, float(n - 1))
 
-    def line(self, read: str) -> Line:
+    def line(self, read: str) -> StraightLine:
         variables = {str(component): variable for component, variable in self.program.variables.items()}
         scale = scale_of(variables[read]) if read in variables else 1
-        return Line(*self.rng.choice([(0.7, 0.125), (1.0, 0.0)]), scale)
+        return StraightLine(*self.rng.choice([(0.7, 0.125), (1.0, 0.0)]), scale)
 
 
 def in_codes(program: CircuitProgram, vocabulary: FiniteVocabulary, made, output: torch.Tensor) -> torch.Tensor:
@@ -198,6 +198,7 @@ def same(program: CircuitProgram, found: torch.Tensor, expected: torch.Tensor, r
         assert torch.equal(found[real].long(), expected[real].long())
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1_000_000))
 @settings(max_examples=80, deadline=None)
 def test_any_program_and_its_translation_agree(seed: int) -> None:

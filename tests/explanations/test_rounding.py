@@ -5,7 +5,7 @@ import pytest
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.explanations.scientist.gathering import Mean
-from vesalius.explanations.scientist.program import MEAN_SCALE, CircuitProgram, Line, Linear, OutputMap, Table
+from vesalius.explanations.scientist.program import MEAN_SCALE, CircuitProgram, Linear, OutputMap, StraightLine, Table
 from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences
 from vesalius.explanations.scientist.simplify import with_few_decimals
 from vesalius.model.specimen import FiniteVocabulary
@@ -23,7 +23,7 @@ def held_out() -> RecordedRun:
 
 
 def on_a_line(factor: float, offset: float, *, numeric: bool = True) -> CircuitProgram:
-    line = Line(factor, offset, MEAN_SCALE)
+    line = StraightLine(factor, offset, MEAN_SCALE)
     return CircuitProgram(VARIABLES, OutputMap(("L1H2",), {}, 0.0, line), causal=True, numeric=numeric)
 
 
@@ -42,7 +42,7 @@ def test_a_line_keeps_the_decimals_that_move_an_output(
 ) -> None:
     output = with_few_decimals(on_a_line(*fitted), held_out).output
     assert output is not None
-    assert output.line == Line(*kept, MEAN_SCALE)
+    assert output.line == StraightLine(*kept, MEAN_SCALE)
     assert "-" not in str(output.line.offset)
 
 
@@ -57,10 +57,10 @@ def test_an_entry_of_a_table_moves_little_whether_or_not_an_input_reaches_it(hel
 
 def test_weights_are_rounded_with_the_rest(held_out: RecordedRun) -> None:
     variables = {**VARIABLES, SUM: Linear(("L1H2",), (1.00027,), 0.00006)}
-    output = OutputMap(("L1_MLP",), {}, 0.0, Line(0.99989, 0.00001, MEAN_SCALE))
+    output = OutputMap(("L1_MLP",), {}, 0.0, StraightLine(0.99989, 0.00001, MEAN_SCALE))
     rounded = with_few_decimals(CircuitProgram(variables, output, causal=True, numeric=True), held_out)
     assert rounded.variables[SUM] == Linear(("L1H2",), (1.0,), 0.0)
-    assert rounded.output == OutputMap(("L1_MLP",), {}, 0.0, Line(1.0, 0.0, MEAN_SCALE))
+    assert rounded.output == OutputMap(("L1_MLP",), {}, 0.0, StraightLine(1.0, 0.0, MEAN_SCALE))
 
 
 def test_listed_outputs_are_left_as_they_are(held_out: RecordedRun) -> None:

@@ -27,9 +27,9 @@ from vesalius.explanations.scientist.program import (
     MEAN_SCALE,
     CircuitProgram,
     Environment,
-    Line,
     Linear,
     OutputMap,
+    StraightLine,
     Table,
 )
 from vesalius.explanations.scientist.runs import (
@@ -263,7 +263,7 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
     marked = {code, 0} if wrong == "table" else {code}
     flag = Table(("tokens",), {(token,): int(token in marked) for token in range(4)}, 2)
     share = Mean("L0_MLP", 1) if wrong == "table" else Copy("L0_MLP", "self")
-    line = Line(1.0, 0.0, MEAN_SCALE if wrong == "table" else 1)
+    line = StraightLine(1.0, 0.0, MEAN_SCALE if wrong == "table" else 1)
     program = CircuitProgram({L0M: flag, L1H2: share}, OutputMap(("L1H2",), {}, 0.0, line), causal=True, numeric=True)
     runs = CircuitRuns(specimen, vocabulary, [L0M, L1H2])
     recorded = runs.record(draw_sequences(specimen, 200, seed=9, natural_share=1.0))

@@ -17,8 +17,8 @@ from vesalius.errors import BadInput
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
-from vesalius.explanations.scientist.hypotheses import FAMILIES, Reading, rank_heads, table_over
-from vesalius.explanations.scientist.investigate import Finding, Ranked
+from vesalius.explanations.scientist.hypotheses import FAMILIES, TableForm, rank_heads, table_over
+from vesalius.explanations.scientist.investigate import ComponentSearch, Ranked
 from vesalius.explanations.scientist.observe import (
     Contexts,
     Observations,
@@ -82,9 +82,9 @@ def test_silent_positions_are_one_class() -> None:
     observations = made_up([0, 0, 0, 0, 1, 1, 1, 1], [5.0, 5.0, 5.0, 5.0, -1.0, 1.0, -1.0, 1.0])
     silent = observations.silent_positions(numeric=False)
     assert silent.tolist() == [0]
-    table = table_over(observations, env, Reading(("tokens",), "silent"), silent)
+    table = table_over(observations, env, TableForm(("tokens",), "silent"), silent)
     assert table.evaluate(env)[:2].tolist() == [[0, 1], [0, 2]]
-    apart = table_over(observations, env, Reading(("tokens",), "apart"), silent)
+    apart = table_over(observations, env, TableForm(("tokens",), "apart"), silent)
     assert apart.evaluate(env)[:2].tolist() == [[0, 0], [1, 1]]
 
 
@@ -97,7 +97,7 @@ def test_a_named_route_is_simpler_than_its_table_where_it_leads_somewhere() -> N
     observations = Observations(Probe(L0H0, None, 0), natural_pairings(1), place_0, place_0, torch.zeros(1, 1), 1.0)
     for chosen, place in ((table, 2), (other, None), (before, None)):
         ranked = [Ranked(0.9, chosen), Ranked(0.8, half), Ranked(0.7, before)]
-        assert Finding(observations, chosen, 0.9, ranked).simpler == place
+        assert ComponentSearch(observations, chosen, 0.9, ranked).simpler == place
 
 
 def test_a_count_takes_in_the_values_that_belong() -> None:

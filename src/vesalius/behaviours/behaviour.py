@@ -110,7 +110,7 @@ class Behaviour:
     @staticmethod
     def addition(*, metric: BehaviourMetric | None = None, **options: Unpack["AdditionOptions"]) -> "Behaviour":
         """The behaviour `addition` with options: A - B + C with `signs="-+"`, operands from `low` to `high`, answers
-        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition` explains each of them.
+        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition.Options` has all of them.
         """
         return MAKERS["addition"](metric=metric, **options)
 

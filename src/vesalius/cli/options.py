@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -65,11 +65,17 @@ def _of_options(function: Callable[..., Any]) -> Callable[..., Any]:
     own = {name: [_parameter(option) for owner, option in flat.options() if owner == name] for name in flat.records}
     ordered = (own.get(name) or [_keyword(flat.plain[name])] for name in inspect.signature(function).parameters)
     parameters = list(_listed(one for several in ordered for one in several))
-    off = {option.key: option.name for _, option in flat.options() if option.flag.off}
+    fields = {option.key: option for _, option in flat.options()}
 
     @wraps(function)
     def call(**given: Any) -> None:
-        values = {off.get(key, key): not value if key in off else value for key, value in given.items()}
+        values = {}
+        for key, value in given.items():
+            field = fields.get(key)
+            if field is None:
+                values[key] = value
+            elif not (field.repeated and value is None):
+                values[field.name] = not value if field.flag.off else value
         function(**flat.gather((), values))
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -84,7 +90,7 @@ def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
 def _parameter(option: Option) -> inspect.Parameter:
     """A field as a parameter of typer."""
     told = option.flag
-    name, default = (option.name, option.default) if told.off is None else (told.off, not option.default)
+    name, default = option.key, option.default if told.off is None else not option.default
     names = told.names or (f"--{name.replace('_', '-')}",)
     given: dict[str, Any] = {"min": told.least, "max": told.most, "metavar": told.metavar}
     made = typer.Option(
@@ -93,8 +99,8 @@ def _parameter(option: Option) -> inspect.Parameter:
         rich_help_panel=MORE if told.rare else None,
         **{key: value for key, value in given.items() if value is not None},
     )
-    if option.repeated:
-        default = list(cast("tuple[str, ...]", default)) or None
+    if isinstance(default, tuple):
+        default = (list(default) or None) if option.repeated else ",".join(default)
     kind = Annotated[option.text_type, made]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
@@ -294,6 +300,27 @@ class OnePrompt(Record):
         """How the specimen is read, with the row of one prompt as its behaviour where one is given."""
         behaviour = studied_for(load.behaviour, self.prompt, self.answer, self.wrong, self.counterfactual)
         return replace(load, behaviour=behaviour)
+
+
+class Printed(Record):
+    """Where a result goes: files, and JSON or tables on stdout."""
+
+    out: Annotated[str | None, flag("Directory for the result and its pages. Default: vesalius-runs/...")] = None
+    json: Annotated[bool, flag("Print one JSON document on stdout and nothing else.", "--json")] = False
+
+
+class Planned(Printed):
+    """Where a result goes, or its plan alone."""
+
+    plan: Annotated[
+        bool, flag("Print passes, memory and an estimate of the time, from one timed chunk; then stop.", "--plan")
+    ] = False
+
+
+class Ranked(Planned):
+    """Where a result with a ranking goes."""
+
+    top: Annotated[int, flag("Rows of the printed table.", least=1)] = 12
 
 
 def studied_for(

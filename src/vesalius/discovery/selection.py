@@ -30,7 +30,7 @@ from vesalius.discovery.faithfulness import CircuitPart, NothingToKeep, circuit_
 from vesalius.discovery.method import Method
 from vesalius.discovery.networks import Network, exact_edges, greedy_edges, top_edges
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.documents.checks import RULES, Curve, RuleFigures, Selection
+from vesalius.documents.checks import RULES, CircuitCut, Curve, RuleFigures
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene.edges import EdgeGraph
@@ -174,7 +174,7 @@ def select_circuit(
     per_prompt: Tensor | None = None,
     seen: Trial | None = None,
     held_out: Callable[[], Trial] | None = None,
-) -> tuple[Circuit, Selection]:
+) -> tuple[Circuit, CircuitCut]:
     """The circuit cut by the first rule, and the figures of all.
 
     `size` is the budget; without it the smallest circuit is taken that keeps `LEAST_KEPT` of the behaviour on the
@@ -189,7 +189,7 @@ def select_circuit(
         size, least_kept = runs.smallest(rules[0], seen), LEAST_KEPT
     kept = {rule: scored.chosen(rule, size) for rule in rules}
     curves, missing = runs.curves(kept, size, held_out)
-    selection = Selection(
+    selection = CircuitCut(
         by="edges" if scored.by_edges else "components",
         budget=size,
         candidates=len(scored.parts),

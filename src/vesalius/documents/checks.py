@@ -347,7 +347,7 @@ class RuleFigures(Record):
     curve: Curve | None = None
 
 
-class Selection(Record):
+class CircuitCut(Record):
     """A circuit cut to a budget of `budget` out of `candidates` edges or components.
 
     The first of `rules` made the circuit; the others stand beside it for comparison. `least_kept`: the budget is the

@@ -306,21 +306,21 @@ def _fewer(name: str, counts: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
-class Reading:
+class FreeRecord:
     """A free-form record: single facts, then tables."""
 
     facts: tuple[tuple[str, str], ...]
     sheets: tuple[Sheet, ...]
 
 
-def read_table(table: Mapping[str, Any]) -> Reading:
+def read_table(table: Mapping[str, Any]) -> FreeRecord:
     """Turn a component's read-off table into facts and printable tables."""
     if not table:
-        return Reading((), ())
+        return FreeRecord((), ())
     if all(_is_plain(value) for value in table.values()):
-        return Reading((), (sheet("", ("input", "value"), list(table.items())),))
+        return FreeRecord((), (sheet("", ("input", "value"), list(table.items())),))
     if all(isinstance(value, Mapping) for value in table.values()):
-        return Reading((), (_grid("", table),))
+        return FreeRecord((), (_grid("", table),))
     header = next((table[name] for name in ("columns", "header") if _is_list_of_plain(table.get(name))), None)
     facts, sheets = [], []
     for name, value in table.items():
@@ -329,7 +329,7 @@ def read_table(table: Mapping[str, Any]) -> Reading:
                 facts.append((words(name), spell(value)))
         else:
             sheets.append(_structured(words(name), value, header))
-    return Reading(tuple(facts), tuple(sheets))
+    return FreeRecord(tuple(facts), tuple(sheets))
 
 
 def read_records(records: Sequence[Mapping[str, Any]]) -> Sheet:
@@ -342,13 +342,12 @@ def sheet(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> 
     """A table whose cells are spelt as the record has them."""
     return Sheet(
         tuple(map(str, columns)),
-        [tuple(spell(cell) if not _is_number(cell) else cell for cell in row) for row in rows],
+        [
+            tuple(cell if isinstance(cell, int | float) and not isinstance(cell, bool) else spell(cell) for cell in row)
+            for row in rows
+        ],
         title=title,
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def spell(value: Any) -> str:

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line
-from vesalius.documents.checks import ROLES, Checks, Selection
+from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
 from vesalius.documents.metric import Performance
@@ -96,7 +96,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     seconds: float
     model: str = ""
     checks: Checks | None = None
-    selection: Selection | None = None
+    selection: CircuitCut | None = None
     rivals: Rivals | None = None
     quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from vesalius_bench.papers.published import GPT, TABLE_11, Entry, Filled
 from vesalius_bench.papers.tables import Runs, entry_of, filled, sources_for, tables_of
 from vesalius_bench.study.study import study
 from vesalius_functions.bench.benchmark import bench_functions
-from vesalius_functions.bench.function_studies import function_reliability
+from vesalius_functions.bench.reliability import function_reliability
 from vesalius_functions.suite import SUITE
 from vesalius_mechrl.benchmark import bench_mechrl
 

@@ -133,7 +133,8 @@ def _below(top: Path) -> Iterator[Path]:
         holds = _holds_result(path)
         deep = len(path.relative_to(top).parts) >= DEPTH
         directories[:] = [] if holds or deep else sorted(directories)
-        if holds and (not (path / RUN).is_file() or (path / STUDY_FILE).is_file() or (path / SCORECARD).is_file()):
+        finished = any((path / file).is_file() for file in (STUDY_FILE, SCORECARD)) or bool(_mechrl(path))
+        if holds and (finished or not (path / RUN).is_file()):
             yield path
 
 

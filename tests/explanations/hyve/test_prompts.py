@@ -16,7 +16,7 @@ from vesalius.api import load
 from vesalius.backbones import ModelRequest
 from vesalius.components import Component
 from vesalius.explanations.hyve import explain_hyve
-from vesalius.explanations.hyve.prompting import PROMPTS, TAXONOMY, Known, Prompts, helper_lines
+from vesalius.explanations.hyve.prompting import PROMPTS, TAXONOMY, Known, StagePrompts, helper_lines
 from vesalius.explanations.hyve.scope import LIBRARIES, TOOLBOX, public
 
 HEAD = Component.parse("L1H2")
@@ -191,12 +191,12 @@ RULES: dict[str, list[str]] = {
 
 
 @pytest.fixture(scope="module")
-def prompts() -> Prompts:
+def prompts() -> StagePrompts:
     specimen = load("frac_prevs")
-    return Prompts(specimen, specimen.components)
+    return StagePrompts(specimen, specimen.components)
 
 
-def rendered(prompts: Prompts, template: str) -> str:
+def rendered(prompts: StagePrompts, template: str) -> str:
     if template == "system.md":
         return prompts.system()
     losers = [{"hypothesis": "THE LOSER", "how": "refuted", "why": "THE REASON"}]
@@ -218,7 +218,7 @@ def rendered(prompts: Prompts, template: str) -> str:
 
 
 @pytest.mark.parametrize("template", RULES)
-def test_every_field_and_rule_is_there(prompts: Prompts, template: str) -> None:
+def test_every_field_and_rule_is_there(prompts: StagePrompts, template: str) -> None:
     text = rendered(prompts, template)
     assert [rule for rule in RULES[template] if rule not in text] == []
     assert "{{" not in text
@@ -232,11 +232,11 @@ def test_every_template_is_held_to_its_rules() -> None:
 
 
 @pytest.mark.parametrize("template", [name for name in RULES if name not in ("classify.md", "summarize.md")])
-def test_no_tag_is_named_before_classification(prompts: Prompts, template: str) -> None:
+def test_no_tag_is_named_before_classification(prompts: StagePrompts, template: str) -> None:
     assert not re.search("|".join(TAGS), rendered(prompts, template))
 
 
-def test_the_prompts_of_two_components_differ_only_at_their_end(prompts: Prompts) -> None:
+def test_the_prompts_of_two_components_differ_only_at_their_end(prompts: StagePrompts) -> None:
     """What a provider's cache finds again: all of the system prompt, and a stage's instructions up to the component."""
     facts = {"hypothesis": "H", "plan": "", "programs": [], "helpers": helper_lines(), "typed": True}
     for template in ("observe.md", "validate_typed.md"):

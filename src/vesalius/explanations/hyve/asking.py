@@ -48,7 +48,7 @@ def _size(turns: Sequence[Message]) -> int:
     return sum(len(text.encode()) for text in texts)
 
 
-class Desk:
+class Asker:
     """Asks, and keeps the account of calls, tokens, dollars and problems."""
 
     def __init__(self, backbone: Backbone, tell: Callable[[str], None]) -> None:

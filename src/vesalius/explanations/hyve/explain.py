@@ -30,7 +30,7 @@ from vesalius.explanations.findings import (
     lost_attempt,
     shared_program,
 )
-from vesalius.explanations.hyve.asking import TASK, Desk
+from vesalius.explanations.hyve.asking import TASK, Asker
 from vesalius.explanations.hyve.setting import SettingOptions
 from vesalius.explanations.hyve.stages import Stages, State, run_stages, study_components
 from vesalius.explanations.natural.explain import PROMPTS, TOP, explain_natural
@@ -76,13 +76,13 @@ def explain_hyve(
     """
     if protocol not in get_args(Protocol):
         raise BadInput(f"protocol {protocol!r} does not exist; use typed or paper")
-    desk = Desk(backbone, teller(specimen, options.get("progress")))
+    asker = Asker(backbone, teller(specimen, options.get("progress")))
     with Session.open(
         specimen, components, seed=seed, executions=executions, unsafe=sandbox_unsafe, **options
     ) as session:
-        state = run_stages(Stages(desk, session, protocol == "typed"))
-    explanation = session.explained(state.findings, account_of(state), scientist=HYVE, cost=desk.usage.cost or 0.0)
-    return HyveResult(explanation, trace_of(state, desk, specimen.id, protocol, backbone.name))
+        state = run_stages(Stages(asker, session, protocol == "typed"))
+    explanation = session.explained(state.findings, account_of(state), scientist=HYVE, cost=asker.usage.cost or 0.0)
+    return HyveResult(explanation, trace_of(state, asker, specimen.id, protocol, backbone.name))
 
 
 def teller(specimen: Specimen, progress: Progress | None) -> Callable[[str], None]:
@@ -104,15 +104,15 @@ def account_of(state: State) -> Account:
     return Account(roles, summary.information_flow, summary.derived_task_description)
 
 
-def trace_of(state: State, desk: Desk, specimen: str, protocol: Protocol, backbone: str) -> Trace:
+def trace_of(state: State, asker: Asker, specimen: str, protocol: Protocol, backbone: str) -> Trace:
     """How the state came about."""
     return Trace(
         specimen=specimen,
         protocol=protocol,
         backbone=backbone,
         components=tuple(finding.trace for finding in state.findings),
-        usage=desk.usage,
-        problems=tuple(desk.problems),
+        usage=asker.usage,
+        problems=tuple(asker.problems),
     )
 
 
@@ -168,22 +168,26 @@ def explain_hybrid(
             seed=seed,
             progress=progress,
         )
-    desk = Desk(backbone, teller(specimen, progress))
+    asker = Asker(backbone, teller(specimen, progress))
     circuit = [part.id for part in first.components]
     with Session.open(specimen, circuit, seed=seed, executions=executions, unsafe=sandbox_unsafe, **options) as session:
-        stages = Stages(desk, session, typed=True)
+        stages = Stages(asker, session, typed=True)
         state = study_components(stages, _prepared(stages, first, compact=options.get("compact", False)))
         names = stages.name([_told(part, finding) for part, finding in _paired(first, state)])
     merged = _merged(first, state, names, stages)
-    figures = {"cost": desk.usage.cost or 0.0, "seconds": time.monotonic() - started}
-    trace = trace_of(state, desk, specimen.id, "typed", backbone.name)
+    figures = {"cost": asker.usage.cost or 0.0, "seconds": time.monotonic() - started}
+    trace = trace_of(state, asker, specimen.id, "typed", backbone.name)
     return HyveResult(merged.model_copy(update=figures), trace)
 
 
 def _prepared(stages: Stages, first: Explanation, *, compact: bool) -> dict[str, Finding]:
     """What stands already, by component; the session is told what was tried, and "last" is the built-in program."""
     executable = first.executable
-    hypothesis = None if executable is None else _hypothesis(executable)
+    hypothesis = (
+        None
+        if executable is None
+        else Hypothesis(program=from_document(executable.program), carriers=dict(executable.carriers))
+    )
     if executable is not None:
         program = {name: executable.program[name] for name in ("variables", "output")}
         stages.session.memory.last = {
@@ -198,10 +202,6 @@ def _prepared(stages: Stages, first: Explanation, *, compact: bool) -> dict[str,
         stages.session.memory.tries[Component.parse(part.id)] = tries
     stands = [part for part in first.components if part.verdict == "supported"]
     return {part.id: _finding(part, hypothesis, compact=compact) for part in stands}
-
-
-def _hypothesis(executable: Executable) -> Hypothesis:
-    return Hypothesis(program=from_document(executable.program), carriers=dict(executable.carriers))
 
 
 def _finding(part: ComponentExplanation, hypothesis: Hypothesis | None, *, compact: bool) -> Finding:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from vesalius.behaviours.prompts import Prompts as BehaviourPrompts
+from vesalius.behaviours.prompts import Prompts
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
 from vesalius.documents.view import shortened
@@ -86,7 +86,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Prompts:
+class StagePrompts:
     """Renders the prompts of one run."""
 
     specimen: Specimen
@@ -217,10 +217,10 @@ def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> l
 
 
 @dataclass(frozen=True)
-class NaturalPrompts(Prompts):
+class NaturalPrompts(StagePrompts):
     """Prompts about a natural model, with its answers on `observed`."""
 
-    observed: BehaviourPrompts
+    observed: Prompts
     examples: tuple[dict[str, Any], ...]
     accuracy: float
     scores_variables: ClassVar[bool] = False

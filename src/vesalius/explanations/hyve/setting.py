@@ -13,7 +13,7 @@ from vesalius.behaviours.natural import require_performance
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve import natural_scope, scope
-from vesalius.explanations.hyve.prompting import NaturalPrompts, Prompts
+from vesalius.explanations.hyve.prompting import NaturalPrompts, StagePrompts
 from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab
 from vesalius.explanations.natural.explain import PROMPTS, SELECTION, TOP, require_enough
 from vesalius.explanations.natural.instruments import Instruments
@@ -39,7 +39,7 @@ class Setting:
 
     id: str
     seed: int
-    prompts: Prompts
+    prompts: StagePrompts
     lab: Callable[[], Lab]
     preload: str
     hand_over: Callable[[Path], dict[str, Any]]
@@ -88,7 +88,7 @@ def _listed_setting(
     return Setting(
         specimen.id,
         seed,
-        Prompts(blind, circuit, compact=compact),
+        StagePrompts(blind, circuit, compact=compact),
         cache(lambda: laboratory(blind, list(circuit), seed=seed)),
         scope.PRELOAD,
         lambda directory: scope.handed_over(blind, directory, seed=seed),

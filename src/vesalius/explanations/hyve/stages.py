@@ -29,10 +29,10 @@ from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
 from vesalius.documents.view import shortened
 from vesalius.explanations.findings import Checked, Finding
 from vesalius.explanations.hyve.asking import (
+    Asker,
     CircuitSummary,
     Conclusion,
     Decision,
-    Desk,
     ExperimentPlan,
     Looked,
     Observed,
@@ -47,7 +47,7 @@ from vesalius.explanations.hyve.prompting import (
     MAX_ITERATIONS,
     TAXONOMY,
     Known,
-    Prompts,
+    StagePrompts,
     failures_of,
 )
 from vesalius.explanations.hyve.tools import Bench
@@ -85,15 +85,15 @@ class State:
 
 @dataclass
 class Stages:
-    """The stages, and what they share: the desk at which the model is asked, and the session."""
+    """The stages, and what they share: the asker at which the model is asked, and the session."""
 
-    desk: Desk
+    asker: Asker
     session: Session
     typed: bool
     free: Counter[Component] = field(default_factory=Counter)
 
     @property
-    def prompts(self) -> Prompts:
+    def prompts(self) -> StagePrompts:
         """The prompts of the session's specimen."""
         return self.session.setting.prompts
 
@@ -110,7 +110,7 @@ class Stages:
             attempt = _by_circuit_claim(record, number=1)
             seen = "(not observed: a claim about the whole circuit settled it)"
             return replace(state, observation=seen, attempts=(attempt,), claims=(record,), checked=((claim, record),))
-        self.desk.tell(f"observing {component}")
+        self.asker.tell(f"observing {component}")
         if self.typed:
             return state
         prompt = self._stage("observe_plan.md", state)
@@ -128,7 +128,7 @@ class Stages:
         bench = Bench("observe", self.session, subject=subject)
         label = f"{component} observation"
         shape = Looked if self.typed else Observed
-        answer = self.desk.work(self._turns(prompt), shape, label=label, bench=bench)
+        answer = self.asker.work(self._turns(prompt), shape, label=label, bench=bench)
         seen = answer.observation if answer else NO_OBSERVATION
         meant = answer.hypothesis if isinstance(answer, Looked) else ""
         return replace(state, observation=seen, observed=tuple(bench.executions), hypothesis=meant.strip())
@@ -138,14 +138,14 @@ class Stages:
         component, number = self.component(state), len(state.attempts) + 1
         if number == 1 and state.hypothesis:
             return state
-        self.desk.tell(f"hypothesis {number} about {component}")
+        self.asker.tell(f"hypothesis {number} about {component}")
         prompt = self._stage(
             "hypothesize.md",
             state,
             observation=self._quoted(state.observation),
             failures=failures_of(state.attempts, longest=LONGEST_QUOTE if self.prompts.compact else None),
         )
-        reply = self.desk.ask(self._turns(prompt), Proposal, label=f"{component} hypothesis {number}")
+        reply = self.asker.ask(self._turns(prompt), Proposal, label=f"{component} hypothesis {number}")
         if reply is None or reply.parsed is None:
             return replace(state, hypothesis="", attempts=(*state.attempts, Attempt(iteration=number, hypothesis="")))
         return replace(state, hypothesis=reply.parsed.hypothesis)
@@ -153,7 +153,7 @@ class Stages:
     def plan_validation(self, state: State) -> State:
         """Say how to test it."""
         component, number = self.component(state), len(state.attempts) + 1
-        self.desk.tell(f"testing hypothesis {number} about {component}")
+        self.asker.tell(f"testing hypothesis {number} about {component}")
         if self.typed:
             return state
         prompt = self._stage("validate_plan.md", state, hypothesis=state.hypothesis, observation=state.observation)
@@ -168,7 +168,7 @@ class Stages:
             component if self.typed else None,
             component if self.typed and self.prompts.scores_variables else None,
             self.prompts.claims_schema(component) if self.typed else None,
-            self.desk.count_malformed,
+            self.asker.count_malformed,
         )
         lines = self.prompts.helpers(*(["validation_tools"] if self.typed else []))
         lines = [line for line in lines if not (self.typed and "which_variable(" in line)]  # it is a tool there
@@ -184,7 +184,7 @@ class Stages:
             facts["programs"] = self._programs(state)
         turns = self._turns(self._stage(template, state, **facts))
         label = f"{component} validation {number}"
-        answer: Any = self.desk.work(turns, Conclusion if self.typed else Decision, label=label, bench=bench)
+        answer: Any = self.asker.work(turns, Conclusion if self.typed else Decision, label=label, bench=bench)
         records = self._records(component, state.hypothesis, answer, bench)
         verdict, decider = self._verdict(records, bench, answer)
         attempt = Attempt(
@@ -219,18 +219,18 @@ class Stages:
 
     def classify(self, state: State) -> State:
         """Give every component a tag; the taxonomy is shown here for the first time."""
-        self.desk.tell("classifying")
+        self.asker.tell("classifying")
         known = self._known(state)
         prompt = self.prompts.stage(
             "classify.md", known=known, taxonomy=TAXONOMY, typed=self.typed, programs=self._programs(state)
         )
         circuit = [one.component for one in known]
         shape = classification(circuit, summary=self.typed)
-        reply = self.desk.ask(self._turns(prompt), shape, label="classification")
+        reply = self.asker.ask(self._turns(prompt), shape, label="classification")
         reply_roles = {} if reply is None or reply.parsed is None else dict(reply.parsed)
         roles = {name: role for name, role in reply_roles.items() if isinstance(role, Role)}
         if reply is not None and (missing := sorted(set(circuit) - set(roles))):
-            self.desk.note(f"classification: it leaves out {', '.join(missing)}")
+            self.asker.note(f"classification: it leaves out {', '.join(missing)}")
         told = {name: reply_roles.get(name) for name in CircuitSummary.model_fields}
         summary = CircuitSummary.model_validate(told) if all(told.values()) else None
         return replace(state, roles=roles, summary=summary)
@@ -239,18 +239,18 @@ class Stages:
         """Say how information flows and what the task is, unless that was said with the classification."""
         if state.summary is not None:
             return state
-        self.desk.tell("summarising")
+        self.asker.tell("summarising")
         known = self._known(state)
         roles = [(name, role.tag, role.description) for name, role in state.roles.items()]
         prompt = self.prompts.stage("summarize.md", known=known, roles=roles)
-        reply = self.desk.ask(self._turns(prompt), CircuitSummary, label="summary")
+        reply = self.asker.ask(self._turns(prompt), CircuitSummary, label="summary")
         return replace(state, summary=None if reply is None else reply.parsed)
 
     def name(self, parts: Sequence[tuple[str, str]]) -> dict[str, str]:
         """The model's names for components, of which it is told what was established, and for the `task`."""
-        self.desk.tell("naming")
+        self.asker.tell("naming")
         turns = [system(self.prompts.stage("name_system.md")), user(self.prompts.stage("name.md", parts=parts))]
-        reply = self.desk.ask(turns, names([name for name, _ in parts]), label="names")
+        reply = self.asker.ask(turns, names([name for name, _ in parts]), label="names")
         given = {} if reply is None or reply.parsed is None else dict(reply.parsed)
         return {name: said.strip() for name, said in given.items() if isinstance(said, str) and said.strip()}
 
@@ -293,7 +293,7 @@ class Stages:
         return [system(self.prompts.system()), user(prompt)]
 
     def _plan(self, prompt: str, label: str) -> str:
-        reply = self.desk.ask(self._turns(prompt), ExperimentPlan, label=label)
+        reply = self.asker.ask(self._turns(prompt), ExperimentPlan, label=label)
         return NO_PLAN if reply is None or reply.parsed is None else str(reply.parsed)
 
     def _records(self, component: Component, hypothesis: str, answer: Any, bench: Bench) -> tuple[ClaimRecord, ...]:
@@ -348,17 +348,13 @@ def measured_before(findings: Sequence[Finding]) -> list[str]:
     each: the latest results, with how each program began.
     """
     traces = [finding.trace for finding in findings]
-    executions = [one for trace in traces for one in (*trace.executions, *_tests(trace))]
+    executions = [one for trace in traces for made in (trace, *trace.attempts) for one in made.executions]
     found = [
         f"{shortened(one.code, LONGEST_CODE)} gave {shortened(one.result, LONGEST_QUOTE)}"
         for one in executions
         if one.result
     ]
     return found[-MOST_MEASURED:]
-
-
-def _tests(trace: ComponentTrace) -> list[Execution]:
-    return [one for attempt in trace.attempts for one in attempt.executions]
 
 
 def _by_circuit_claim(record: ClaimRecord, *, number: int) -> Attempt:

@@ -32,7 +32,7 @@ from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, NaturalLab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
-from vesalius.explanations.natural.selection import Selection, select
+from vesalius.explanations.natural.selection import ChosenComponents, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
@@ -57,7 +57,7 @@ class Studied:
 class StudyPart:
     """Some of the selected components to be studied."""
 
-    selection: Selection
+    selection: ChosenComponents
     components: tuple[Component, ...]
     n: int
     seed: int
@@ -175,7 +175,7 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
 
 
 def _component(
-    finding: Findings, lab: NaturalLab, selection: Selection, request: dict[str, Any]
+    finding: Findings, lab: NaturalLab, selection: ChosenComponents, request: dict[str, Any]
 ) -> ComponentExplanation:
     numbers = _profile(lab, selection, finding.component, grouped=not finding.supported("necessary"))
     return ComponentExplanation(
@@ -198,7 +198,7 @@ def _component(
     )
 
 
-def _profile(lab: NaturalLab, selection: Selection, component: Component, *, grouped: bool) -> dict[str, object]:
+def _profile(lab: NaturalLab, selection: ChosenComponents, component: Component, *, grouped: bool) -> dict[str, object]:
     """What was measured, for JSON: means with intervals, shares of the clean score, attention mass by role; with its
     group replaced, if `grouped`.
     """

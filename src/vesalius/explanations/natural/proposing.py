@@ -39,7 +39,7 @@ from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, s
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, NaturalLab, Replacement
 from vesalius.explanations.laboratory.runs import NAMES, SINKS, AttentionPort
-from vesalius.explanations.natural.selection import Selection
+from vesalius.explanations.natural.selection import ChosenComponents
 
 # From verdicts to a role: the name of a component, by rule.
 #
@@ -193,7 +193,7 @@ TOO_STRONG = 0.5
 
 
 @dataclass(frozen=True)
-class Group:
+class ComponentGroup:
     """Components that are replaced together; `members` includes the component whose group it is."""
 
     name: str
@@ -204,23 +204,23 @@ class Group:
         return [member for member in self.members if member != component]
 
 
-def group_of(lab: NaturalLab, selection: Selection, component: Component) -> Group:
+def group_of(lab: NaturalLab, selection: ChosenComponents, component: Component) -> ComponentGroup:
     """The components it is replaced together with: the other heads with the same hypothesised role, or else the
     strongest components of its kind.
     """
     role = selection.looks_at.get(component)
     peers = selection.looking_at(role) if role and role not in SINKS else []
     if len(peers) > 1:
-        return Group(f"heads that look at {role}", tuple(peers))
+        return ComponentGroup(f"heads that look at {role}", tuple(peers))
     same_kind = [c for c in selection.components if c.is_head == component.is_head and c != component]
     same_kind.sort(key=lambda c: -selection.effect.get(c, 0.0))
     limit = TOO_STRONG * lab.scale
     strongest = [c for c in same_kind if 0 < selection.effect.get(c, 0.0) < limit][:GROUP]
     name = f"the strongest {'heads' if component.is_head else 'MLPs'}"
-    return Group(name, tuple(sorted([component, *strongest])))
+    return ComponentGroup(name, tuple(sorted([component, *strongest])))
 
 
-def measure_ahead(lab: NaturalLab, selection: Selection, components: Sequence[Component]) -> None:
+def measure_ahead(lab: NaturalLab, selection: ChosenComponents, components: Sequence[Component]) -> None:
     """Measure in few large runs what the claims about these components will ask for.
 
     Paths first, and by which inputs they go where they matter; then components are replaced in as many ways as it takes
@@ -236,7 +236,7 @@ def measure_ahead(lab: NaturalLab, selection: Selection, components: Sequence[Co
     lab.measure([*(group.members for _, group in groups), *without], ["resample"])
 
 
-def investigate(lab: NaturalLab, selection: Selection, component: Component, *, performs: bool) -> Findings:
+def investigate(lab: NaturalLab, selection: ChosenComponents, component: Component, *, performs: bool) -> Findings:
     """Make and check the claims about one component. If the model does not perform the behaviour, there is no score to
     lose, and only attention is checked.
     """
@@ -262,18 +262,20 @@ def investigate(lab: NaturalLab, selection: Selection, component: Component, *, 
     return Findings(component, looks_at, tuple(own), tuple(incoming), tuple(outgoing), tuple(grouped))
 
 
-def _path_claim(selection: Selection, sender: Component, receiver: Component) -> Claim:
+def _path_claim(selection: ChosenComponents, sender: Component, receiver: Component) -> Claim:
     """That a path helps or hinders, as it did on the prompts of the selection."""
     kind = Feeds if selection.paths[sender, receiver] >= 0 else Hinders
     return kind(component=str(sender), receiver=str(receiver))
 
 
-def _path_matters(lab: NaturalLab, selection: Selection, sender: Component, receiver: Component) -> bool:
+def _path_matters(lab: NaturalLab, selection: ChosenComponents, sender: Component, receiver: Component) -> bool:
     sign = 1.0 if selection.paths[sender, receiver] >= 0 else -1.0
     return examine_whole_path(lab, sender, receiver, None, sign=sign, level=level_for(1))[0] == "supported"
 
 
-def _causal_claims(lab: NaturalLab, selection: Selection, component: Component, *, moves: bool) -> list[ClaimRecord]:
+def _causal_claims(
+    lab: NaturalLab, selection: ChosenComponents, component: Component, *, moves: bool
+) -> list[ClaimRecord]:
     name, looks_at = str(component), selection.looks_at.get(component)
     necessity = check(Necessary(component=name), lab)
     claims = [necessity]
@@ -323,7 +325,7 @@ def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *,
     return None
 
 
-def _group_claims(lab: NaturalLab, selection: Selection, head: Component) -> list[tuple[str, ClaimRecord]]:
+def _group_claims(lab: NaturalLab, selection: ChosenComponents, head: Component) -> list[tuple[str, ClaimRecord]]:
     """Which roles a head moves to the answer position, what it backs up, and whether it is the primary one or matters
     together with others; each with the role it is about. What a backup reads and moves is asked with the heads zeroed
     that it stands behind.

@@ -189,7 +189,7 @@ PATHS = 12
 
 
 @dataclass
-class Selection:
+class ChosenComponents:
     """The components under study in order of computation, the reasons for them, and the hypotheses about them.
 
     `looks_at` names the token role a head attends to (None: no single one), `feeders[head, port]` the component that
@@ -217,11 +217,11 @@ class Selection:
 
 def select(
     lab: NaturalLab, *, named: Sequence[Component] | None, top: int, progress: Progress, groups: bool = True
-) -> Selection:
+) -> ChosenComponents:
     """Select components and make hypotheses on the selection pool; `named` fixes the components. Without `groups` no
     heads are looked for that back each other up, as where there is no score to lose.
     """
-    selection = Selection()
+    selection = ChosenComponents()
     for component in named or ():
         selection.add(component, "named by the user")
     if named is None:
@@ -242,7 +242,7 @@ def select(
     return selection
 
 
-def _add_strongest(lab: NaturalLab, selection: Selection, top: int, progress: Progress) -> None:
+def _add_strongest(lab: NaturalLab, selection: ChosenComponents, top: int, progress: Progress) -> None:
     """Patch single components on more and more prompts; two thirds of those selected are heads."""
     rest, mlps = torch.arange(lab.n)[SCREENING_PROMPTS:], max(1, top // 3)
     for is_head, count in ((True, top - mlps), (False, mlps)):
@@ -319,7 +319,7 @@ def _role_masses(lab: NaturalLab) -> _Roles:
     return _Roles(means({role: general[role] for role in NAMES}), means(answer), answer | general)
 
 
-def _add_by_attention(lab: NaturalLab, selection: Selection, roles: _Roles) -> None:
+def _add_by_attention(lab: NaturalLab, selection: ChosenComponents, roles: _Roles) -> None:
     """Select the heads that attend mostly to one general role, strongest first."""
     for role, mass in roles.general.items():
         for place in mass.flatten().argsort(descending=True, stable=True)[:PER_ROLE].tolist():
@@ -328,7 +328,7 @@ def _add_by_attention(lab: NaturalLab, selection: Selection, roles: _Roles) -> N
                 selection.add(Component(layer, head), f"attention: {float(mass[layer, head]):.2f} on {role}")
 
 
-def _add_groups(lab: NaturalLab, selection: Selection, *, add_members: bool, progress: Progress) -> None:
+def _add_groups(lab: NaturalLab, selection: ChosenComponents, *, add_members: bool, progress: Progress) -> None:
     """Group heads by the role they move. Beside those selected the next strongest are tried, if `add_members`, and
     those that may be a backup are selected too.
     """
@@ -357,7 +357,7 @@ def _main_role(head: Component, roles: _Roles) -> str | None:
 
 
 def _add_feeders(
-    lab: NaturalLab, selection: Selection, roles: _Roles, *, select_feeders: bool, progress: Progress
+    lab: NaturalLab, selection: ChosenComponents, roles: _Roles, *, select_feeders: bool, progress: Progress
 ) -> None:
     """For every head whose attention depends on content, the component that moves its queries or keys most, which is
     then also selected if `select_feeders`.
@@ -398,7 +398,7 @@ def _attention_lost(
     return lost
 
 
-def _add_paths(lab: NaturalLab, selection: Selection, progress: Progress) -> None:
+def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
     """The strongest paths between selected components; those with too small an effect are not hypotheses."""
     parts, parallel = selection.components, lab.model.config.parallel
     pairs = [(a, b) for a in parts for b in parts if feeds(a, b, parallel=parallel)]

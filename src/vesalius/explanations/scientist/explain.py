@@ -32,7 +32,7 @@ from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.hypotheses import FAMILIES
-from vesalius.explanations.scientist.investigate import Finding, Investigation, assemble, explain_components
+from vesalius.explanations.scientist.investigate import ComponentSearch, SearchState, assemble, explain_components
 from vesalius.explanations.scientist.program import CircuitProgram
 from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
 from vesalius.explanations.scientist.settling import settled
@@ -191,7 +191,7 @@ def _nothing_to_explain(pool: RecordedRun) -> str | None:
 
 
 def _refined(
-    investigation: Investigation,
+    investigation: SearchState,
     program: CircuitProgram,
     recorded: RecordedRun,
     share: float,
@@ -199,7 +199,7 @@ def _refined(
     seed: int,
     without: frozenset[str],
     tell: Callable[[str], None],
-) -> tuple[Investigation, CircuitProgram]:
+) -> tuple[SearchState, CircuitProgram]:
     """Take simpler hypotheses of the same kind where the program is as good with them; where exchanges are badly
     predicted, put the runner-up in and keep it if the program gets better.
     """
@@ -243,7 +243,7 @@ def _quality(checks: dict[Component, float | None]) -> float:
 
 
 def _weakest(
-    checks: dict[Component, float | None], investigation: Investigation, tried: dict[Component, int]
+    checks: dict[Component, float | None], investigation: SearchState, tried: dict[Component, int]
 ) -> Component | None:
     """The component predicted worst that still has a runner-up."""
     weak = [
@@ -256,7 +256,7 @@ def _weakest(
     return min(weak)[1] if weak else None
 
 
-def _has_runner_up(finding: Finding, place: int) -> bool:
+def _has_runner_up(finding: ComponentSearch, place: int) -> bool:
     """There is a hypothesis at this place of the ranking, and it is not hopeless."""
     return len(finding.ranked) > place and finding.ranked[place].score > finding.score - RUNNER_UP
 

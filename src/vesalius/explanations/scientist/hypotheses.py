@@ -139,7 +139,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableForm:
     """How the table of an MLP is to be read off: over which arguments, and whether argument values of equal effect are
     one class ("merged"), all stay "apart" (different readers may use different parts), or positions where nothing
     shows are a class of their own ("silent": a later head may compare them with others).
@@ -160,7 +160,7 @@ def rank_tables(observations: Observations, env: Environment, names: list[str]) 
 
     def score(reads: tuple[str, ...]) -> float:
         if reads not in tried:
-            tried[reads] = observations.score(_joint(observations, env, reads))
+            tried[reads] = observations.score(distinct(arguments_of(observations, env, reads))[1])
         return tried[reads]
 
     chosen = _best([(name,) for name in names], score)
@@ -188,17 +188,13 @@ def _best(pool: list[tuple[str, ...]], score: Callable[[tuple[str, ...]], float]
     return next(reads for reads in pool if score(reads) >= top - TIE)
 
 
-def _joint(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, " n"]:
-    return distinct(arguments_of(observations, env, reads))[1]
-
-
 def arguments_of(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, "n argument"]:
     """Values of variables at the observed places."""
     return torch.stack([observations.values(env[name]) for name in reads], -1)
 
 
 def table_over(
-    observations: Observations, env: Environment, reading: Reading, silent: Int[Tensor, " position"]
+    observations: Observations, env: Environment, reading: TableForm, silent: Int[Tensor, " position"]
 ) -> Hypothesis:
     """The table of an MLP over chosen arguments, read off its fingerprints."""
     arguments = arguments_of(observations, env, reading.reads)

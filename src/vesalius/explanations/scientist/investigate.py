@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.scientist.gathering import ROUTES, Copy
-from vesalius.explanations.scientist.hypotheses import Arguments, Reading, rank_heads, rank_tables, table_over
+from vesalius.explanations.scientist.hypotheses import Arguments, TableForm, rank_heads, rank_tables, table_over
 from vesalius.explanations.scientist.observe import (
     ENOUGH,
     MOST_ADDED,
@@ -47,11 +47,11 @@ class Ranked(NamedTuple):
     """One hypothesis of the ranking; a table that was not read off yet is given as a reading."""
 
     score: float
-    hypothesis: Hypothesis | Reading
+    hypothesis: Hypothesis | TableForm
 
 
 @dataclass
-class Finding:
+class ComponentSearch:
     """What is known of one component: its observations, the ranked hypotheses and the one in use, at `place`."""
 
     observations: Observations
@@ -67,7 +67,7 @@ class Finding:
         follows wherever it leads to a position in view: where it leads nowhere, a head attends to anything.
         """
         chosen = self.ranked[self.place].hypothesis if self.ranked else None
-        if isinstance(chosen, Reading):
+        if isinstance(chosen, TableForm):
             return self.place + 1 if chosen.how == "silent" else None
         if not isinstance(chosen, Copy) or chosen.by != INDICES:
             return None
@@ -75,16 +75,16 @@ class Finding:
 
 
 @dataclass
-class Investigation:
+class SearchState:
     """Everything the scientist holds while it works."""
 
     runs: CircuitRuns
     pool: RecordedRun
-    findings: dict[Component, Finding]
+    findings: dict[Component, ComponentSearch]
     program: CircuitProgram
 
 
-def _is_named_route_of(other: Hypothesis | Reading, tabulated: Copy) -> bool:
+def _is_named_route_of(other: Hypothesis | TableForm, tabulated: Copy) -> bool:
     if not isinstance(other, Copy) or other.of != tabulated.of or other.by is not None or other.needs_length:
         return False
     leads = ROUTES[other.route]
@@ -106,9 +106,9 @@ def explain_components(
     known: dict[Component, Observations] | None = None,
     without: frozenset[str] = frozenset(),
     progress: Callable[[Component], None] | None = None,
-) -> Investigation:
+) -> SearchState:
     """Explain every component; `forced` takes a lower-ranked hypothesis for some, `known` reuses observations."""
-    findings: dict[Component, Finding] = {}
+    findings: dict[Component, ComponentSearch] = {}
     program = CircuitProgram({}, None, runs.model.config.causal, runs.numeric)
     for order, component in enumerate(runs.components):
         if progress:
@@ -119,7 +119,7 @@ def explain_components(
         finding = _explain(runs, pool, program, observations, upstream, choice, without)
         findings[component] = finding
         program.variables[component] = finding.hypothesis
-    return Investigation(runs, pool, findings, program)
+    return SearchState(runs, pool, findings, program)
 
 
 def _explain(
@@ -130,9 +130,9 @@ def _explain(
     upstream: list[Component],
     choice: int,
     without: frozenset[str],
-) -> Finding:
+) -> ComponentSearch:
     if observations.is_inert:
-        return Finding(observations, Constant(), 0.0)
+        return ComponentSearch(observations, Constant(), 0.0)
     env = program.exchanged(pool.sequences, observations.pairings)
     names = [str(c) for c in reversed(upstream) if program.variables[c].family != "nothing"] + [TOKENS]
     component = observations.component
@@ -150,17 +150,17 @@ def _explain(
         readings = _readings(runs, observations, tables)
         ranked = [Ranked(score, reading) for reading, score in readings[:KEPT]]
     if not ranked:
-        return Finding(observations, Constant(), 0.0)
+        return ComponentSearch(observations, Constant(), 0.0)
     place = min(choice, len(ranked) - 1)
     score, hypothesised = ranked[place]
     if score < FOUND_ABOVE:
-        return Finding(observations, Constant(), score, ranked, tried)
-    if not isinstance(hypothesised, Reading):
-        return Finding(observations, hypothesised, score, ranked, tried, place)
+        return ComponentSearch(observations, Constant(), score, ranked, tried)
+    if not isinstance(hypothesised, TableForm):
+        return ComponentSearch(observations, hypothesised, score, ranked, tried, place)
     hypothesis = _of_mlp(runs, pool, program, observations, hypothesised, without)
     if hypothesis is None:
-        return Finding(observations, Constant(), 0.0)
-    return Finding(observations, hypothesis, score, ranked, tried, place)
+        return ComponentSearch(observations, Constant(), 0.0)
+    return ComponentSearch(observations, hypothesis, score, ranked, tried, place)
 
 
 def _of_mlp(
@@ -168,12 +168,13 @@ def _of_mlp(
     pool: RecordedRun,
     program: CircuitProgram,
     observations: Observations,
-    reading: Reading,
+    reading: TableForm,
     without: frozenset[str],
 ) -> Hypothesis | None:
     """What an MLP makes of its arguments: a weighted sum where that holds, else a table, rare entries filled."""
     reads = reading.reads
-    if "linear" not in without and runs.numeric and all(_is_share(program, name) for name in reads):
+    shares = {str(component) for component, variable in program.variables.items() if variable.family == "mean"}
+    if "linear" not in without and runs.numeric and shares.issuperset(reads):
         weighted = _weighted_sum(program, pool, reads)
         if weighted is not None:
             return weighted
@@ -183,24 +184,18 @@ def _of_mlp(
     return table_over(more, program.exchanged(pool.sequences, more.pairings), reading, _silent(runs, observations))
 
 
-def _readings(runs: CircuitRuns, observations: Observations, tables: list[Arguments]) -> list[tuple[Reading, float]]:
+def _readings(runs: CircuitRuns, observations: Observations, tables: list[Arguments]) -> list[tuple[TableForm, float]]:
     """Ways to read the table, likeliest first: the chosen arguments in more than one way where heads read later."""
     best = tables[0]
-    plain = [(Reading(each.reads), each.score) for each in tables]
+    plain = [(TableForm(each.reads), each.score) for each in tables]
     if not any(later.is_head and later.layer > observations.component.layer for later in runs.components):
         return plain
-    silent = [(Reading(best.reads, "silent"), best.score)] if len(_silent(runs, observations)) else []
-    return [*silent, plain[0], (Reading(best.reads, "apart"), best.score), *plain[1:]]
+    silent = [(TableForm(best.reads, "silent"), best.score)] if len(_silent(runs, observations)) else []
+    return [*silent, plain[0], (TableForm(best.reads, "apart"), best.score), *plain[1:]]
 
 
 def _silent(runs: CircuitRuns, observations: Observations) -> Tensor:
     return observations.silent_positions(numeric=runs.numeric)
-
-
-def _is_share(program: CircuitProgram, name: str) -> bool:
-    return any(
-        str(component) == name and variable.family == "mean" for component, variable in program.variables.items()
-    )
 
 
 def _weighted_sum(program: CircuitProgram, pool: RecordedRun, reads: tuple[str, ...]) -> Linear | None:
@@ -220,7 +215,7 @@ def _attention(runs: CircuitRuns, pool: RecordedRun, pairings: Pairings, compone
     return natural.masked_fill(exchanged[:, None, None], 0.0)
 
 
-def assemble(investigation: Investigation, recorded: RecordedRun, *, exchanges: int, seed: int) -> CircuitProgram:
+def assemble(investigation: SearchState, recorded: RecordedRun, *, exchanges: int, seed: int) -> CircuitProgram:
     """Fit the output map on natural and one-exchange runs of fresh inputs, then on exchanges with rare arguments."""
     runs, program = investigation.runs, investigation.program
     live = [c for c, finding in investigation.findings.items() if not finding.observations.is_inert]

@@ -207,7 +207,7 @@ BETTER_FIT = 0.003
 
 
 @dataclass(frozen=True)
-class Line:
+class StraightLine:
     """`factor` times the value of a variable, plus `offset`; the codes of the variable are its values times `scale`."""
 
     factor: float
@@ -226,7 +226,7 @@ class OutputMap:
     reads: tuple[str, ...]
     table: dict[tuple[int, ...], float]
     default: float
-    line: Line | None = None
+    line: StraightLine | None = None
 
     def evaluate(self, env: Environment) -> Tensor:
         """Predicted outputs, as numbers (codes for listed outputs)."""
@@ -359,7 +359,7 @@ def _fit(
 
 def _line(
     program: CircuitProgram, reads: tuple[str, ...], arguments: Int[Tensor, "n argument"], observed: Tensor
-) -> Line | None:
+) -> StraightLine | None:
     """A straight line over a share or count, where the outputs are numbers and the line fits."""
     variable = {str(c): v for c, v in program.variables.items()}.get(reads[0])
     if not program.numeric or len(reads) != 1 or variable is None or variable.family not in ("mean", "count", "linear"):
@@ -370,7 +370,7 @@ def _line(
     weights = torch.linalg.lstsq(design, observed[:, None].double()).solution[:, 0]
     errors = (design @ weights - observed).abs().sort().values
     worst = float(errors[int(0.99 * (len(errors) - 1))])
-    return Line(float(weights[0]), float(weights[1]), scale) if worst < TOLERANCE else None
+    return StraightLine(float(weights[0]), float(weights[1]), scale) if worst < TOLERANCE else None
 
 
 def _share_right(program: CircuitProgram, output: OutputMap, env: Environment, outputs: Tensor) -> float:

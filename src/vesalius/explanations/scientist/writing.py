@@ -43,7 +43,7 @@ from vesalius.explanations.claims import Hypothesis as ClaimedProgram
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.gathering import Copy, Mean
-from vesalius.explanations.scientist.investigate import Investigation
+from vesalius.explanations.scientist.investigate import SearchState
 from vesalius.explanations.scientist.program import INDICES, TOKENS, Hypothesis, Table
 from vesalius.explanations.scientist.translation import Translation, operation_reads, recorded_operation
 from vesalius.explanations.scientist.words import Names, information_flow, note, task_description
@@ -67,7 +67,7 @@ class Report:
     into tables (`tagging`): by the conventions, the position counts where it is read.
     """
 
-    investigation: Investigation
+    investigation: SearchState
     facts: Facts
     tagging: Facts
     names: Names
