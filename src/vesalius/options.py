@@ -552,8 +552,8 @@ class Explaining(Who):
     ] = None
 
 
-class Spend(Record):
-    """What language models may cost, and what code they write may do."""
+class Paid(Record):
+    """What language models may cost, and how long they are waited for."""
 
     max_cost: Annotated[
         float | None,
@@ -571,6 +571,11 @@ class Spend(Record):
         str | Path | None,
         flag("A JSON file of prices that replace or join the package's table.", rare=True, asked="never"),
     ] = None
+
+
+class Spend(Paid):
+    """What language models may cost, and what code they write may do."""
+
     unsafe_sandbox: Annotated[
         bool,
         flag(

@@ -73,6 +73,7 @@ def test_every_component_has_a_role(arithmetic: Specimen) -> None:
     assert all(one["role"] and one["note"] for one in KEY["components"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(KEY["components"]))
 def test_accuracy_without_each_component(arithmetic: Specimen, operands, name: str) -> None:
     stated = KEY["components"][name]["accuracy"]["zeroed"]

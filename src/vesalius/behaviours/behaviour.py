@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.prompts import Material, Prompt, Prompts, split_index
@@ -24,6 +24,21 @@ Draw = Callable[[random.Random, int], Prompt | None]
 MAX_FAILED_DRAWS = 1000
 #: What `Behaviour.from_...` calls; the modules that make behaviours of rows put their functions here.
 MAKERS: dict[str, Callable[..., "Behaviour"]] = {}
+
+
+class AdditionOptions(TypedDict, total=False):
+    """The options of `Behaviour.addition`; one that is None or left out has its usual value."""
+
+    operands: int | None
+    signs: str
+    low: int
+    high: int
+    answers: tuple[int, int] | None
+    shots: int
+    template: str | None
+    change: str
+    read: str | None
+    keep: str
 
 
 @dataclass(frozen=True)
@@ -93,9 +108,9 @@ class Behaviour:
         return MAKERS["function"](draw, name=name, metric=metric, seed=seed)
 
     @staticmethod
-    def addition(*, metric: BehaviourMetric | None = None, **options: Any) -> "Behaviour":
+    def addition(*, metric: BehaviourMetric | None = None, **options: Unpack["AdditionOptions"]) -> "Behaviour":
         """The behaviour `addition` with options: A - B + C with `signs="-+"`, operands from `low` to `high`, answers
-        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition_options.Options` has all of them.
+        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition.Options` has all of them.
         """
         return MAKERS["addition"](metric=metric, **options)
 

@@ -183,52 +183,14 @@ ForceOption = Annotated[
     bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
 ]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows of the printed table.")]
-CircuitFromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--circuit-from", help="Discover the circuit by this method first: sweep, eap, eap-ig, relp, acdc or a plug-in."
-    ),
-]
 BackboneOption = Annotated[
     str | None,
     typer.Option("--backbone", help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
-]
-ProtocolOption = Annotated[
-    str | None,
-    typer.Option(
-        "--protocol",
-        help="typed (default): claims that the engine decides. paper: free code that the model judges itself.",
-    ),
-]
-LeaveOutOption = Annotated[
-    str | None,
-    typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
 ]
 UnsafeSandboxOption = Annotated[
     bool,
     typer.Option("--unsafe-sandbox", help="Run code written by a model even where the kernel offers no isolation."),
 ]
-SpecimensOption = Annotated[
-    str | None,
-    typer.Option(
-        "--specimens",
-        help="Instead of the 84: a directory of specimens made by `vesalius train`; `bench circuits` also takes the "
-        "published InterpBench models, a directory with one folder per case or a hub id.",
-    ),
-]
-AnnotationsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--annotations",
-        help="Published annotations of those models: a directory of case_ID.json or a hub dataset. "
-        "Default: annotations/ in or beside --specimens.",
-    ),
-]
-IdsOption = Annotated[
-    str | None,
-    typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
-]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N of them.")]
 CategoryOption = Annotated[str, typer.Option("--category", help="numeric, strings, entities or relations.")]
 FunctionsSeedOption = Annotated[
     int | None,
@@ -251,14 +213,6 @@ ModeOption = Annotated[
 ]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases in parallel; the results do not depend on it.")]
 EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
-PartsEngineOption = Annotated[
-    str | None,
-    typer.Option("--engine", help="Run parts elsewhere: local (processes) or ray. Default: all in this process."),
-]
-PartsJobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", min=1, help="Parts at a time. Default: 2 with --engine; alone it means --engine local."),
-]
 MaxCostOption = Annotated[
     float | None,
     typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
@@ -272,13 +226,6 @@ TimeoutOption = Annotated[
     typer.Option(
         "--timeout", help="Seconds to wait for a language model before trying again, or for a line of a command."
     ),
-]
-BaseUrlOption = Annotated[
-    str | None, typer.Option("--base-url", help="Address of your own server, for compatible and local models.")
-]
-MaxTokensOption = Annotated[int, typer.Option("--max-tokens", help="The longest reply of the language model.")]
-CompactOption = Annotated[
-    bool, typer.Option("--compact", help="Short typed prompts without free code, for models with a small context.")
 ]
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 

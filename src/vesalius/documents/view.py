@@ -5,6 +5,7 @@
     Text      paragraphs or a list           Chart    curves              Bars     values with intervals
     Code      a program or a command         HeadMap  layers by heads     Graph    components and edges
     Tokens    texts shaded by a value        Grid     a small matrix      Group    sections under one title
+    Curves    a function and an answer to it
 
 The terminal (`cli.terminal`), the page and the notebook (`report`), and the workbench draw these; nothing here does.
 `Viewable` is the mixin of results: a class gives `view()`; `repr`, `_repr_html_`, `.table()`, `.plot()` and `.page()`
@@ -218,6 +219,20 @@ class Chart(Section):
 
 
 @dataclass(frozen=True)
+class Curves(Section):
+    """A function of one number, what was answered in its place, and the points that were asked; `summary` is the
+    sentence for those who cannot see it, `legend` says whether the lines are explained.
+    """
+
+    x: Sequence[float]
+    truth: Sequence[float | None]
+    answer: Sequence[float | None]
+    samples: Sequence[tuple[float, float]] = ()
+    summary: str = ""
+    legend: bool = False
+
+
+@dataclass(frozen=True)
 class Bars(Section):
     """Values with their intervals on one scale; those with a figure missing are left out."""
 
@@ -299,13 +314,17 @@ class Grid(Section):
 
 @dataclass(frozen=True)
 class Group(Section):
-    """Sections under one title. `name` is that of the component it is about, if it is: links lead to it."""
+    """Sections under one title. `name` is that of the component it is about, if it is: links lead to it. `word` stands
+    beside the mark of a verdict in its place; the groups of a `tiled` one stand beside each other where there is room.
+    """
 
     sections: Sequence[Section]
     name: str = ""
     tag: str | None = None
     verdict: str = ""
+    word: str = ""
     side_by_side: bool = False
+    tiled: bool = False
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,15 @@ def discover(
     return print_view(discovery.view(), top=printed.top)
 
 
+class WhatExplained(OnePrompt):
+    """What is explained: components, and one prompt instead of a behaviour."""
+
+    components: Annotated[
+        str | None,
+        flag("The circuit, comma-separated. Default: the specimen's own, or chosen.", "--components", "-c"),
+    ] = None
+
+
 class Told(Planned):
     """Where an explanation goes, and how much of it is printed."""
 
@@ -166,19 +175,13 @@ class Told(Planned):
 def explain(
     specimen: SpecimenArgument,
     load: Load,
-    components: Annotated[
-        str | None,
-        typer.Option(
-            "--components", "-c", help="The circuit, comma-separated. Default: the specimen's own, or chosen."
-        ),
-    ] = None,
+    what: WhatExplained,
     *,
     source: CircuitFrom,
     ask: Ask,
     study: Explaining,
     printed: Told,
     force: Force,
-    one: OnePrompt,
     calls: Calls,
     parts: Parts,
 ) -> None:
@@ -194,8 +197,8 @@ def explain(
     from vesalius.cli.console import output, print_sections, resumable
     from vesalius.documents.explanation import claims_of
 
-    load = one.studied(load)
-    named = names(components)
+    load = what.studied(load)
+    named = names(what.components)
     if printed.plan:
         if ask.backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
