@@ -25,7 +25,7 @@ from vesalius.discovery.discover import discover
 from vesalius.files import write_json
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen
-from vesalius_mechrl.sets.discover import NAMES, discover_sets
+from vesalius_mechrl.sets.discover import NAMES, search_sets
 from vesalius_mechrl.sets.planted import RedundantModel, plant
 from vesalius_mechrl.sets.policy import save_policy, train_policy
 
@@ -52,7 +52,7 @@ def one(method: str, planted: RedundantModel, specimen: Specimen) -> tuple[bool,
     if method in RANKINGS:
         order, cost = ranking(method, specimen)
         return set(order[: len(truth)]) == set(truth), cost, 0.0
-    found = discover_sets(specimen, method, n=PROMPTS)
+    found = search_sets(specimen, method, n=PROMPTS)
     groups = {group.heads for group in found.confirmation.groups}
     return truth in groups, float(found.queries.paid), float(found.queries.recall(found.best) or 0.0)
 

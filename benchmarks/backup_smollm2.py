@@ -22,7 +22,7 @@ import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
-from vesalius_mechrl.sets.discover import SetDiscovery, discover_sets
+from vesalius_mechrl.sets.discover import SetDiscovery, search_sets
 from vesalius_mechrl.sets.sources import LiveSource, head_pool
 from vesalius_mechrl.sets.synergy import judge, synergy_rows
 
@@ -53,7 +53,7 @@ def _summary(found: SetDiscovery) -> dict[str, Any]:
 
 def all_pairs(specimen: Specimen) -> dict[str, Any]:
     """Every pair of the twelve heads on the validation split."""
-    found = discover_sets(specimen, "pairs", pool=TWELVE, n=PROMPTS, least=SHARE)
+    found = search_sets(specimen, "pairs", pool=TWELVE, n=PROMPTS, least=SHARE)
     return {**_summary(found), "synergies": [pair.document() for pair in found.synergies]}
 
 
@@ -78,12 +78,12 @@ def eleven_sets(specimen: Specimen) -> dict[str, Any]:
 
 def group_testing(specimen: Specimen) -> dict[str, Any]:
     """Half the usual least synergy, because no pair reaches the usual one."""
-    return _summary(discover_sets(specimen, "group", pool=TWELVE, n=PROMPTS, least=LOWER_SHARE))
+    return _summary(search_sets(specimen, "group", pool=TWELVE, n=PROMPTS, least=LOWER_SHARE))
 
 
 def pruning(specimen: Specimen, n: int = PROMPTS) -> dict[str, Any]:
     """From the four induction heads."""
-    return _summary(discover_sets(specimen, "prune", pool=FOUR, n=n, least=SHARE))
+    return _summary(search_sets(specimen, "prune", pool=FOUR, n=n, least=SHARE))
 
 
 PARTS: dict[str, Callable[[Specimen], dict[str, Any]]] = {

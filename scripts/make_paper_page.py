@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.scorecard import Scorecard
-from vesalius_bench.papers.published import PAPERS, Entry, PaperTables
-from vesalius_bench.papers.sources import KINDS, Result, Sources, find_sources
+from vesalius_bench.papers.published import PAPERS, PaperTables, PrintedTable
+from vesalius_bench.papers.sources import KINDS, SourceResult, Sources, find_sources
 from vesalius_bench.papers.tables import filled
 from vesalius_mechrl.documents import MechrlStudy
 
@@ -26,24 +26,24 @@ FUNCTIONS = {"benchmark": "functions", "request": {"command": "bench functions"}
 MECHRL = {"request": {"command": "bench mechrl"}, "specimen": "", "quirks": {}, "numbers": "", "pictures": ()}
 
 
-def recorded() -> dict[str, list[Result]]:
+def recorded() -> dict[str, list[SourceResult]]:
     """Every recorded result that `vesalius paper` could read, by the file or folder that holds it."""
-    results: dict[str, list[Result]] = {}
+    results: dict[str, list[SourceResult]] = {}
     for name, result in _results():
         results.setdefault(name, []).append(result)
     return results
 
 
-def _results() -> Iterator[tuple[str, Result]]:
+def _results() -> Iterator[tuple[str, SourceResult]]:
     card = RESULTS / "circuits.json"
-    yield _name(card), Result("circuits", card, "circuits", Scorecard.read(card))
+    yield _name(card), SourceResult("circuits", card, "circuits", Scorecard.read(card))
     file = RESULTS / "function_scorecards.json"
     for label, short in _read(file).items():
         kept = {name: value for name, value in short.items() if name != "kinds"}
-        yield _name(file), Result("functions", file / label, label, Scorecard.from_data({**FUNCTIONS, **kept}))
+        yield _name(file), SourceResult("functions", file / label, label, Scorecard.from_data({**FUNCTIONS, **kept}))
     for mode in ("paper", "corrected"):
         file = RESULTS / f"mechrl_{mode}.json"
-        yield _name(file), Result("mechrl", file, mode, MechrlStudy.from_data({**MECHRL, **_read(file)}))
+        yield _name(file), SourceResult("mechrl", file, mode, MechrlStudy.from_data({**MECHRL, **_read(file)}))
     for result in find_sources(EXAMPLES, reads=KINDS).results:
         yield _name(result.directory), result
 
@@ -56,18 +56,18 @@ def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def table(tables: PaperTables, results: dict[str, list[Result]]) -> str:
+def table(tables: PaperTables, results: dict[str, list[SourceResult]]) -> str:
     """The table of one paper in Markdown."""
     rows = [_row(tables, entry, results) for entry in tables.entries]
     return "\n".join([HEAD, *rows])
 
 
-def _row(tables: PaperTables, entry: Entry, results: dict[str, list[Result]]) -> str:
+def _row(tables: PaperTables, entry: PrintedTable, results: dict[str, list[SourceResult]]) -> str:
     commands = re.sub(r"vesalius .*?(?=; |, then |$)", r"`\g<0>`", entry.command)
     return f"| {entry.id} | {entry.title} | {commands} | {measured(tables, entry, results)} | {entry.differs} |"
 
 
-def measured(tables: PaperTables, entry: Entry, results: dict[str, list[Result]]) -> str:
+def measured(tables: PaperTables, entry: PrintedTable, results: dict[str, list[SourceResult]]) -> str:
     """How many rows of a table each recorded result gives."""
     if not entry.reads:
         return "from the code"

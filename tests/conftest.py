@@ -38,7 +38,8 @@ engine.PRELOADED = (*engine.PRELOADED, "tests.preloaded")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first, or one of them would end the run alone on one core."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    marks = ("slow", "all_specimens")
+    slow = {item.path for item in items if any(map(item.get_closest_marker, marks))}
     items.sort(key=lambda item: item.path not in slow)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius_bench.sealing import canonical, digest, open_text, seal_faults, seal_text, with_seal, write_signing_key
+from vesalius_bench.sealing import canonical, digest, open_text, seal_faults, seal_text, signing_key, with_seal
 
 #: Cheap parameters: what is tested is the construction, not its cost.
 QUICK = {"n": 16, "r": 8, "p": 1}
@@ -38,7 +38,7 @@ def test_a_seal_survives_a_file_and_sees_another_field(body: dict, extra: object
 
 def test_a_signature_is_held_against_fields_and_signer(tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
-    ours, theirs = (write_signing_key(tmp_path / name) for name in ("ours.pem", "theirs.pem"))
+    ours, theirs = (signing_key(tmp_path / name) for name in ("ours.pem", "theirs.pem"))
     sealed = with_seal({"a": 1}, tmp_path / "ours.pem")
     assert set(seal_faults(sealed, signer=ours).values()) == {None}
     forged = with_seal({"a": 2}, tmp_path / "theirs.pem")
@@ -55,10 +55,10 @@ def test_a_signature_is_held_against_fields_and_signer(tmp_path: Path) -> None:
 def test_a_key_is_its_owners_and_is_not_overwritten(tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
     file = tmp_path / "key.pem"
-    write_signing_key(file)
+    signing_key(file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(BadInput, match="exists already"):
-        write_signing_key(file)
+        signing_key(file)
     file.write_text("no key")
     with pytest.raises(BadInput, match="is no Ed25519 key"):
         with_seal({}, file)

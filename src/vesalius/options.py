@@ -11,7 +11,7 @@ Nothing heavy is imported here, so that `--help` stays quick.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, FrozenInstanceError, dataclass, fields, replace
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -35,6 +35,7 @@ MOST_PROMPTS = 100_000
 #: The longest reply of a language model in tokens, and the seconds that one is waited for.
 MAX_TOKENS, TIMEOUT = 4096, 120.0
 NEURON_RULES = ("gradient", "relp", "relp-qk")
+Answer = TypeVar("Answer")
 #: Seeds of controls and held-out prompts are larger than the one requested, and all must fit 64 bits.
 LARGEST_SEED = 2**62
 
@@ -258,7 +259,16 @@ class Flat:
             raise TypeError(f"{self.name}(): {error}") from None
 
 
-RecordType = TypeVar("RecordType", bound=Record)
+def flattened(function: Callable[..., Answer]) -> Callable[..., Answer]:
+    """A function of records that takes their fields as keywords too."""
+    flat = Flat.of(function)
+
+    @wraps(function)
+    def call(*args: Any, **given: Any) -> Answer:
+        return function(**flat.gather(args, given))
+
+    call.__signature__ = flat.signature(function.__annotations__.get("return"))  # type: ignore[attr-defined]
+    return call
 
 
 def given_options(records: Sequence[Record], usual: Sequence[Record]) -> Iterator[tuple[Option, Any]]:
@@ -320,18 +330,23 @@ class Load(Read):
     ] = None
 
 
-class Draw(Record):
-    """Which prompts."""
+class Sample(Record):
+    """How many prompts, and which."""
 
     n: Annotated[int, flag("Prompts.", least=1, asked="always", word="n{}")] = 16
     seed: Annotated[int, flag("Seed of the prompts and of what is drawn at random.", asked="always", word="seed{}")] = 0
+
+    def __post_init__(self) -> None:
+        require_drawable(self.n, self.seed)
+
+
+class Draw(Sample):
+    """Which prompts of a behaviour."""
+
     split: Annotated[
         str,
         flag("Pool of names, templates and fillers: train, validation or test.", rare=True, word="split{}"),
     ] = "test"
-
-    def __post_init__(self) -> None:
-        require_drawable(self.n, self.seed)
 
 
 class Parts(Record):
@@ -361,7 +376,6 @@ class Knockout(Record):
             "zero, mean, resample (from the counterfactual prompt) or value-bias.",
             "--kind",
             "-k",
-            of=("zero", "mean", "resample", "value-bias"),
             asked="always",
             word="{}",
         ),
@@ -374,6 +388,9 @@ class Knockout(Record):
         flag("Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all.", "--components", "-c"),
     ] = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", str(self.kind))  # an ablation, such as `Mean()`, goes by its name
+
 
 class Edit(Record):
     """What takes the place of components in one question: values of which kind, where, and on which prompt."""
@@ -384,7 +401,6 @@ class Edit(Record):
             "zero, mean, resample (from the counterfactual) or patch (--source).",
             "--kind",
             "-k",
-            of=("zero", "mean", "resample", "patch"),
             asked="always",
             word="{}",
         ),
@@ -396,14 +412,15 @@ class Edit(Record):
     source: Annotated[Any, flag("The prompt that values are taken from, of as many tokens.")] = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        object.__setattr__(self, "kind", str(self.kind))
         if self.prompt is None and self.source is not None:
             raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
-        kind = str(self.kind)
-        if self.prompt is None and kind == "patch":
+        if self.prompt is None and self.kind == "patch":
             raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
-        if self.prompt is not None and self.source is None and kind != "zero":
-            raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
+        if self.prompt is not None and self.source is None and self.kind != "zero":
+            raise BadInput(
+                f"kind {self.kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'"
+            )
 
 
 class Force(Record):
@@ -429,9 +446,13 @@ class Cut(Record):
     ] = None
 
 
-class Rivalry(Record):
-    """Which other circuits are searched beside the one that was found."""
+class Checked(Record):
+    """How what was found is checked, and which other circuits are searched beside it."""
 
+    checks: Annotated[
+        bool,
+        flag("Leave out the checks: faithfulness, stability, specificity, detectors.", "--quick", off="quick"),
+    ] = True
     rivals: Annotated[
         int,
         flag(
@@ -445,15 +466,6 @@ class Rivalry(Record):
     rivals_by: Annotated[str, flag("What rivals are made of: components or edges.", rare=True, word="rivals_by{}")] = (
         "components"
     )
-
-
-class Checked(Record):
-    """Whether what was found is checked."""
-
-    checks: Annotated[
-        bool,
-        flag("Leave out the checks: faithfulness, stability, specificity, detectors.", "--quick", off="quick"),
-    ] = True
 
 
 class Scoring(Record):
@@ -492,7 +504,16 @@ class Pruned(Record):
     ] = "resample"
 
 
-class CircuitFrom(Record):
+class CircuitMethod(Record):
+    """Which method finds the circuit that is explained."""
+
+    circuit_from: Annotated[
+        str | None,
+        flag("Discover the circuit by this method first: sweep, eap, eap-ig, relp, acdc or a plug-in.", rare=True),
+    ] = None
+
+
+class CircuitFrom(CircuitMethod):
     """Which circuit is explained, where it is not given by its components."""
 
     circuit: Annotated[
@@ -502,14 +523,10 @@ class CircuitFrom(Record):
             "(--circuit-from names its method): explain what scores at least a tenth of the largest."
         ),
     ] = None
-    circuit_from: Annotated[
-        str | None,
-        flag("Discover the circuit by this method first: sweep, eap, eap-ig, relp, acdc or a plug-in.", rare=True),
-    ] = None
 
 
-class Explaining(Record):
-    """Who explains, and how much of the model."""
+class Who(Record):
+    """Who explains."""
 
     scientist: Annotated[
         str | None,
@@ -520,18 +537,23 @@ class Explaining(Record):
             role="method",
         ),
     ] = None
-    n: Annotated[int | None, flag("Held-out prompts, for natural models. Default: 16.", least=4)] = None
-    top: Annotated[
-        int | None, flag("Components taken by effect, for natural models. Default: 12.", least=1, rare=True)
-    ] = None
     seed: Annotated[int, flag("Seed of all inputs; the same seed, the same explanation.")] = 0
     leave_out: Annotated[
         str | None, flag("A family of hypotheses that the built-in scientist must do without.", rare=True)
     ] = None
 
 
-class Spend(Record):
-    """What language models may cost, and what code they write may do."""
+class Explaining(Who):
+    """Who explains, and how much of the model."""
+
+    n: Annotated[int | None, flag("Held-out prompts, for natural models. Default: 16.", least=4)] = None
+    top: Annotated[
+        int | None, flag("Components taken by effect, for natural models. Default: 12.", least=1, rare=True)
+    ] = None
+
+
+class Paid(Record):
+    """What language models may cost, and how long they are waited for."""
 
     max_cost: Annotated[
         float | None,
@@ -549,6 +571,11 @@ class Spend(Record):
         str | Path | None,
         flag("A JSON file of prices that replace or join the package's table.", rare=True, asked="never"),
     ] = None
+
+
+class Spend(Paid):
+    """What language models may cost, and what code they write may do."""
+
     unsafe_sandbox: Annotated[
         bool,
         flag(
@@ -599,6 +626,86 @@ class Calls(Record):
     ] = None
 
 
+class Chosen(Record):
+    """Which circuits with known answers."""
+
+    specimens: Annotated[
+        str | Path | None,
+        flag("Instead of the 84: a directory of specimens made by `vesalius train`, or a published collection."),
+    ] = None
+    ids: Annotated[
+        str | int | Sequence[str | int] | None,
+        flag("Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
+    ] = None
+    limit: Annotated[int | None, flag("Only the first N of them.", least=1)] = None
+
+    @property
+    def folder(self) -> str | None:
+        """The directory or hub id."""
+        return None if self.specimens is None else str(self.specimens)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The ids and names."""
+        if isinstance(self.ids, str | int):
+            return [name.strip() for name in str(self.ids).split(",") if name.strip()]
+        return None if self.ids is None else [str(name).strip() for name in self.ids]
+
+
+class Published(Chosen):
+    """Which circuits, with the answers that were published of models that were."""
+
+    annotations: Annotated[
+        str | Path | None,
+        flag(
+            "For published InterpBench models (--specimens: a directory with one folder per case, or a hub id): a "
+            "directory of case_ID.json or a hub dataset. Default: annotations/ in or beside --specimens.",
+            rare=True,
+        ),
+    ] = None
+
+
+class Jobs(Record):
+    """How many cases of a benchmark run at a time."""
+
+    jobs: Annotated[int, flag("Cases in parallel; the results do not depend on it.", least=1, asked="never")] = 2
+
+
+class Workers(Jobs):
+    """Where the cases of a benchmark run."""
+
+    engine: Annotated[str, flag("Where cases run: local processes, or ray.", rare=True, asked="never")] = "local"
+
+
+class Judges(Record):
+    """Who judges texts."""
+
+    judges: Annotated[
+        Sequence[str],
+        flag("Who judges the texts: a language model, P:M, or a plug-in; give it twice for two.", "--judge"),
+    ] = ()
+
+
+class Compared(Record):
+    """Which discovery methods are compared, and on which models."""
+
+    methods: Annotated[
+        str | Sequence[str], flag("Discovery methods, comma-separated; also of plug-ins.", role="method")
+    ] = ("sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc")
+    hard: Annotated[
+        bool, flag("Models written by hand that mislead discovery, instead of the 84 circuits.", "--hard")
+    ] = False
+    steps: Annotated[int, flag("eap-ig: gradients to average; 0: the default, 5.", least=0)] = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the methods."""
+        if isinstance(self.methods, str):
+            return tuple(name.strip() for name in self.methods.split(",") if name.strip())
+        return tuple(self.methods)
+
+
 #: The prompts of each verb, where they are not `Draw()`.
 SWEPT, DISCOVERED = Draw(n=16), Draw(n=32)
 NEURONS, FAITHFUL = Draw(n=16), Draw(n=12, split="validation")
+BENCHED = Sample(n=32)

@@ -13,7 +13,7 @@ the kind and the answer key stay shut. inspect's tools (`inspection.tools`) and 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ValidationError
 
@@ -35,14 +35,27 @@ from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
 from vesalius.explanations.session import Session
 from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.options import Load
+from vesalius.options import Load, Record, flag
 
 #: Stands for all components of the model.
 EVERY = "all"
-#: What an agent of an evaluation may do, unless its task says otherwise.
-LOOKS, EXECUTIONS, CLAIMS = 60, 30, 40
 #: Prompts of one measurement, and inputs of one prediction, at most.
 MOST_PROMPTS, MOST_INPUTS = 64, 64
+
+
+class Allowed(Record):
+    """What an agent of an evaluation may do."""
+
+    looks: Annotated[int, flag("Looks at the model.")] = 60
+    executions: Annotated[int, flag("Executions of code.")] = 30
+    claims: Annotated[int, flag("Claims that are tested.")] = 40
+
+    def __post_init__(self) -> None:
+        self.budget()  # refuses numbers that are none
+
+    def budget(self) -> Budget:
+        """The limits as a session keeps them."""
+        return Budget(**self.values())
 
 
 def investigate(
@@ -64,7 +77,7 @@ def investigate(
     opened = loaded(specimen, Load(behaviour), progress=False)
     names = components.split(",") if isinstance(components, str) else components
     names = opened.model.components if names == [EVERY] else names
-    budget = budget or Budget(LOOKS, EXECUTIONS, CLAIMS)
+    budget = budget or Allowed().budget()
     return AgentSession.open(opened, names, seed=seed, budget=budget, unsafe=unsafe_sandbox, n=n, top=top)
 
 

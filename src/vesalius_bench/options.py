@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from vesalius.options import Ask, Draw, Record, flag
 
 
-class Studied(Record):
+class StudyOptions(Record):
     """What decides the circuit of a study."""
 
     circuit: Annotated[
@@ -73,7 +73,7 @@ class RatedBy(Record):
         object.__setattr__(self, "judge", tuple(self.judge or ()))  # a flag that is not given is None
 
 
-class Surveyed(Record):
+class SurveyOptions(Record):
     """What decides the cells of a survey."""
 
     kind: Annotated[
@@ -120,7 +120,7 @@ class Filling(Record):
         object.__setattr__(self, "judges", tuple(self.judges or ()))
 
 
-class Made(Record):
+class LeagueOptions(Record):
     """What a league is made of."""
 
     seed: Annotated[int | None, flag("Seed of the tasks, part of the key. Default: a secret one is drawn.")] = None

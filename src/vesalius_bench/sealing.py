@@ -87,7 +87,7 @@ def _signature_fault(body: Mapping[str, Any], seal: Mapping[str, Any]) -> str | 
     return None
 
 
-def write_signing_key(path: Path | str) -> str:
+def signing_key(path: Path | str) -> str:
     """Make an Ed25519 key, write the private half as PEM, readable by its owner alone, and return the public half."""
     cryptography_needed()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -1,26 +1,21 @@
 """The black-box functions, to look at."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vesalius.cli.options import (
     BackboneOption,
     CategoryOption,
-    DatasetOption,
     EngineOption,
-    FunctionIdsOption,
-    FunctionsSeedOption,
     JobsOption,
     JsonOption,
-    MaxCostOption,
-    ModeOption,
-    PricesOption,
     RunOption,
-    TimeoutOption,
-    UnsafeSandboxOption,
+    command,
     names,
 )
+from vesalius.options import Paid, Spend
+from vesalius_functions.options import Drawn, Functions, Interpreting
 
 commands = typer.Typer(
     name="functions",
@@ -35,40 +30,34 @@ commands = typer.Typer(
 )
 
 
-@commands.command()
-def sample(
-    category: CategoryOption,
-    seed: FunctionsSeedOption = None,
-    count: Annotated[
-        int | None,
-        typer.Option("--count", min=1, help="How many; the first of a longer draw are the same. Default: 5."),
-    ] = None,
-    ids: FunctionIdsOption = None,
-    mode: ModeOption = None,
-    dataset: DatasetOption = None,
-    json: JsonOption = False,
-) -> None:
+@command(commands)
+def sample(category: CategoryOption, *, functions: Functions, json: JsonOption = False) -> None:
     """Draw black-box functions and show what they are, with a few inputs and outputs.
 
     Example: vesalius functions sample --category strings --count 3
     """
+    from rich.table import Table
+
     from vesalius import api
-    from vesalius.cli.console import output
-    from vesalius_functions.cli_tables import print_functions
+    from vesalius.cli.console import output, stdout
+    from vesalius_functions.suite import in_words
 
-    rows = api.sample_functions(category, seed=seed, count=count, ids=names(ids), mode=mode, dataset=dataset)
-    output(rows, print_functions, as_json=json)
+    def show(rows: list[dict[str, Any]]) -> None:
+        table = Table("id", "family", "truth", "examples", box=None, pad_edge=False)
+        for row in rows:
+            examples = ", ".join(example["text"] for example in row["examples"][:3])
+            table.add_row(row["id"], row["family"], in_words(row["truth"])[:160], examples)
+        stdout.print(table, markup=False)
+
+    output(api.sample_functions(category, functions=functions), show, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def serve(
     category: CategoryOption,
     out: Annotated[str, typer.Option("--out", help="Directory that gets a folder with function.py per function.")],
-    ids: FunctionIdsOption = None,
-    seed: FunctionsSeedOption = None,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Draw only so many.")] = None,
-    mode: ModeOption = None,
-    dataset: DatasetOption = None,
+    *,
+    functions: Functions,
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Inputs that each function may be asked. Default: any number.")
     ] = None,
@@ -85,8 +74,7 @@ def serve(
     from vesalius import api
     from vesalius.cli.console import print_line
 
-    options = {"seed": seed, "count": count, "mode": mode, "dataset": dataset, "budget": budget}
-    with api.serve_functions(category, out, ids=names(ids), **options) as served:  # type: ignore[arg-type]
+    with api.serve_functions(category, out, functions=functions, budget=budget) as served:
         print_line(f"{len(served.asked)} {category} functions are served in {out} until Ctrl-C")
         try:
             served.wait()
@@ -94,26 +82,20 @@ def serve(
             print_line(f"{sum(served.asked.values())} queries in {out}/queries.jsonl")
 
 
-@commands.command()
+@command(commands)
 def reliability(
     category: Annotated[
         str, typer.Option("--category", help="entities, relations, or both with a comma between them.")
     ] = "entities,relations",
+    *,
     backbone: BackboneOption = None,
-    count: Annotated[
-        int | None, typer.Option("--count", min=1, help="Only so many functions of the suite. Default: all of it.")
-    ] = None,
+    drawn: Drawn,
     inputs: Annotated[int, typer.Option("--inputs", min=1, help="Inputs per function, as published.")] = 10,
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Also ask every entity for the words of all others (Figure A4).")
     ] = False,
-    seed: FunctionsSeedOption = None,
-    mode: ModeOption = None,
-    dataset: DatasetOption = None,
     jobs: JobsOption = 2,
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = 120.0,
-    prices: PricesOption = None,
+    paid: Paid,
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -131,24 +113,20 @@ def reliability(
         study = api.function_reliability(
             names(category) or (),
             backbone=backbone,
-            count=count,
+            drawn=drawn,
             inputs=inputs,
             matrix=matrix,
-            seed=seed,
-            mode=mode,
-            dataset=dataset,
+            paid=paid,
             jobs=jobs,
-            max_cost=max_cost,
-            timeout=timeout,
-            prices=prices,
             out=out,
         )
     output(study, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def unit_tests(
     run: Annotated[str, typer.Argument(help="A graded run of `bench functions`.", metavar="RUN")],
+    *,
     export: Annotated[str | None, typer.Option("--export", help="Write a sheet for people to this CSV file.")] = None,
     answers: Annotated[
         list[str] | None, typer.Option("--answers", help="A filled-in sheet of --export; repeatable.")
@@ -159,9 +137,7 @@ def unit_tests(
         str | None,
         typer.Option("--evaluator", help="A language model that takes the same tests now.", metavar="P:M"),
     ] = None,
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = 120.0,
-    prices: PricesOption = None,
+    paid: Paid,
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -183,13 +159,12 @@ def unit_tests(
     if export is not None:
         path = api.export_unit_tests(run, export, count=count, seed=seed)
         return output({"sheet": str(path)}, lambda written: print_line(f"sheet: {written['sheet']}"), as_json=json)
-    options = {"evaluator": evaluator, "max_cost": max_cost, "timeout": timeout, "prices": prices, "out": out}
     with resumable():
-        study = api.unit_tests(run, answers or (), **options)  # type: ignore[arg-type]
+        study = api.unit_tests(run, answers or (), evaluator=evaluator, paid=paid, out=out)
     return output(study, as_json=json)
 
 
-@commands.command()
+@command(commands)
 def evaluator_data(
     out: Annotated[str, typer.Option("--out", help="Directory for train.jsonl, validation.jsonl and test.jsonl.")],
     category: Annotated[
@@ -218,61 +193,12 @@ def evaluator_data(
 
 def bench(
     category: CategoryOption,
-    interpreter: Annotated[
-        str,
-        typer.Option(
-            "--interpreter",
-            help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, a plug-in, command:PROGRAM "
-            "that speaks JSON lines, answers:DIR of `functions serve`, or package.module:function.",
-        ),
-    ] = "builtin",
-    backbone: BackboneOption = None,
-    evaluator: Annotated[
-        str | None,
-        typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
-    ] = None,
-    function_backbone: Annotated[
-        str | None,
-        typer.Option(
-            "--function-backbone",
-            help="A language model that answers entities and relations in place of word vectors and fact tables.",
-            metavar="P:M",
-        ),
-    ] = None,
-    dataset: DatasetOption = None,
-    seed: FunctionsSeedOption = None,
-    count: Annotated[
-        int | None,
-        typer.Option("--count", min=1, help="How many functions. Default: 1000, 1000, 200 or 75, by category."),
-    ] = None,
-    ids: FunctionIdsOption = None,
-    mode: ModeOption = None,
-    budget: Annotated[
-        int | None,
-        typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter needs."),
-    ] = None,
-    white_box: Annotated[
-        bool, typer.Option("--white-box", help="Give the interpreter the weights of numeric functions that are nets.")
-    ] = False,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
-    system_prompt: Annotated[
-        str | None,
-        typer.Option("--system-prompt", help="With --mode published: gpt, or llama-2, which forbids invented outputs."),
-    ] = None,
-    grading_seed: Annotated[
-        int | None,
-        typer.Option(
-            "--grading-seed",
-            min=0,
-            help="Grade on the test points of an earlier run. Default: drawn after the answers are written.",
-        ),
-    ] = None,
+    *,
+    interpreting: Interpreting,
+    functions: Functions,
+    spend: Spend,
     jobs: JobsOption = 2,
     engine: EngineOption = "local",
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = 120.0,
-    prices: PricesOption = None,
-    unsafe_sandbox: UnsafeSandboxOption = False,
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -289,24 +215,9 @@ def bench(
     with resumable():
         card = api.bench_functions(
             category=category,
-            interpreter=interpreter,
-            backbone=backbone,
-            evaluator=evaluator,
-            function_backbone=function_backbone,
-            dataset=dataset,
-            seed=seed,
-            count=count,
-            ids=names(ids),
-            mode=mode,
-            budget=budget,
-            white_box=white_box,
-            rounds=rounds,
-            system_prompt=system_prompt,
-            grading_seed=grading_seed,
-            prices=prices,
-            max_cost=max_cost,
-            timeout=timeout,
-            unsafe_sandbox=unsafe_sandbox,
+            interpreting=interpreting,
+            functions=functions,
+            spend=spend,
             jobs=jobs,
             engine=engine,
             out=out,

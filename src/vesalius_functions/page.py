@@ -8,18 +8,31 @@ limited number of cases, and texts up to a length; the rest is in the run's file
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from vesalius.documents.scorecard import FunctionFailure
+from vesalius.documents.view import (
+    Answer,
+    Code,
+    Curves,
+    Facts,
+    Group,
+    Section,
+    Sheet,
+    Text,
+    View,
+    duration,
+    figure,
+)
 from vesalius.progress import Progress
-from vesalius.report.charts import Curves, draw_curves
-from vesalius.report.html import render, write
+from vesalius.report.layout import write_view
 from vesalius.runs.conversation import Conversation
 from vesalius.runs.directory import INDEX, calls_path, document_or_none, explanation_path, read_scorecard
 from vesalius_functions.bench.settings import GRADES
 from vesalius_functions.bench.work import Graded, Interpreted
+from vesalius_functions.documents import FunctionExample, FunctionTest
 from vesalius_functions.suite import in_words
 
 SHOWN_FAILURES, SHOWN_OTHERS = 48, 12
@@ -73,49 +86,6 @@ _SAME = {
 
 
 @dataclass(frozen=True)
-class Example:
-    """One input with the true and the answered output."""
-
-    input: str
-    truth: str
-    answer: str
-
-    @property
-    def right(self) -> bool:
-        """Whether the two agree."""
-        return self.truth == self.answer
-
-
-@dataclass(frozen=True)
-class Test:
-    """One unit test: what was offered, which of them is the function's own, and where the answer led."""
-
-    offered: tuple[str, ...]
-    true: int
-    credit: float
-
-    @property
-    def right(self) -> bool:
-        """Whether the answer led to the function's own and to no other."""
-        return self.credit == 1
-
-    @property
-    def chosen(self) -> str:
-        """The choice in words; where several fit alike, there was none."""
-        return "right" if self.right else "undecided" if self.credit else "another"
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One message of a dialogue: `told` is what the model was told, `said` what it said, `failed` a call without an
-    answer.
-    """
-
-    kind: Literal["told", "said", "failed"]
-    text: str
-
-
-@dataclass(frozen=True)
 class Case:
     """One function as the page shows it."""
 
@@ -131,17 +101,23 @@ class Case:
     scores: str
     queries: int
     curves: Curves | None
-    examples: tuple[Example, ...]
-    tests: tuple[Test, ...]
+    examples: tuple[FunctionExample, ...]
+    tests: tuple[FunctionTest, ...]
     asked: tuple[tuple[str, str], ...]
-    dialogue: tuple[Turn, ...] = ()
+    #: Who said what: "Told", "The model" or "The call failed", and the text.
+    dialogue: tuple[tuple[str, str], ...] = ()
     calls: int = 0
 
 
 def render_functions(directory: Path, *, progress: Progress | None = None) -> Path:
     """Write the page of a finished functions run and return its path."""
-    scorecard = read_scorecard(directory)
-    failures = {row.id: row for row in scorecard.failures or ()}
+    return write_view(functions_view(directory, progress=progress), directory / INDEX)
+
+
+def functions_view(directory: Path, *, progress: Progress | None = None) -> View:
+    """What a finished run of functions shows."""
+    card = read_scorecard(directory)
+    failures = {row.id: row for row in card.failures or ()}
     others = [path.stem for path in sorted((directory / GRADES).glob("*.json")) if path.stem not in failures]
     shown = [*list(failures)[:SHOWN_FAILURES], *others[:SHOWN_OTHERS]]
     cases = []
@@ -151,24 +127,88 @@ def render_functions(directory: Path, *, progress: Progress | None = None) -> Pa
             cases.append(case)
         if progress is not None:
             progress(f"drawing {name}", done, len(shown))
-    left_out = scorecard.left_out or {}
-    html = render(
-        "functions.html",
-        ["theme.js"],
-        card=scorecard,
-        kind=KINDS[scorecard.category or ""],
-        cases=cases,
-        most_turns=MOST_TURNS,
-        titles=TITLES,
-        metrics=[(name, metric) for name, metric in scorecard.metrics.items() if name not in _SAME],
-        families=list((scorecard.families or {}).items()),
-        left_out=list(left_out.items())[:MOST_LEFT_OUT],
-        n_left_out=len(left_out),
-        failures=len(failures),
-        shown_failures=sum(case.failed for case in cases),
-        command="" if scorecard.request is None else scorecard.request.command_line(),
+    left_out = list((card.left_out or {}).items())
+    kind = KINDS[card.category or ""]
+    errors = f", {card.n_error} error{'s' if card.n_error > 1 else ''}, in no figure" if card.n_error else ""
+    cost = "cost unknown" if card.cost is None else f"${card.cost:.2f}" if card.cost else "no cost"
+    shown_failures = sum(case.failed for case in cases)
+    sections: list[Section] = [
+        Facts(
+            [
+                ("functions", f"{card.n}{errors}"),
+                ("suite", f"{card.suite}, mode {card.mode}"),
+                *([("language model", card.backbone)] if card.backbone else []),
+                *([("unit tests taken by", card.evaluator)] if card.evaluator else []),
+                ("effort", f"{duration(card.seconds)}, {cost}"),
+            ]
+        ),
+        *([Text(card.caveats, quiet=True)] if card.caveats else []),
+        Sheet(
+            ("metric", "value", "low", "high", "n", "baseline"),
+            [
+                (TITLES.get(name, name.replace("_", " ")), one.value, one.low, one.high, one.n, one.baseline)
+                for name, one in card.metrics.items()
+                if name not in _SAME
+            ],
+            title="Figures",
+        ),
+        Sheet(
+            ("family", "functions", "less than right", "mean score"),
+            [(name, row.n, row.failed, row.value) for name, row in (card.families or {}).items()],
+            title="Failures by family",
+        ),
+        Group(
+            [_shown(case, legend=not number) for number, case in enumerate(cases)],
+            title="Functions",
+            caption=f"{len(cases)} of {card.n} are shown: {shown_failures} of the {len(failures)} that are less than "
+            "right, then others. All answers are in the folder explanations of the run.",
+            tiled=True,
+        ),
+    ]
+    if left_out:
+        listed = f"; the first {MOST_LEFT_OUT} are listed" if len(left_out) > MOST_LEFT_OUT else ""
+        caption = f"{len(left_out)} records of the dataset are not functions here{listed}."
+        rows = left_out[:MOST_LEFT_OUT]
+        sections.append(Sheet(("record", "reason"), rows, title="Left out", caption=caption, folded=True))
+    return View(
+        f"{kind} functions interpreted by {card.subject}",
+        Answer(f"{card.n - len(failures)} of {card.n} functions are fully right"),
+        sections,
+        command=None if card.request is None else card.request.command_line(),
     )
-    return write(directory / INDEX, html)
+
+
+def _shown(case: Case, *, legend: bool) -> Group:
+    """One function as a group of sections."""
+    said = {"truth": case.truth, "answer": case.description or "none", "scores": case.scores, "domain": case.domain}
+    parts: list[Section] = [] if case.curves is None else [replace(case.curves, legend=legend)]
+    if case.examples:
+        rows = [(one.input, one.truth, one.answer + ("" if one.right else " (differs)")) for one in case.examples]
+        parts.append(Sheet(("input", "function", "answer"), rows))
+    if case.tests:
+        width = max(len(test.offered) for test in case.tests)
+        tests = []
+        for test in case.tests:
+            own = test.offered[test.own : test.own + 1]
+            offered = [*own, *(one for place, one in enumerate(test.offered) if place != test.own)]
+            tests.append((*offered, *[""] * (width - len(offered)), test.chosen))
+        others = ["offered with it", *[""] * (width - 2)]
+        parts.append(Sheet(("the function's own", *others[: width - 1], "chosen"), tests))
+    parts.append(Facts([(name, text) for name, text in (said | {"fault": case.fault}).items() if text]))
+    if case.code or case.asked:
+        inner: list[Section] = [Code(case.code, title="Code")] if case.code else []
+        caption = f"The first {len(case.asked)} of {case.queries} queries"
+        inner += [Sheet(("input", "output"), case.asked, caption=caption)] if case.asked else []
+        parts.append(Group(inner, title=f"{'Code and ' if case.code else ''}{case.queries} queries", folded=True))
+    if case.dialogue:
+        turns: list[Section] = [Code(text, title=who) for who, text in case.dialogue]
+        if case.calls > MOST_TURNS:
+            turns.append(Text([f"The first {MOST_TURNS} calls; all of them are in calls/{case.id}.jsonl."], quiet=True))
+        calls = f"Dialogue, {case.calls} {'call' if case.calls == 1 else 'calls'}"
+        parts.append(Group(turns, title=calls, folded=True))
+    word = "right" if not case.failed else figure(case.value) if case.value else "wrong"
+    verdict = "refuted" if case.failed else "supported"
+    return Group(parts, title=case.id, caption=case.family, name=case.id, verdict=verdict, word=word)
 
 
 def function_case(directory: Path, case: str, failure: FunctionFailure | None) -> Case | None:
@@ -201,20 +241,20 @@ def function_case(directory: Path, case: str, failure: FunctionFailure | None) -
     )
 
 
-def _dialogue(directory: Path, case: str) -> tuple[tuple[Turn, ...], int]:
+def _dialogue(directory: Path, case: str) -> tuple[tuple[tuple[str, str], ...], int]:
     """What was said in the first calls of a case, and how many calls there are; nothing where no model interprets."""
     talk = Conversation(calls_path(directory, case), case)
     talk.update()
-    turns: list[Turn] = []
+    turns: list[tuple[str, str]] = []
     for call in talk.calls[:MOST_TURNS]:
         said = call.text.text if call.text else "\n".join(f"{name}: {one.text}" for name, one in call.answer.items())
-        parts: list[tuple[Literal["told", "said", "failed"], str | None]] = [
-            ("told", call.prompt and call.prompt.text),
-            ("failed", call.failure),
-            ("said", said),
-            ("told", call.reply and call.reply.text),
+        parts = [
+            ("Told", call.prompt and call.prompt.text),
+            ("The call failed", call.failure),
+            ("The model", said),
+            ("Told", call.reply and call.reply.text),
         ]
-        turns += [Turn(kind, _cut(text)) for kind, text in parts if text]
+        turns += [(who, _cut(text)) for who, text in parts if text]
     return tuple(turns), len(talk.calls)
 
 
@@ -242,23 +282,22 @@ def _curves(picture: dict[str, Any], interpreted: Interpreted) -> Curves | None:
         if (at := _number(given)) is not None and (value := _number(output)) is not None
     ]
     summary = f"{interpreted.id}, {interpreted.family}: the function, the answer, and {len(samples)} points asked"
-    return draw_curves([value or 0.0 for value in x], truth, answer, samples=samples, summary=summary)
+    return Curves([value or 0.0 for value in x], truth, answer, samples, summary)
 
 
-def _examples(picture: dict[str, Any]) -> tuple[Example, ...]:
+def _examples(picture: dict[str, Any]) -> tuple[FunctionExample, ...]:
     rows: Sequence[dict[str, Any]] = picture.get("examples", [])
-    return tuple(
-        Example(*(_text(row.get(name)) for name in ("input", "truth", "answer"))) for row in rows[:MOST_EXAMPLES]
-    )
+    texts = [{name: _text(row.get(name)) for name in ("input", "truth", "answer")} for row in rows[:MOST_EXAMPLES]]
+    return tuple(FunctionExample(**one, right=one["truth"] == one["answer"]) for one in texts)
 
 
-def _test(triplet: dict[str, Any]) -> Test:
-    offered = [_text(one) if isinstance(one, str) else " → ".join(map(_text, one)) for one in _offered(triplet)]
-    return Test(tuple(offered), triplet["true"], triplet["credit"])
-
-
-def _offered(triplet: dict[str, Any]) -> Sequence[Any]:
-    return triplet.get("words") or triplet.get("pairs") or []
+def _test(triplet: dict[str, Any]) -> FunctionTest:
+    """One unit test: the choice in words; where several fit alike, there was none."""
+    given = triplet.get("words") or triplet.get("pairs") or []
+    offered = [_text(one) if isinstance(one, str) else " → ".join(map(_text, one)) for one in given]
+    credit, right = triplet["credit"], triplet["credit"] == 1
+    chosen = "right" if right else "undecided" if credit else "another"
+    return FunctionTest(offered=tuple(offered), own=triplet["true"], chosen=chosen, right=right)
 
 
 def _number(value: Any) -> float | None:

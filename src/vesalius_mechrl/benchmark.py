@@ -1,98 +1,206 @@
-"""The published tables of MechRL on a natural model, as published and corrected."""
+"""`bench mechrl`: the published tables of MechRL on a natural model, as published and corrected.
 
-from collections.abc import Generator, Sequence
+Effect matrices are measured here, where the model is loaded; policies are trained a few at a time in separate
+processes; then every task is played. The ledger of the run says what is done: a killed benchmark loses the block of
+rows, the round of training and the task under way, and nothing else.
+
+A policy is trained on one thread from tables that lie on the disk, so neither its weights nor what is found with it
+depend on how many are trained at once.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from vesalius.api.door import verb
 from vesalius.api.loading import loaded
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import Out, directory_for
-from vesalius.behaviours.controls import FACTBOOK, WIKITEXT, control_name, corpus_named
+from vesalius.behaviours.controls import FACTBOOK, WIKITEXT, Corpus, control_name, corpus_named, factbook
 from vesalius.behaviours.natural import require_performance
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput, Failed, choices, note
+from vesalius.errors import BadInput, Failed, note
+from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
-from vesalius.progress import Progress, shown
+from vesalius.progress import Progress, silent
 from vesalius.report.plots import save_figure
-from vesalius.runs.engine import Engine, Failure, map_cases
+from vesalius.runs.directory import EVENTS, Run
 from vesalius.runs.kinds import Benchmark
+from vesalius.runs.ledger import LedgerState, LedgerStep, Record, read_ledger
+from vesalius.runs.steps import Options, StepProgress, Steps
+from vesalius.version import __version__
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.environment import PAPER_QUIRKS
+from vesalius_mechrl.options import Experiment
 from vesalius_mechrl.pictures import draw_learning, draw_regret
-from vesalius_mechrl.study import Scope, Training, study, train_policies, trainings
+from vesalius_mechrl.ppo import Policy
+from vesalius_mechrl.strategies import Comparison
+from vesalius_mechrl.study import Scope, Training, compare_on, study, train_policies, trainings
 from vesalius_mechrl.suite import (
     CONTROL,
-    HELD_OUT,
     LOGITS,
     PAPER_TRAINING,
     SIZES,
     TRAINING,
+    Suite,
     SuitePlan,
     canonical_heads,
     load_suite,
-    measure_suite,
+    measure_source,
     missing_sources,
     require_text,
 )
 
-# The policies of `bench mechrl`, trained a few at a time in separate processes.
-#
-# A policy is trained on one thread from tables that lie on the disk, so neither its weights nor what is found with it
-# depend on how many are trained at once. A killed process is resumed from its last checkpoint.
+MEASURE, TRAIN, PLAY = "measure", "train", "play"
+#: Folders of a run.
+MATRICES, POLICIES, COMPARISONS = "matrices", "policies", "comparisons"
 
 
 @dataclass(frozen=True)
 class TrainingCase:
     """A policy to train, and the measured suite it is trained on."""
 
+    id: str
     training: Training
     matrices: Path
     plan: SuitePlan
 
 
 def train_case(case: TrainingCase) -> None:
-    """Train one policy into its directory."""
+    """Train one policy into its directory, from its last checkpoint on."""
     case.training.run(load_suite(case.matrices, plan=case.plan))
 
 
-def train_apart(
-    trainings: Sequence[Training], matrices: Path, plan: SuitePlan, *, jobs: int = 2, engine: Engine | None = None
-) -> Generator[Training]:
-    """Train every policy into its directory, `jobs` at a time; each is yielded when it is there."""
-    cases = [TrainingCase(training, matrices, plan) for training in trainings]
-    with closing((engine or map_cases)(train_case, cases, jobs=jobs)) as results:
-        for case, result in results:
-            if isinstance(result, Failure):
-                if result.kind == "refused":
-                    raise BadInput(result.reason)
-                raise Failed(f"{case.training.directory}: the policy could not be trained: {result.reason}")
-            yield case.training
+class MechrlState(LedgerState):
+    """Which sources are measured, which policies trained, and which tasks played."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        events = {MEASURE: "measured", TRAIN: "trained", PLAY: "played"}
+        super().__init__([LedgerStep(name, event, lambda record: True) for name, event in events.items()], records)
 
 
+class MechrlBenchmark(Steps):
+    """The benchmark in an open run directory; `work` yields progress, `figures` are all tables."""
+
+    def __init__(
+        self,
+        run: Run,
+        specimen: Specimen,
+        plan: SuitePlan,
+        scope: Scope,
+        *,
+        corpus: Callable[[], Corpus] = factbook,
+        matrices: Path | None = None,
+        progress: Progress = silent,
+        **options: Unpack[Options],
+    ) -> None:
+        self.state = MechrlState(run.ledger.records)
+        super().__init__(run, self.state, **options)
+        self.specimen, self.plan, self.scope = specimen, plan, scope
+        self.corpus, self.progress = corpus, progress
+        self.matrices = matrices or run.directory / MATRICES
+        self.trainings = trainings(scope, run.directory / POLICIES)
+
+    def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
+        """Do what is not done yet."""
+        yield from self._measure()
+        yield from self._train(jobs)
+        yield from self._play()
+
+    def figures(self) -> dict[str, Any]:
+        """All tables."""
+        comparisons = [self._comparison(task) for task in self.suite.test.names]
+        played = [one for one in comparisons if one is not None]
+        assert len(played) == len(comparisons), "every task is played first"
+        canonical = canonical_heads(self.suite, self.specimen)
+        return study(self.suite, self.policies, self.scope, canonical=canonical, comparisons=played)
+
+    @cached_property
+    def suite(self) -> Suite:
+        """The measured suite."""
+        return load_suite(self.matrices, plan=self.plan, model=self.specimen.model)
+
+    @cached_property
+    def policies(self) -> dict[str, list[Policy]]:
+        """The trained policies."""
+        return train_policies(self.suite, self.trainings)
+
+    def _measure(self) -> Generator[StepProgress]:
+        missing, sources = missing_sources(self.matrices, self.plan), self.plan.sources
+        for name in (source for source in missing if source != CONTROL):
+            # Heads that a model needs for what it does not do are noise; the tables are made all the same.
+            on_behaviour = replace(self.specimen, behaviour=name, behaviour_source=None)
+            performance = require_performance(on_behaviour, force=True)
+            note_unperformed(self.specimen.name, name, performance, force=True)
+        corpus = self.corpus() if missing else None
+        for done, source in enumerate(sources, 1):
+            if corpus is not None and source in missing:
+                place = self.matrices / source
+                measure_source(source, self.specimen, corpus, place, plan=self.plan, progress=self.progress)
+            if source in missing or source not in self.state.results[MEASURE]:
+                self._note("measured", source)
+                yield StepProgress(MEASURE, source, done, len(sources))
+
+    def _train(self, jobs: int) -> Generator[StepProgress]:
+        cases = [
+            TrainingCase(training.directory.name, training, self.matrices, self.plan)
+            for training in self.trainings
+            if training.directory.name not in self.state.results[TRAIN]
+        ]
+        _ = self.suite  # refuse matrices that do not fit before processes are started
+
+        def keep(case: TrainingCase, result: None) -> None:
+            self._note("trained", case.id)
+
+        yield from self._each(TRAIN, train_case, cases, keep, of=len(self.trainings), jobs=jobs)
+        for (case, step), error in self.state.failed.items():
+            if step == TRAIN and error.kind == "refused":
+                raise BadInput(error.reason)
+            if step == TRAIN:
+                place = self.run.directory / POLICIES / case
+                raise Failed(f"{place}: the policy could not be trained: {error.reason}")
+
+    def _play(self) -> Generator[StepProgress]:
+        (self.run.directory / COMPARISONS).mkdir(exist_ok=True)
+        tasks = self.suite.test.names
+        for done, task in enumerate(tasks, 1):
+            if task not in self.state.results[PLAY] or self._comparison(task) is None:
+                comparison = compare_on(self.suite, self.policies, task, self.scope)
+                write_json(self._comparison_path(task), comparison.document())
+                self._note("played", task)
+                yield StepProgress(PLAY, task, done, len(tasks))
+
+    def _comparison(self, task: str) -> Comparison | None:
+        """The comparison on a task, or None where there is no whole one."""
+        try:
+            return TypeAdapter(Comparison).validate_json(self._comparison_path(task).read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None
+
+    def _comparison_path(self, task: str) -> Path:
+        return self.run.directory / COMPARISONS / f"{task}.json"
+
+    def _finished(self) -> str:
+        return f"{len(self.state.results[TRAIN])} of {len(self.trainings)} policies are trained"
+
+
+@verb
 def bench_mechrl(
     specimen: Specimen | str | Path = "smollm2-135m",
     *,
-    paper: bool = False,
-    seeds: int = 5,
-    steps: int = 200_000,
-    episodes: int = 30,
-    size: str = "laptop",
-    training: Sequence[str] = (),
-    held_out: Sequence[str] = HELD_OUT,
-    control: str = FACTBOOK,
-    reward: str = LOGITS,
-    context: bool = False,
+    experiment: Experiment,
     matrices: str | Path | None = None,
     jobs: int = 2,
     device: str | torch.device = "cpu",
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> MechrlStudy:
     """Measure effect matrices, train policies and play: the tables of MechRL with intervals, beside searches that learn
     nothing.
@@ -103,75 +211,55 @@ def bench_mechrl(
     "logits" (as published: logits of the task less nats of the control) or "nats" (one unit on both sides); `context`
     also trains a policy that reads the prompts' embeddings through a learned encoder instead of a task label.
     `matrices` is a directory of effect matrices measured before. Tables 2 and 3 look for the published heads in a model
-    of GPT-2 small's shape, and for heads identified by their attention in any other. What an interrupted call measured
-    and trained is used again by the same call.
+    of GPT-2 small's shape, and for heads identified by their attention in any other. An interrupted benchmark continues
+    when the same call is made again.
     """
+    asked, paper, size = experiment, experiment.paper, experiment.size
     name = specimen.source or specimen.name if isinstance(specimen, Specimen) else str(specimen)
-    text = control_name(control)
-    if paper and (context or reward != LOGITS):
+    text = control_name(asked.control)
+    if paper and (asked.context or asked.reward != LOGITS):
         raise BadInput("`reward` and `context` go beyond what was published; leave them out with `paper`")
-    plan = _plan(size, tuple(training), tuple(held_out), paper=paper)
-    plan = replace(plan, control=text, unit=reward, context=context)
-    words = (None if text == FACTBOOK else text, None if reward == LOGITS else reward)
-    directory = directory_for(out, "bench-mechrl", Path(name).name, size, *words)
-    effects = Path(matrices) if matrices else directory / "matrices"
+    plan = replace(
+        SIZES[size],
+        training=_names(asked.training) or (PAPER_TRAINING if paper else TRAINING),
+        held_out=_names(asked.held_out),
+        control=text,
+        unit=asked.reward,
+        context=asked.context,
+    )
+    words = (None if text == FACTBOOK else text, None if asked.reward == LOGITS else asked.reward)
+    directory = directory_for(out, "bench-mechrl", Path(name).name, size, "paper" if paper else None, *words)
+    effects = directory / MATRICES if matrices is None else Path(matrices)
     if effects.exists() and not effects.is_dir():
         raise BadInput(f"`matrices` {effects}: not a directory; name one of effect matrices, or an empty one")
-    for name, quirk in PAPER_QUIRKS.items() if paper else ():
-        note(f"paper mode, {name}: {quirk}")
+    for quirk, explanation in PAPER_QUIRKS.items() if paper else ():
+        note(f"paper mode, {quirk}: {explanation}")
     if paper and not text.startswith(WIKITEXT):
         note(f"paper mode: the control text is {text}; published: wikitext-2 (`--control wikitext:PATH`)")
-    scope = Scope(paper, seeds, steps, episodes, context=context)
-    with shown(progress) as report:
-        specimen = loaded(specimen, Load(device=device), progress=report)
-        require_text(specimen)
-        figures = _studied(specimen, plan, control, scope, directory, effects, jobs=jobs, progress=report)
+    specimen = loaded(specimen, Load(device=device), progress=progress)
+    require_text(specimen)
     options: dict[str, JsonValue] = {
-        "paper": paper,
-        "seeds": seeds,
-        "steps": steps,
-        "episodes": episodes,
-        "size": size,
+        **asked.values(),
         "training": list[JsonValue](plan.training),
         "held_out": list[JsonValue](plan.held_out),
-        "control": control,
-        "reward": reward,
-        "context": context,
     }
     source = specimen.source or specimen.id
-    request = Request(command="bench mechrl", specimen=source, options=options)
-    return write_study(specimen, figures, request, directory)
+    settings = {"benchmark": MechrlBench.NAME, "specimen": source, **options, "version": __version__}
+    scope = Scope(paper, asked.seeds, asked.steps, asked.episodes, context=asked.context)
+    with Run(directory, settings=settings, notes={"matrices": str(effects)}) as run:
+        corpus = partial(corpus_named, asked.control)
+        work = MechrlBenchmark(run, specimen, plan, scope, corpus=corpus, matrices=effects, progress=progress)
+        with closing(work.work(jobs=jobs)) as events:
+            for event in events:
+                progress(event.label({}, priced=False), event.done, event.total)
+        request = Request(command="bench mechrl", specimen=source, options=options)
+        return write_study(specimen, work.figures(), request, directory)
 
 
-def _plan(size: str, training: tuple[str, ...], held_out: tuple[str, ...], *, paper: bool) -> SuitePlan:
-    if size not in SIZES:
-        raise BadInput(f"size {size!r} does not exist; choose one of {choices(SIZES)}")
-    return replace(SIZES[size], training=training or (PAPER_TRAINING if paper else TRAINING), held_out=held_out)
-
-
-def _studied(
-    specimen: Specimen,
-    plan: SuitePlan,
-    control: str,
-    scope: Scope,
-    directory: Path,
-    effects: Path,
-    *,
-    jobs: int,
-    progress: Progress,
-) -> dict[str, Any]:
-    """Measure what is missing, train what is missing, and play."""
-    if missing := missing_sources(effects, plan):
-        _note_unperformed(specimen, [source for source in missing if source != CONTROL])
-        measure_suite(specimen, corpus_named(control), effects, plan=plan, progress=progress)
-    suite = load_suite(effects, plan=plan, model=specimen.model)
-    jobs_to_train = trainings(scope, directory / "policies")
-    progress("training policies", 0, len(jobs_to_train))
-    for done, training in enumerate(train_apart(jobs_to_train, effects, plan, jobs=jobs), 1):
-        progress(f"trained {training.name}, seed {training.settings.seed}", done, len(jobs_to_train))
-    policies = train_policies(suite, jobs_to_train)
-    progress("playing", 0, 0)
-    return study(suite, policies, scope, canonical=canonical_heads(suite, specimen))
+def _names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    if isinstance(names, str):
+        return tuple(name.strip() for name in names.split(",") if name.strip())
+    return tuple(names or ())
 
 
 def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, directory: Path) -> MechrlStudy:
@@ -194,18 +282,20 @@ def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, d
     return document
 
 
-def _note_unperformed(specimen: Specimen, behaviours: Sequence[str]) -> None:
-    """Heads that a model needs for what it does not do are noise; the tables are made all the same."""
-    for name in behaviours:
-        performance = require_performance(replace(specimen, behaviour=name, behaviour_source=None), force=True)
-        note_unperformed(specimen.name, name, performance, force=True)
-
-
 class MechrlBench(Benchmark):
-    """`vesalius bench mechrl`; it keeps effect matrices and policies, not a ledger."""
+    """`vesalius bench mechrl`."""
 
     NAME = "mechrl"
 
     def run(self, *arguments: Any, **options: Any) -> MechrlStudy:
         """Measure, train and play."""
         return bench_mechrl(*arguments, **options)
+
+    def listed(self, directory: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Its verdicts, or how many policies are trained by now."""
+        title = f"bench mechrl, {Path(str(settings.get('specimen'))).name}"
+        for file in sorted(directory.glob("mechrl-*.json")):
+            table = MechrlStudy.read(file)
+            return {"title": title, "figures": table.view().answer.text, "done": table.seeds, "total": table.seeds}
+        done = len(MechrlState(read_ledger(directory / EVENTS)).results[TRAIN])
+        return {"title": title, "state": "unfinished", "done": done, "total": None}

@@ -1,51 +1,18 @@
-"""`vesalius bench mechrl`."""
+"""`vesalius bench mechrl` and `vesalius sets`."""
 
 from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import (
-    JsonOption,
-    OneDeviceOption,
-    RunOption,
-    SpecimenArgument,
-    names,
-)
+from vesalius.cli.options import JsonOption, OneDeviceOption, OnePrompt, RunOption, SpecimenArgument, TopOption
+from vesalius.options import Force, Load
+from vesalius_mechrl.options import Experiment, SetSearch
 
 
 def mechrl(
     specimen: SpecimenArgument = "smollm2-135m",
-    paper: Annotated[bool, typer.Option("--paper", help="As published, quirks included; says which.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Policies trained of each kind, and sets of episodes.")] = 5,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
-    episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
-    size: Annotated[
-        str, typer.Option(help="laptop: 8 rows per episode, half an hour of one core; full: 32 rows, needs a GPU.")
-    ] = "laptop",
-    training: Annotated[
-        str | None,
-        typer.Option(help="Behaviours to train on. Default: induction,ioi; with --paper induction-out,ioi."),
-    ] = None,
-    held_out: Annotated[
-        str, typer.Option(help="Behaviours to search that no policy is trained on.")
-    ] = "docstring,greater-than,capitals",
-    control: Annotated[
-        str,
-        typer.Option(
-            help="Ordinary text of the reward: factbook, wikitext:PATH (as published), or a text file whose articles "
-            "are separated by blank lines."
-        ),
-    ] = "factbook",
-    reward: Annotated[
-        str,
-        typer.Option(help="Unit of the task's damage: logits (as published), or nats like that of the control text."),
-    ] = "logits",
-    context: Annotated[
-        bool,
-        typer.Option(
-            "--context", help="Also train a policy that reads the prompts through a learned encoder, without a label."
-        ),
-    ] = False,
+    *,
+    experiment: Experiment,
     matrices: Annotated[
         str | None,
         typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
@@ -69,21 +36,31 @@ def mechrl(
     from vesalius.cli.console import output, resumable
 
     with resumable():
-        document = api.bench_mechrl(
-            specimen,
-            paper=paper,
-            seeds=seeds,
-            steps=steps,
-            episodes=episodes,
-            size=size,
-            training=names(training) or (),
-            held_out=names(held_out) or (),
-            control=control,
-            reward=reward,
-            context=context,
-            matrices=matrices,
-            jobs=jobs,
-            device=device,
-            out=out,
-        )
+        document = api.bench_mechrl(specimen, experiment, matrices=matrices, jobs=jobs, device=device, out=out)
     output(document, as_json=json)
+
+
+def sets(
+    specimen: SpecimenArgument,
+    *,
+    search: Annotated[str, typer.Option(help="group, greedy, beam, prune, rl or pairs.")] = "group",
+    options: SetSearch,
+    load: Load,
+    one: OnePrompt,
+    force: Force,
+    top: TopOption = 12,
+    out: Annotated[str | None, typer.Option(help="Directory for sets.json. Default: vesalius-runs/...")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Search heads that matter together and back each other up.
+
+    Sets are searched on some prompts and confirmed on others; writes sets.json.
+
+    Example: vesalius sets smollm2-135m --behaviour induction --search pairs
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+
+    with resumable():
+        head_sets = api.discover_sets(specimen, search, options, one.studied(load), force, out=out or True)
+    output(head_sets, as_json=json, top=top)

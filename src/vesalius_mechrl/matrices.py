@@ -49,6 +49,14 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class ControlText:
+    """Ordinary text as a source of rows, and how many tokens a row has."""
+
+    corpus: Corpus
+    length: int = 60
+
+
+@dataclass(frozen=True)
 class Identity:
     """Everything the values depend on. A column is a set of `size` heads, in the order of combinations."""
 
@@ -130,14 +138,13 @@ def behaviour_rows(specimen: Specimen, pools: Mapping[str, int], *, seed: int = 
 
 def control_matrix(
     specimen: Specimen,
-    corpus: Corpus,
+    text: ControlText,
     directory: Path,
     *,
     pools: Mapping[str, int] = POOLS,
     heads: Iterable[str | Component] | None = None,
     kind: str = PUBLISHED_KIND,
     size: int = 1,
-    length: int = 60,
     seed: int = 0,
     block: int = 32,
     progress: Progress | None = None,
@@ -145,13 +152,13 @@ def control_matrix(
     """Measure, resume or load the effects on ordinary text, in nats of next-token loss. The counterfactual of a row is
     the next row.
     """
-    rows = control_rows(specimen, corpus, pools, length=length, seed=seed)
-    identity = _identity(specimen, f"control/{corpus.name}/{length}", pools, heads, kind, seed, size)
+    rows = control_rows(specimen, text, pools, seed=seed)
+    identity = _identity(specimen, f"control/{text.corpus.name}/{text.length}", pools, heads, kind, seed, size)
     return _measure(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
 
 
 def control_rows(
-    specimen: Specimen, corpus: Corpus, pools: Mapping[str, int], *, length: int = 60, seed: int = 0
+    specimen: Specimen, text: ControlText, pools: Mapping[str, int], *, seed: int = 0
 ) -> Callable[[str], Rows]:
     """The rows of each pool of a control matrix."""
     vocabulary = specimen.vocabulary
@@ -159,9 +166,16 @@ def control_rows(
         raise BadInput(f"specimen {specimen.name!r} has a finite vocabulary; control text needs a natural model")
 
     def rows(split: str) -> Rows:
-        n_ctx = specimen.model.config.n_ctx
-        text = control(corpus, vocabulary.tokenizer, n=pools[split], length=length, seed=seed, split=split, n_ctx=n_ctx)
-        return Rows(text.batch, text.readout, Batch(text.batch.tokens.roll(-1, 0), text.batch.mask))
+        drawn = control(
+            text.corpus,
+            vocabulary.tokenizer,
+            n=pools[split],
+            length=text.length,
+            seed=seed,
+            split=split,
+            n_ctx=specimen.model.config.n_ctx,
+        )
+        return Rows(drawn.batch, drawn.readout, Batch(drawn.batch.tokens.roll(-1, 0), drawn.batch.mask))
 
     return rows
 

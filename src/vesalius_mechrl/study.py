@@ -215,11 +215,19 @@ def train_policies(suite: Suite, jobs: Sequence[Training]) -> dict[str, list[Pol
 
 
 def study(
-    suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope, *, canonical: Canonical | None = None
+    suite: Suite,
+    policies: Mapping[str, Sequence[Policy]],
+    scope: Scope,
+    *,
+    canonical: Canonical | None = None,
+    comparisons: Sequence[Comparison] | None = None,
 ) -> dict[str, Any]:
-    """All tables of one mode as a document; `canonical` are the heads to look for (default: detected ones)."""
+    """All tables of one mode as a document; `canonical` are the heads to look for (default: detected ones),
+    `comparisons` those of every task (default: played now).
+    """
     canonical = canonical or canonical_heads(suite)
-    comparisons = [_comparison(suite, policies, task, scope) for task in suite.test.names]
+    if comparisons is None:
+        comparisons = [compare_on(suite, policies, task, scope) for task in suite.test.names]
     tables = {
         "table1": table_of_gaps(suite, policies, scope),
         "table2": table_of_ranks(suite, policies, scope, canonical),
@@ -382,7 +390,8 @@ def planned_name(name: str) -> str:
     return f"{name} best-of-{PLANNED_K}"
 
 
-def _comparison(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str, scope: Scope) -> Comparison:
+def compare_on(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str, scope: Scope) -> Comparison:
+    """Every policy and every other strategy on one task."""
     strategies = standard_strategies(suite.test, task, ranking=suite.train)
     for name, trained in policies.items():
         strategies[name] = policy_strategy(trained)

@@ -23,6 +23,7 @@ from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius_mechrl.matrices import (
     EMBEDDINGS_FILE,
+    ControlText,
     Matrix,
     behaviour_matrix,
     behaviour_rows,
@@ -131,27 +132,36 @@ def measure_suite(
 ) -> None:
     """Measure the parts of the suite that are not in the directory yet."""
     plan = plan or SuitePlan()
-    require_text(specimen)
     for source in plan.sources:
-        pools, place = plan.pools_of(source), Path(directory) / source
-        if source == CONTROL:
-            length = plan.control_length
-            rows = control_rows(specimen, corpus, pools, length=length)
-            matrix = control_matrix(
-                specimen, corpus, place, pools=pools, length=length, block=plan.block, progress=progress
-            )
-        else:
-            metric = UNITS[plan.unit]
-            on_behaviour = (
-                replace(specimen, behaviour=source)
-                if metric is None
-                else with_behaviour(specimen, source, metric=metric)
-            )
-            rows = behaviour_rows(on_behaviour, pools)
-            matrix = behaviour_matrix(on_behaviour, place, pools=pools, block=plan.block, progress=progress)
-        clean_features(specimen.model, matrix, rows, place)
-        if plan.context:
-            prompt_embeddings(specimen.model, matrix, rows, place)
+        measure_source(source, specimen, corpus, Path(directory) / source, plan=plan, progress=progress)
+
+
+def measure_source(
+    source: str,
+    specimen: Specimen,
+    corpus: Corpus,
+    directory: Path,
+    *,
+    plan: SuitePlan,
+    progress: Progress | None = None,
+) -> None:
+    """Measure the matrix and the features of one source, or what is missing of them."""
+    require_text(specimen)
+    pools = plan.pools_of(source)
+    if source == CONTROL:
+        text = ControlText(corpus, plan.control_length)
+        rows = control_rows(specimen, text, pools)
+        matrix = control_matrix(specimen, text, directory, pools=pools, block=plan.block, progress=progress)
+    else:
+        metric = UNITS[plan.unit]
+        on_behaviour = (
+            replace(specimen, behaviour=source) if metric is None else with_behaviour(specimen, source, metric=metric)
+        )
+        rows = behaviour_rows(on_behaviour, pools)
+        matrix = behaviour_matrix(on_behaviour, directory, pools=pools, block=plan.block, progress=progress)
+    clean_features(specimen.model, matrix, rows, directory)
+    if plan.context:
+        prompt_embeddings(specimen.model, matrix, rows, directory)
 
 
 def require_text(specimen: Specimen) -> None:

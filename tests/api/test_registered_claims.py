@@ -13,9 +13,9 @@ from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.cli.test_own_behaviour import rows
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius.errors import BadInput, Failed
-from vesalius_bench.claims import registered as registered_claims
+from vesalius_bench.claims import verify
 from vesalius_bench.claims.documents import ClaimVerdict, Registration
-from vesalius_bench.sealing import digest, with_seal
+from vesalius_bench.sealing import digest, signing_key, with_seal
 
 CLAIM = {"kind": "necessary", "component": "L0_MLP", "replacement": "resample"}
 #: L0_MLP is in the circuit of frac_prevs: that it is necessary is known, and its effect is far from 0.2 and from 0.9.
@@ -155,13 +155,13 @@ def test_whatever_is_altered_in_a_verdict_is_tampering(
 ) -> None:
     claim = written(tmp_path, registration.as_data())
     place = written(tmp_path, verdict.as_data(), "verdict.json")
-    assert registered_claims.check_verdict(claim, place).result == "PASS"
+    assert verify.check_verdict(claim, place).result == "PASS"
     altered = dict(alterations(json.loads(json.dumps(verdict.as_data()))))
     assert len(altered) > 50
     for where, data in altered.items():
-        checked = registered_claims.check_verdict(claim, written(tmp_path, data, "altered.json"))
+        checked = verify.check_verdict(claim, written(tmp_path, data, "altered.json"))
         assert checked.result == "TAMPERED", where
-        shown = registered_claims.show_claim(tmp_path / "altered.json")
+        shown = verify.show_claim(tmp_path / "altered.json")
         assert isinstance(shown, ClaimVerdict), where
         assert shown.result == "TAMPERED", where
 
@@ -170,9 +170,9 @@ def test_a_verdict_belongs_to_its_registration_and_to_its_evidence(
     registration: Registration, verdict: ClaimVerdict
 ) -> None:
     other = ves.register_claim({**GIVEN, "seed": 2})
-    assert "binding" in registered_claims.check_verdict(other, verdict).reason
+    assert "binding" in verify.check_verdict(other, verdict).reason
     forged = ClaimVerdict.from_data(with_seal({**verdict.as_data(), "result": "FAIL"}))
-    assert "result: " in registered_claims.check_verdict(registration, forged).reason
+    assert "result: " in verify.check_verdict(registration, forged).reason
 
 
 def test_a_test_that_is_not_the_one_that_runs_is_tampering(registration: Registration, verdict: ClaimVerdict) -> None:
@@ -186,7 +186,7 @@ def test_a_test_that_is_not_the_one_that_runs_is_tampering(registration: Registr
     said = verdict.as_data()
     for change in ({"evidence": []}, {"text": "L1H2 is a MAPPER"}, {"kind": "sufficient"}):
         forged = ClaimVerdict.from_data(with_seal({**said, "record": {**said["record"], **change}}))
-        assert registered_claims.check_verdict(registration, forged).result == "TAMPERED", change
+        assert verify.check_verdict(registration, forged).result == "TAMPERED", change
 
 
 def test_a_digest_that_is_computed_again_needs_a_published_one_to_be_caught(
@@ -204,12 +204,12 @@ def test_a_digest_that_is_computed_again_needs_a_published_one_to_be_caught(
 
 def test_a_signed_claim_cannot_be_altered_without_its_key(tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
-    ours, theirs = (registered_claims.signing_key(tmp_path / f"{name}.pem") for name in ("ours", "theirs"))
+    ours, theirs = (signing_key(tmp_path / f"{name}.pem") for name in ("ours", "theirs"))
     signed = ves.register_claim(GIVEN, key=tmp_path / "ours.pem")
     verdict = ves.verify_claim(signed, signer=ours, key=tmp_path / "theirs.pem")
     assert (verdict.result, verdict.seal.signer) == ("PASS", theirs)
-    assert registered_claims.check_verdict(signed, verdict, signer=theirs).result == "PASS"
-    assert registered_claims.check_verdict(signed, verdict, signer=ours).result == "TAMPERED"
+    assert verify.check_verdict(signed, verdict, signer=theirs).result == "PASS"
+    assert verify.check_verdict(signed, verdict, signer=ours).result == "TAMPERED"
     data = {**signed.as_data(), "registered": "2020-01-01T00:00:00+00:00"}
     seal = {name: data["seal"][name] for name in ("signer", "signature")}
     kept_signature = {**data, "seal": {**seal, "digest": digest({**data, "seal": seal})}}
@@ -228,12 +228,12 @@ def test_another_model_is_tampering_and_other_code_is_a_note(
     assert other.result == "PASS"  # 3 is frac_prevs by another name
     other = ves.verify_claim(registration, specimen="4")
     assert other.reason == "model weights: the model is another one than was registered"
-    later = {**registered_claims.code_version(), "vesalius": "99.0"}
-    monkeypatch.setattr(registered_claims, "code_version", lambda: later)
+    later = {**verify.code_version(), "vesalius": "99.0"}
+    monkeypatch.setattr(verify, "code_version", lambda: later)
     noted = ves.verify_claim(registration)
     assert (noted.result, len(noted.notes)) == ("PASS", 1)
     assert "(here 99.0)" in noted.notes[0]
-    monkeypatch.setattr(registered_claims, "prompts_sha256", lambda *batches: "other")
+    monkeypatch.setattr(verify, "prompts_sha256", lambda *batches: "other")
     with pytest.raises(Failed, match="draws other prompts"):
         ves.verify_claim(registration)
 
@@ -241,7 +241,7 @@ def test_another_model_is_tampering_and_other_code_is_a_note(
 def test_prompts_that_differ_under_the_same_code_are_tampering(
     registration: Registration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registered_claims, "prompts_sha256", lambda *batches: "other")
+    monkeypatch.setattr(verify, "prompts_sha256", lambda *batches: "other")
     assert ves.verify_claim(registration).reason.startswith("prompts: ")
 
 

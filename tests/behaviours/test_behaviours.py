@@ -224,6 +224,7 @@ def test_successor_by_calendar_and_alphabet() -> None:
     assert checked > 100
 
 
+@pytest.mark.slow
 def test_requesting_too_many_prompts_is_refused() -> None:
     with pytest.raises(
         BadInput,

@@ -73,6 +73,7 @@ def test_every_component_has_a_role(arithmetic: Specimen) -> None:
     assert all(one["role"] and one["note"] for one in KEY["components"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(KEY["components"]))
 def test_accuracy_without_each_component(arithmetic: Specimen, operands, name: str) -> None:
     stated = KEY["components"][name]["accuracy"]["zeroed"]
@@ -86,6 +87,7 @@ def test_accuracy_without_each_group(arithmetic: Specimen, operands, name: str) 
     assert accuracy(arithmetic, operands, group["members"]) == pytest.approx(group["accuracy zeroed"], abs=MARGIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("letter", "place"), [("A", 0), ("B", 1), ("C", 2)])
 def test_which_operand_each_head_moves(arithmetic: Specimen, operands, letter: str, place: int) -> None:
     """Patched from a prompt with another operand, movers of that operand raise its answer and the others do not."""

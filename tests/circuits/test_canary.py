@@ -132,6 +132,7 @@ print([name for name in sys.modules if name.startswith("vesalius.rasp")])
 """
 
 
+@pytest.mark.slow
 def test_loading_and_sweeping_a_specimen_leaves_the_door_shut() -> None:
     loaded = subprocess.run([sys.executable, "-c", LOADING, "3"], capture_output=True, text=True, check=False)
     assert loaded.returncode == 0, loaded.stderr
@@ -177,6 +178,7 @@ def test_a_canary_in_the_key_is_seen_nowhere_else(marked_task: Task, tmp_path: P
         assert CANARY.encode() not in path.read_bytes()
 
 
+@pytest.mark.slow
 def test_nobody_but_grading_names_the_door() -> None:
     """Imports are held by the floors; this also catches a module reached by its name in a string."""
     # The sandbox names the door to keep it shut.

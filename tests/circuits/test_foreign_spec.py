@@ -52,6 +52,7 @@ def contained() -> None:
         pytest.skip(str(refusal))
 
 
+@pytest.mark.slow
 def test_the_program_of_a_spec_is_the_one_that_runs_here(directory: Path) -> None:
     contained()
     path = written(directory, HONEST)

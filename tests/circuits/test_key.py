@@ -157,6 +157,7 @@ def test_notes_name_only_components_of_their_circuit(task: key.Task) -> None:
     assert named <= set(task.notes)
 
 
+@pytest.mark.slow
 @every_task
 def test_inert_marks_are_what_interchange_shows(task: key.Task) -> None:
     for column, (component, _) in enumerate(task.components):

@@ -50,15 +50,15 @@ def test_a_discovery_in_a_circuit_takes_about_the_passes_of_its_plan(method: str
     specimen = ves.load("frac_prevs")
     found = ves.plan("discover", specimen, method=method, n=8, checks=False, progress=False)
     real = ves.discover(specimen, method, n=8, checks=False, progress=False)
-    assert found["forwards"] == pytest.approx(real.forwards, rel=0.2)
+    assert found.forwards == pytest.approx(real.forwards, rel=0.2)
 
 
 def test_memory_counts_the_weights_and_grows_with_what_is_kept(tiny: Path) -> None:
     specimen = ves.load(tiny, behaviour="induction")
     weights = sum(weight.numel() * weight.element_size() for weight in specimen.model.parameters())
-    few, many = (ves.plan("sweep", specimen, n=n, kind="resample", progress=False)["peak_bytes"] for n in (2, 16))
+    few, many = (ves.plan("sweep", specimen, n=n, kind="resample", progress=False).peak_bytes for n in (2, 16))
     assert weights < few < many
-    zero = ves.plan("sweep", specimen, n=16, kind="zero", progress=False)["peak_bytes"]
+    zero = ves.plan("sweep", specimen, n=16, kind="zero", progress=False).peak_bytes
     assert zero < many, "resampling keeps the other prompts' activations"
 
 
@@ -94,7 +94,7 @@ def test_a_plan_counts_the_circuit_that_is_given_or_discovered_first(tiny: Path,
     specimen = ves.load(tiny, behaviour="induction")
 
     def forwards(**options: object) -> float:
-        return ves.plan("explain", specimen, n=4, progress=False, **options)["forwards"]
+        return ves.plan("explain", specimen, n=4, progress=False, **options).forwards
 
     discovery = ves.discover(specimen, "eap", n=3, checks=False, force=True, progress=False)
     chosen = [str(component) for component in discovery.circuit.chosen()]
@@ -151,6 +151,6 @@ def test_a_plan_says_what_it_assumes_and_what_does_not_fit(
 def test_what_is_loaded_already_need_not_fit_again(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specimen = ves.load(tiny, behaviour="induction", device="cpu")
     found = ves.plan("sweep", specimen, n=2, progress=False)
-    monkeypatch.setattr("vesalius.api.plans.available_bytes", lambda device: found["peak_bytes"] - 1)
+    monkeypatch.setattr("vesalius.api.plans.available_bytes", lambda device: found.peak_bytes - 1)
     again = ves.plan("sweep", specimen, n=2, progress=False)
-    assert (again["fits"], again["tokens_assumed"]) == (True, False)
+    assert (again.fits, again.tokens_assumed) == (True, False)

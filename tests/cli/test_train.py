@@ -352,7 +352,7 @@ def test_a_training_killed_after_its_card_was_written_can_be_repeated(
             training.train(spec, out=out)
     assert (out / "specimen.json").exists()
     again = training.train(spec, out=out)
-    assert again["accepted"]
+    assert again.accepted
     assert sorted(path.name for path in out.iterdir()) == [
         "answer_key",
         "model.json",

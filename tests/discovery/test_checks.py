@@ -86,6 +86,7 @@ def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
     assert not {"cmd", "cpr"} & set(nothing.metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sweep", "eap-ig"])
 def test_a_natural_model_that_does_induction_with_two_heads(method: str) -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))

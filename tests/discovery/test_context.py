@@ -70,6 +70,7 @@ def test_the_encoder_standardises_and_ignores_what_does_not_vary() -> None:
     assert not torch.equal(network(one, legal)[0], network(other, legal)[0])
 
 
+@pytest.mark.slow
 def test_a_policy_tells_tasks_by_their_prompts_alone(tmp_path: Path) -> None:
     """Two tasks whose best heads differ, told apart by the embedding alone: first picks follow the prompts."""
     tables = with_prompts(planted_tables(best={"a": 3, "b": 11}))

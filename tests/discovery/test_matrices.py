@@ -24,7 +24,7 @@ from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
 from vesalius_mechrl import matrices
 from vesalius_mechrl.environment import Episodes
-from vesalius_mechrl.matrices import Matrix, behaviour_matrix, control_matrix, load_matrix
+from vesalius_mechrl.matrices import ControlText, Matrix, behaviour_matrix, control_matrix, load_matrix
 from vesalius_mechrl.tables import CONTROL_SEED_OFFSET, Tables
 
 SIZE = word_tokenizer().size
@@ -55,7 +55,7 @@ def edited_mean(model: Transformer, batch: Batch, readout: Readout, values: Valu
 def test_averages_of_rows_are_the_reward_of_the_batch(specimen: Specimen, tmp_path: Path) -> None:
     """r = [m(M) - m(M without a)] - [CE(M without a) - CE(M)], both sides run directly."""
     task = behaviour_matrix(specimen, tmp_path / "task", pools=POOLS, block=4)
-    text = control_matrix(specimen, corpus(), tmp_path / "text", pools=POOLS, length=8, block=4)
+    text = control_matrix(specimen, ControlText(corpus(), 8), tmp_path / "text", pools=POOLS, block=4)
     tables = Tables.from_matrices({"induction": task}, text, split="train", rows=6)
     assert tables.unit == "logits - 1 * nats"
     vocabulary = specimen.vocabulary
@@ -167,7 +167,7 @@ def test_a_small_matrix_of_the_embedded_model(smollm: object, tmp_path: Path) ->
     specimen = load_natural("smollm2-135m", behaviour="induction")
     heads = ["L16H0", "L18H6", "L29H0"]
     task = behaviour_matrix(specimen, tmp_path / "task", pools={"train": 4}, heads=heads)
-    text = control_matrix(specimen, factbook(), tmp_path / "text", pools={"train": 4}, heads=heads, length=16)
+    text = control_matrix(specimen, ControlText(factbook(), 16), tmp_path / "text", pools={"train": 4}, heads=heads)
     rewards = Tables.from_matrices({"induction": task}, text, split="train", rows=4).mean("induction")
     assert rewards.argmax() == 0
     assert rewards[0] > 3

@@ -65,6 +65,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("ladders", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "forwards"), [("ladder", 3.0), ("by-place", 2.0)])
 def test_a_package_adds_a_method(name: str, forwards: float, package: Path, tmp_path: Path) -> None:
     specimen = ves.load("frac_prevs")

@@ -17,7 +17,7 @@ from vesalius.discovery.method import MethodInput
 from vesalius.errors import BadInput
 from vesalius_mechrl import methods
 from vesalius_mechrl.methods import RL, Bandit, HeadEffects
-from vesalius_mechrl.sets.discover import discover_sets
+from vesalius_mechrl.sets.discover import search_sets
 from vesalius_mechrl.strategies import QueryBudget
 
 
@@ -188,8 +188,8 @@ def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:
     with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*`force` to continue anyway"):
         ves.discover(unable, n=4)
     with pytest.raises(BadInput, match="does not perform induction"):
-        discover_sets(unable, n=8)
+        search_sets(unable, n=8)
     forced = ves.discover(unable, n=4, force=True)
     assert forced.performance is not None
     assert not forced.performance.performs
-    assert discover_sets(unable, n=8, force=True).document()["performance"]["performs"] is False
+    assert search_sets(unable, n=8, force=True).document()["performance"]["performs"] is False

@@ -78,6 +78,7 @@ def test_the_order_of_heads_does_not_matter() -> None:
     assert torch.allclose(same, value, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_policy_crosses_to_a_model_of_other_heads_and_survives_the_disk(tmp_path: Path) -> None:
     trained = with_attribution(planted_tables(best={"a": 3, "b": 11}))
     policy = train(trained, QUICK)

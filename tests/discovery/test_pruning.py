@@ -29,6 +29,7 @@ def naive(model: Transformer, batch: Batch, readout: Readout, other: Batch, thre
     return set(graph.edges) - set(cut)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_walk_is_that_of_a_naive_twin(seed: int) -> None:
     model = random_model(small_config(n_heads=2, n_kv_heads=1), seed).double()

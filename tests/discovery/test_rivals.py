@@ -102,6 +102,7 @@ def test_it_is_printed_written_and_on_the_page(discovery: Discovery, capsys: pyt
     assert "--rivals 3" in discovery.request.command_line()
 
 
+@pytest.mark.slow
 def test_a_circuit_without_backups_has_no_rival() -> None:
     rivals = ves.discover("frac_prevs", "sweep", n=8, rivals=1, checks=False, progress=False).rivals
     assert rivals is not None

@@ -45,6 +45,7 @@ def conversation(place: Path, specimen: Specimen, *lines: Any) -> tuple[Explanat
     return explanation, [json.loads(line) for line in (place / "heard").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_command_uses_the_instruments_and_the_engine_decides(specimen: Specimen, tmp_path: Path) -> None:
     said = {
         "components": [

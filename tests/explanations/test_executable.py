@@ -198,6 +198,7 @@ def same(program: CircuitProgram, found: torch.Tensor, expected: torch.Tensor, r
         assert torch.equal(found[real].long(), expected[real].long())
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1_000_000))
 @settings(max_examples=80, deadline=None)
 def test_any_program_and_its_translation_agree(seed: int) -> None:

@@ -297,6 +297,7 @@ def test_a_variable_of_the_position_alone_is_found_and_named(models):
     assert "inert" not in parts["L0_MLP"].note
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_the_position_is_found_inside_and_two_seeds_give_the_same_classes(models):
     tables = []

@@ -117,6 +117,7 @@ def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
     assert Explanation.model_validate_json(by_hand.model_dump_json()) == by_hand
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_explanation() -> None:
     steps: list[str] = []
     specimen = as_specimen(induction_model(SIZE))
@@ -129,6 +130,7 @@ def test_the_same_seed_gives_the_same_explanation() -> None:
     assert any("L1H0" in message for message in steps)
 
 
+@pytest.mark.slow
 def test_the_weaker_of_two_heads_that_fill_the_stream_is_the_backup() -> None:
     model = induction_model(SIZE, strengths={0: 80.0, 2: 50.0}, norm="rms")
     components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H2"]))
@@ -324,6 +326,7 @@ def test_an_answer_in_the_lens_without_an_effect_is_redundant() -> None:
     assert "favours the answer by itself" in note(Findings(Component(3), None, own))
 
 
+@pytest.mark.slow
 def test_an_explanation_is_the_same_over_two_devices() -> None:
     """Tensors of two devices do not meet: `LogicalDevices` refuses what CUDA would refuse."""
     request = {"components": ["L0H0", "L1H0"], "n": 4, "force": True, "progress": False}

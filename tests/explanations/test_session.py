@@ -32,6 +32,7 @@ def specimen() -> Specimen:
     return ves.load("3")
 
 
+@pytest.mark.slow
 def test_claims_and_programs_are_counted_when_they_are_asked_for(specimen: Specimen) -> None:
     """A claim that cannot be read counts one, one about the whole circuit counts one, and nothing counts afterwards."""
     with Session.open(specimen, budget=Budget(claims=3, executions=1)) as session:

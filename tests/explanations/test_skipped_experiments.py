@@ -78,6 +78,7 @@ def _necessary_by_all(outcomes: Outcomes) -> bool:
     return any(passed) and sum(costs) >= 2
 
 
+@pytest.mark.slow
 def test_necessary_is_supported_where_every_replacement_and_control_supports_it() -> None:
     rng, verdicts, asked = np.random.default_rng(0), [], 0
     for _ in range(120):

@@ -45,6 +45,7 @@ def test_the_credulous_judge_can_tell_right_from_wrong() -> None:
         assert scores(credulous(), measure.name, WRONG) == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_a_payload_changes_no_score(name: str) -> None:
     judge = credulous()
@@ -53,6 +54,7 @@ def test_a_payload_changes_no_score(name: str) -> None:
             assert scores(judge, measure, candidate) == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_nor_does_one_in_the_text_it_is_measured_by(name: str) -> None:
     """Observations and hypotheses are the agent's own words, and stand in the other block."""

@@ -198,6 +198,7 @@ def test_calls_are_scoped_and_a_resumed_run_repeats_none(tmp_path: Path) -> None
     assert {item.score for item in first.items} == {0}  # the second judge was asked, not served the first one's answers
 
 
+@pytest.mark.slow
 def test_a_trained_specimen_is_judged_by_its_program(tmp_path: Path) -> None:
     (tmp_path / "answer_key").mkdir()
     (tmp_path / "answer_key" / "spec.py").write_text(

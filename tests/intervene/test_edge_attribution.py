@@ -87,6 +87,7 @@ def test_kept_apart_each_position_is_what_it_alone_contributes(steps: int) -> No
             assert torch.allclose(apart[:, position], alone, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_integrated_gradients_from_the_embedding_add_up_to_the_whole_effect() -> None:
     """Completeness: over all edges out of the embedding, the sum approaches clean minus counterfactual score."""
     model = random_model(small_config(norm="layer"), 2).double()

@@ -36,6 +36,7 @@ def test_any_set_of_cuts_is_what_the_engine_computes(config: Config, seed: int, 
         assert torch.allclose(row, truth, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(configs(), st.integers(0, 1000), st.sampled_from([0.1, 0.5, 0.9]))
 def test_every_logit_is_that_of_the_naive_twin(config: Config, seed: int, share: float) -> None:

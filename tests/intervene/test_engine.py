@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,6 +64,7 @@ def random_rows(config: Config, n_prompts: int, width: int, n_values: int, rng: 
     return rows
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(configs(), st.integers(0, 2**20))
 def test_every_row_equals_its_naive_twin(config: Config, seed: int) -> None:
@@ -98,6 +100,7 @@ def test_every_row_equals_its_naive_twin(config: Config, seed: int) -> None:
     assert (logits - picked).abs().max() <= EXACT * max(1.0, float(expected.abs().max()))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(configs(), st.integers(0, 2**20))
 def test_kept_outputs_are_those_of_the_naive_twin(config: Config, seed: int) -> None:

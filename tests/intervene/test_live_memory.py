@@ -28,6 +28,7 @@ def test_what_is_alive_is_counted_once_and_forgotten_when_it_is_freed() -> None:
     assert (live.current, live.peak) == (0, 800)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zero", "resample"])
 def test_a_sweep_needs_the_memory_of_its_plan(kind: str) -> None:
     model, tokens = random_model(CONFIG), torch.zeros(N, WIDTH, dtype=torch.long)
@@ -40,6 +41,7 @@ def test_a_sweep_needs_the_memory_of_its_plan(kind: str) -> None:
     assert planned == pytest.approx(live.peak, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 3])
 def test_edge_attribution_needs_the_memory_of_its_plan(steps: int) -> None:
     model, tokens = random_model(CONFIG), torch.zeros(N, WIDTH, dtype=torch.long)

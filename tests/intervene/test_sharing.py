@@ -23,6 +23,7 @@ def every_set(config: Config) -> list[tuple[Component, ...]]:
     return [members for size in range(1, len(parts) + 1) for members in itertools.combinations(parts, size)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", [None, [1, 3]])
 @pytest.mark.parametrize("structure", ["plain", "norms-before-and-after", "windows", "parallel"])
 def test_all_sets_of_components_equal_their_naive_twins(structure: str, positions: list[int] | None) -> None:

@@ -60,6 +60,7 @@ def test_every_row_equals_its_naive_twin(name: str) -> None:
         assert (logits - expected).abs().max() <= 1e-9 * max(1.0, float(expected.abs().max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_every_edge_alone_is_path_patching_by_hooks(name: str) -> None:
     """The exact effect of each edge, by the engine and under a mask, at the readout's positions only."""
@@ -119,6 +120,7 @@ def test_contributions_sum_to_what_was_written(name: str) -> None:
         assert torch.allclose(mlp, cache[f"blocks.{layer}.hook_mlp_out"], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_edge_attribution_is_the_slope_of_the_path(name: str) -> None:
     """Move the input of one receiver a little way along what one sender's change would add to it."""

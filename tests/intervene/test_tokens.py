@@ -75,6 +75,7 @@ def assert_as_the_twin(model: Transformer, rng: random.Random, *, padded: bool) 
     assert (logits - expected[torch.arange(len(rows))[:, None], at[plan.prompt]]).abs().max() <= tolerance
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(configs(), st.booleans(), st.integers(0, 2**20))
 def test_rows_that_change_late_equal_their_naive_twins(config: Config, padded: bool, seed: int) -> None:
@@ -82,6 +83,7 @@ def test_rows_that_change_late_equal_their_naive_twins(config: Config, padded: b
     assert_as_the_twin(random_model(config, seed).double(), random.Random(seed), padded=padded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("seed", range(2))
 def test_every_structure_that_changes_late(structure: str, seed: int) -> None:

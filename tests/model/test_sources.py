@@ -97,6 +97,7 @@ def test_what_a_small_vocabulary_would_not_know_is_refused(llama: Any) -> None:
     assert tokenizer.is_single("cat")
 
 
+@pytest.mark.slow
 def test_a_directory_without_a_tokenizer_takes_token_ids(directory: Path, llama: Any) -> None:
     specimen = ves.load(directory, device="cpu")
     assert isinstance(specimen.vocabulary, IdVocabulary)

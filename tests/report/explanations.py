@@ -162,6 +162,7 @@ def invert_if_sorted() -> Explanation:
         for name, tag, by_experiment, verdict in TEN
     )
     return Explanation(
+        request=Request(command="explain", specimen="invert_if_sorted", seed=0),
         specimen="invert_if_sorted",
         scientist="builtin",
         components=components,

@@ -303,7 +303,7 @@ def test_read_off_tables() -> None:
 
 def test_index(tmp_path: Path) -> None:
     reader, text = read(render_index(index_rows(), tmp_path / "index.html", title="A run"))
-    for words in ("<b>frac</b> & co", "Tags right 8 of 13 0.615", "10 of 13", "1 of 3", "4.3 min"):
+    for words in ("<b>frac</b> & co", "Tags right 8 of 13 (0.615)", "10 of 13", "1 of 3", "4.3 min"):
         assert words in text
     links = [attributes["href"] for tag, attributes in reader.tags if tag == "a"]
     assert links == ["#main", "pages/frac%20prevs.html", "javascript%3Aalert%281%29"]

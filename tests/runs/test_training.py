@@ -10,8 +10,8 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.closeness import adam_bound, largest_difference, mean_difference
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
-from vesalius.errors import BadInput
-from vesalius_mechrl.benchmark import train_apart
+from vesalius.runs.engine import Failure, map_cases
+from vesalius_mechrl.benchmark import TrainingCase, train_case
 from vesalius_mechrl.ppo import load_policy
 from vesalius_mechrl.study import Scope, train_policies, trainings
 from vesalius_mechrl.suite import SuitePlan, load_suite, measure_suite
@@ -32,10 +32,9 @@ def test_two_at_a_time_or_one_after_the_other(tmp_path: Path) -> None:
     measure_suite(as_specimen(induction_model(word_tokenizer().size)), corpus(), matrices, plan=PLAN)
     scope = Scope(seeds=2, steps=64)
     apart, here = trainings(scope, tmp_path / "apart"), trainings(scope, tmp_path / "here")
-    done = list(train_apart(apart, matrices, PLAN, jobs=2))
-    assert sorted(training.directory.name for training in done) == sorted(
-        p.name for p in (tmp_path / "apart").iterdir()
-    )
+    cases = [TrainingCase(training.directory.name, training, matrices, PLAN) for training in apart]
+    done = [case.id for case, result in map_cases(train_case, cases, jobs=2) if result is None]
+    assert sorted(done) == sorted(p.name for p in (tmp_path / "apart").iterdir())
     assert len(done) == 4
     train_policies(load_suite(matrices, plan=PLAN), here)
     for one, other in zip(apart, here, strict=True):
@@ -49,6 +48,7 @@ def test_two_at_a_time_or_one_after_the_other(tmp_path: Path) -> None:
         same_kind = [load_policy(training.directory) for training in here if training.name == one.name]
         between_seeds = mean_difference(*(policy.network.state_dict() for policy in same_kind))
         assert mean_difference(*weights) < between_seeds / 100
-    other = [replace(apart[0], settings=replace(apart[0].settings, seed=9))]
-    with pytest.raises(BadInput, match="another"):
-        list(train_apart(other, matrices, PLAN, jobs=1))
+    other = replace(apart[0], settings=replace(apart[0].settings, seed=9))
+    ((_, failure),) = map_cases(train_case, [TrainingCase("other", other, matrices, PLAN)], jobs=1)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, "another" in failure.reason) == ("refused", True)

@@ -95,7 +95,7 @@ def target(tmp_path: Path, toolbox: Path, monkeypatch: pytest.MonkeyPatch) -> It
         "canary": str(outside / "canary"),
         "outside": str(outside),
         "key_directory": str(PACKAGE / "circuits" / "key"),
-        "key_file": str(PACKAGE / "circuits" / "key" / "annotations.py"),
+        "key_file": str(PACKAGE / "circuits" / "key" / "task.py"),
         "generator_file": str(PACKAGE.with_name("vesalius_functions") / "suite.py"),
         "data_directory": str(PACKAGE / "circuits" / "data"),
         "victim": victim.pid,

@@ -307,7 +307,7 @@ def test_attention_under_the_mouse_and_by_keyboard(served: Served, browser: Brow
 def test_a_component_is_reached_from_results_and_circuits(served: Served, browser: Browser) -> None:
     with browser.window(served) as window:
         page = window.open("result?path=explained")
-        page.get_by_role("link", name="L1H2", exact=True).click()
+        page.locator("#component-L1H2").get_by_role("link", name="Look at it").click()
         page.get_by_role("heading", name="L1H2 of frac_prevs").wait_for()
         page.get_by_text("averages is_x").first.wait_for()
         page = window.open("circuit?path=explained")

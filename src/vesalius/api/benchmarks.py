@@ -4,19 +4,33 @@ A run that was interrupted continues when the same call is made again; what may 
 number of jobs and the engine. Without `out`, the directory is one under `vesalius-runs` named after the request.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.places import Out, directory_for, findable_model
-from vesalius.backbones import MAX_TOKENS, TIMEOUT
+from vesalius.api.door import verb
+from vesalius.api.places import directory_for, findable_model
 from vesalius.discovery.discover import CORE_NAMES
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, note
-from vesalius.explanations.scientists import chosen_scientist
 from vesalius.json_lines import short_name
-from vesalius.progress import Progress, shown
+from vesalius.options import (
+    BENCHED,
+    Ask,
+    Chosen,
+    CircuitMethod,
+    Compared,
+    Jobs,
+    Judges,
+    Out,
+    Published,
+    Sample,
+    Who,
+    Workers,
+)
+from vesalius.progress import Progress, shown, silent
 from vesalius.report.pages import render_circuits
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
@@ -38,30 +52,17 @@ def bench(benchmark: str, **options: Any) -> Any:
     return benchmark_named(benchmark).run(**options)
 
 
+@verb
 def bench_circuits(
     *,
-    scientist: str | None = None,
-    backbone: str | None = None,
-    protocol: str | None = None,
-    judges: Sequence[str] = (),
-    specimens: str | Path | None = None,
-    annotations: str | Path | None = None,
-    ids: Sequence[str | int] | None = None,
-    limit: int | None = None,
-    circuit_from: str | None = None,
-    leave_out: str | None = None,
-    seed: int = 0,
-    prices: str | Path | None = None,
-    max_cost: float | None = None,
-    timeout: float = TIMEOUT,
-    base_url: str | None = None,
-    max_tokens: int = MAX_TOKENS,
-    compact: bool = False,
-    unsafe_sandbox: bool = False,
-    jobs: int = 2,
-    engine: str = "local",
+    who: Who,
+    ask: Ask,
+    judged: Judges,
+    chosen: Published,
+    source: CircuitMethod,
+    workers: Workers,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Scorecard:
     """Explain circuits with known answers, grade tags and programs, and draw a page for each.
 
@@ -73,62 +74,46 @@ def bench_circuits(
     and `compact` are for the scientist's language model: where it is served, its longest reply, and short typed
     prompts.
     """
-    named = None if ids is None else [str(name) for name in ids]
-    folder = None if specimens is None else str(specimens)
-    scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
-    settings = BenchmarkSettings(
-        circuits=tuple(chosen_circuits(folder, named, limit, None if annotations is None else str(annotations))),
-        scientist=scientist,
-        circuit_from=circuit_from,
-        seed=seed,
-        leave_out=leave_out,
-        backbone=findable_model(backbone),
-        protocol=protocol,
-        judges=tuple(findable_model(judge) or "" for judge in judges),
-        prices=absolute(prices),
-        compact=compact,
-        max_tokens=max_tokens,
-    )
-    if base_url is not None and backbone is None:
+    model, annotations = ask.backbone, None if chosen.annotations is None else str(chosen.annotations)
+    circuits = chosen_circuits(chosen.folder, chosen.names, chosen.limit, annotations)
+    ask = replace(ask, backbone=findable_model(ask.backbone), prices=absolute(ask.prices))
+    judges = tuple(findable_model(judge) or "" for judge in judged.judges)
+    settings = BenchmarkSettings.of(circuits, who, ask, judges, source.circuit_from)
+    if ask.base_url is not None and ask.backbone is None:
         raise BadInput("`base_url`: the scientist asks no language model; leave it out")
-    limits = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout, base_url=base_url)
-    runs_on = engine_named(engine)
+    limits, runs_on = RunLimits.of(ask, base_url=ask.base_url), engine_named(workers.engine)
     limits.check_models(settings.models, settings.prices)
     directory = directory_for(
         out,
         "bench-circuits",
-        short_name(scientist),
-        None if backbone is None else backbone.replace(":", "_"),
-        protocol,
-        "compact" if compact else None,
-        selection_word(folder, named, limit),
-        None if circuit_from is None else f"from-{circuit_from}",
-        None if leave_out is None else f"without-{leave_out}",
-        f"seed{seed}",
+        short_name(settings.scientist),
+        None if model is None else model.replace(":", "_"),
+        settings.protocol,
+        "compact" if ask.compact else None,
+        selection_word(chosen.folder, chosen.names, chosen.limit),
+        None if source.circuit_from is None else f"from-{source.circuit_from}",
+        None if who.leave_out is None else f"without-{who.leave_out}",
+        f"seed{who.seed}",
     )
 
     def benchmark(run: Run) -> CircuitsBenchmark:
         return CircuitsBenchmark(run, settings, limits=limits, engine=runs_on)
 
     names = {circuit.id: circuit.name for circuit in settings.circuits}
-    card = performed(directory, settings, benchmark, limits, names=names, jobs=jobs, progress=progress)
+    card = performed(directory, settings, benchmark, limits, names=names, jobs=workers.jobs, progress=progress)
     note_errors(card, len(settings.circuits), "circuits")
     return card
 
 
+@verb
 def bench_discovery(
     *,
-    methods: Sequence[str] = CORE_NAMES,
-    specimens: str | Path | None = None,
-    ids: Sequence[str | int] | None = None,
-    limit: int | None = None,
-    n: int = 32,
-    seed: int = 0,
-    hard: bool = False,
-    steps: int = 0,
-    jobs: int = 2,
+    compared: Compared,
+    chosen: Chosen,
+    sample: Sample = BENCHED,
+    workers: Jobs,
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Scorecard:
     """Find circuits with known answers by each method, on `n` prompts, and grade the scores against the answer.
 
@@ -138,11 +123,10 @@ def bench_discovery(
     the number of models. With `specimens` or `ids` these are asked the same instead. `steps` is the number of gradients
     that EAP-IG averages (0: 5).
     """
-    named = None if ids is None else [str(name) for name in ids]
-    folder = None if specimens is None else str(specimens)
+    folder, named, limit, hard = chosen.folder, chosen.names, chosen.limit, compared.hard
     planted = hard and folder is None and named is None
-    method_word = None if tuple(methods) == CORE_NAMES else "_".join(methods)
-    settings_words = (f"steps{steps}" if steps else None, f"n{n}", f"seed{seed}")
+    method_word = None if compared.names == CORE_NAMES else "_".join(compared.names)
+    settings_words = (f"steps{compared.steps}" if compared.steps else None, f"n{sample.n}", f"seed{sample.seed}")
     words = (method_word, selection_word(None, None, limit), *settings_words)
     place = directory_for(out, "bench-discovery-hard", *words) if planted else None
     circuits = (
@@ -152,7 +136,7 @@ def bench_discovery(
     )
     if any(circuit.annotation is not None for circuit in circuits):
         raise BadInput(f"`specimens` {folder}: holds published models, which `bench circuits` grades; use that")
-    settings = DiscoverySettings(tuple(circuits), tuple(methods), n, seed, hard, steps)
+    settings = DiscoverySettings(tuple(circuits), compared.names, sample.n, sample.seed, hard, compared.steps)
     directory = place or directory_for(
         out,
         "bench-discovery-hard" if hard else "bench-discovery",
@@ -166,7 +150,7 @@ def bench_discovery(
         settings,
         lambda run: DiscoveryBenchmark(run, settings),
         names=names,
-        jobs=jobs,
+        jobs=workers.jobs,
         pages=False,
         progress=progress,
     )

@@ -28,17 +28,17 @@ from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
-from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts, Rivalry
+from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
 
 
-def require_discoverable(method: Named, cut: Cut, rival: Rivalry, **options: Any) -> Method:
+def require_discoverable(method: Named, cut: Cut, checked: Checked, **options: Any) -> Method:
     """The method with its options; refuses what does not go together before the model is loaded."""
     scoring = method_named(method, **options)
     parse_rules(cut.select, cut.size)
-    require_rivals(rival.rivals, cast(By, rival.rivals_by), scores_edges=scoring.scores_edges is not False)
+    require_rivals(checked.rivals, cast(By, checked.rivals_by), scores_edges=scoring.scores_edges is not False)
     return scoring
 
 
@@ -49,7 +49,6 @@ def discover(
     *,
     draw: Draw = DISCOVERED,
     cut: Cut,
-    rival: Rivalry,
     checked: Checked,
     force: Force,
     parts: Parts,
@@ -81,9 +80,9 @@ def discover(
     """
     scoring, checks, rules = method_named(method, **options), checked.checks, parse_rules(cut.select, cut.size)
     require_selection(specimen.model, scoring, rules, cut.size)
-    by = cast(By, rival.rivals_by)
+    by = cast(By, checked.rivals_by)
     require_searchable(specimen.model, by)
-    asked = (draw, replace(cut, select=rules or None), rival, checked, force)
+    asked = (draw, replace(cut, select=rules or None), checked, force)
     request = request_on(specimen, "discover", *asked, material=material, method=scoring.name)
     request = _with_options(request, **scoring.options)
     spread = parts_on(parts, specimen, progress, material=material)
@@ -93,7 +92,7 @@ def discover(
         )
     n, seed, split = draw.n, draw.seed, draw.split
     unseen = None
-    if rival.rivals:
+    if checked.rivals:
         unseen = rival_prompts(specimen, material or trial(specimen, n, seed=seed, split=split), seed=seed)
     directory = place_for(out, specimen, request, *asked, words=_words(scoring))
     with removed_if_empty(directory):
@@ -103,7 +102,7 @@ def discover(
         result, selection = _selected(specimen, result, rules, cut.size, seed=seed, checks=checks)
         how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": progress}
         figures = run_checks(specimen, result, **how) if checks else None
-        compared = {"rivals": rival.rivals, "by": by, "seed": seed, "progress": progress}
+        compared = {"rivals": checked.rivals, "by": by, "seed": seed, "progress": progress}
         others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
     found = {"selection": selection, "rivals": others}
     discovery = _discovery(specimen, request, result, figures).model_copy(update=found)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.places import directory_for, removed_if_empty
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
 from vesalius.components import Names, parse_components, split_names
-from vesalius.discovery.what_if import LIKELY, Replacements, RunOutputs
+from vesalius.discovery.what_if import KINDS, LIKELY, Replacements, RunOutputs
 from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
+from vesalius.intervene.ablations import ablation_named
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw, Edit, Out
 from vesalius.progress import Progress, silent
@@ -30,7 +32,12 @@ from vesalius.statistics import interval_or_none
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
 
 
-@verb
+def require_edit(edit: Edit) -> None:
+    """Refuse an ablation that does not exist."""
+    ablation_named(edit.kind, KINDS)
+
+
+@partial(verb, check=require_edit)
 def what_if(
     specimen: Specimen,
     components: Names,

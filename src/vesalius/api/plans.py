@@ -61,7 +61,7 @@ from vesalius.intervene.estimate import (
 from vesalius.intervene.recordings import activation_memory
 from vesalius.model.devices import available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
-from vesalius.options import CircuitFrom, Draw, Explaining, Knockout, Load, Parts, Rivalry
+from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
@@ -196,25 +196,25 @@ class _NeuronsWork(_Work):
 class _DiscoverWork(_Work):
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__(arguments)
-        self.rival: Rivalry = arguments["rival"]
+        self.checked: Checked = arguments["checked"]
         further = VERBS["discover"].further(arguments)
-        self.method = require_discoverable(arguments["method"], arguments["cut"], self.rival, **further)
+        self.method = require_discoverable(arguments["method"], arguments["cut"], self.checked, **further)
 
     def check(self, specimen: Specimen) -> None:
         draw = self.prompts
-        if self.rival.rivals:
+        if self.checked.rivals:
             rival_prompts(specimen, trial(specimen, draw.n, seed=draw.seed), seed=draw.seed)
 
     def passes(self, case: "_Case") -> _Passes:
-        cut, by, n = self.arguments["cut"], cast(By, self.rival.rivals_by), case.sizes.n
-        rules, checks = parse_rules(cut.select, cut.size), self.arguments["checked"].checks
+        cut, by, n = self.arguments["cut"], cast(By, self.checked.rivals_by), case.sizes.n
+        rules, checks = parse_rules(cut.select, cut.size), self.checked.checks
         require_selection(case.model, self.method, rules, cut.size)
         require_searchable(case.model, by)
         return _Passes(
             self.method.cost(case),
             _check_rows(case, self.method) / n if checks else 0.0,
             _selection_rows(case, self.method, rules, cut.size, checks=checks) / n,
-            most_searches(case.model, self.rival.rivals, by) if self.rival.rivals else 0.0,
+            most_searches(case.model, self.checked.rivals, by) if self.checked.rivals else 0.0,
         )
 
     def peak(self, case: "_Case") -> int:

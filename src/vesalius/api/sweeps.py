@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -42,7 +43,12 @@ from vesalius.version import __version__
 ROWS_BETWEEN_SAVES = 512
 
 
-@verb
+def require_kind(knockout: Knockout) -> None:
+    """Refuse an ablation that does not exist."""
+    ablation_named(knockout.kind)
+
+
+@partial(verb, check=require_kind)
 def sweep(
     specimen: Specimen,
     *,
@@ -67,7 +73,7 @@ def sweep(
     return _sweep(specimen, knockout, draw, parts, material, out, progress)[0]
 
 
-@verb
+@partial(verb, check=require_kind)
 def sweep_report(
     specimen: Specimen,
     *,

@@ -124,6 +124,15 @@ class ChoiceScores:
         return weights[choice] / sum(weights.values())
 
 
+@dataclass(frozen=True)
+class Pays:
+    """What a model costs, as of which date, and the most to spend; None where it is not known."""
+
+    price: Price | None = None
+    date: str | None = None
+    cap: SpendingCap | None = None
+
+
 class Backbone:
     """A chat model; made by `open_backbone`."""
 
@@ -138,14 +147,12 @@ class Backbone:
         retrier: Retrier,
         redactor: Redactor,
         records: Records | None = None,
-        price: Price | None = None,
-        price_date: str | None = None,
-        cap: SpendingCap | None = None,
+        pays: Pays | None = None,
         reasks: int = 2,
     ) -> None:
-        self.provider, self.model, self.settings = provider, model, settings
-        self.abilities, self.price, self.price_date = abilities, price, price_date
-        self.cap, self.records, self.reasks = cap, records, reasks
+        self.provider, self.model, self.settings, pays = provider, model, settings, pays or Pays()
+        self.abilities, self.price, self.price_date = abilities, pays.price, pays.date
+        self.cap, self.records, self.reasks = pays.cap, records, reasks
         self._connection, self._retrier, self._redactor = connection, retrier, redactor
         self._scope = ""
         self._repetitions: Counter[str] = Counter()

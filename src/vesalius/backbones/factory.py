@@ -3,8 +3,9 @@
 import math
 import random
 from pathlib import Path
+from typing import Annotated
 
-from vesalius.backbones.backbone import Backbone
+from vesalius.backbones.backbone import Backbone, Pays
 from vesalius.backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
 from vesalius.backbones.local import LocalConnection
 from vesalius.backbones.messages import Abilities, CallSettings, Connection, Prices
@@ -12,7 +13,7 @@ from vesalius.backbones.providers import PROVIDERS, Access
 from vesalius.backbones.records import Records, Redactor
 from vesalius.backbones.scripted import Scripted, read_script
 from vesalius.errors import BadInput, choices
-from vesalius.options import MAX_TOKENS, TIMEOUT
+from vesalius.options import MAX_TOKENS, TIMEOUT, Calls, Record, flag, flattened
 
 LOCAL, SCRIPTED = "local", "scripted"
 NAMES = (*PROVIDERS, LOCAL, SCRIPTED)
@@ -22,22 +23,42 @@ ABILITIES = {name: provider.abilities for name, provider in PROVIDERS.items()} |
 }
 
 
+class Endpoint(Record):
+    """How a language model is reached, and how it answers."""
+
+    base_url: Annotated[str | None, flag("Address of its server, for compatible and local models.")] = None
+    temperature: Annotated[float | None, flag("How freely it chooses its words; None: the provider's default.")] = 0.0
+    max_tokens: Annotated[int, flag("Its longest reply.")] = MAX_TOKENS
+    timeout: Annotated[float, flag("Seconds to wait for a reply.")] = TIMEOUT
+    keep_server: Annotated[bool, flag("Leave the server of a local model running for the next backbone.")] = False
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None and not 0 <= self.temperature <= 2:
+            raise BadInput(f"temperature {self.temperature:g}: give a number from 0 to 2")
+        if self.max_tokens < 1:
+            raise BadInput(f"max_tokens {self.max_tokens}: a reply has at least one token")
+        if not (math.isfinite(self.timeout) and self.timeout > 0):
+            raise BadInput(f"timeout {self.timeout:g}: give a positive number of seconds")
+
+
+class Patience(Record):
+    """What is done about calls that fail, and replies that cannot be read."""
+
+    retry: Annotated[RetryPolicy | None, flag("How often a call that failed is made again, and after how long.")] = None
+    clock: Annotated[Clock | None, flag("What tells the time and waits.")] = None
+    seed: Annotated[int | None, flag("Seed of the random part of the waits.")] = None
+    reasks: Annotated[int, flag("How often a reply that cannot be read is asked for again.")] = 2
+
+
+@flattened
 def open_backbone(
     which: str | Scripted,
     *,
-    base_url: str | None = None,
-    temperature: float | None = 0.0,
-    max_tokens: int = MAX_TOKENS,
-    timeout: float = TIMEOUT,
-    record: Path | str | None = None,
-    replay: Path | str | None = None,
+    endpoint: Endpoint,
+    calls: Calls,
+    patience: Patience,
     prices: Path | str | None = None,
     cap: SpendingCap | float | None = None,
-    retry: RetryPolicy | None = None,
-    clock: Clock | None = None,
-    seed: int | None = None,
-    reasks: int = 2,
-    keep_server: bool = False,
 ) -> Backbone:
     """Open a chat model by `provider:model`.
 
@@ -52,9 +73,7 @@ def open_backbone(
     for the next backbone of this process.
     """
     provider, model = (SCRIPTED, "script") if isinstance(which, Scripted) else _parse(which)
-    settings = _settings(temperature, max_tokens)
-    if not (math.isfinite(timeout) and timeout > 0):
-        raise BadInput(f"timeout {timeout:g}: give a positive number of seconds")
+    record, replay = calls.record, calls.replay
     if record and replay:
         raise BadInput("record and replay: give one of them; recording already serves recorded calls")
     table = Prices.load(prices)
@@ -71,20 +90,19 @@ def open_backbone(
     records = Records(Path(directory), redactor, writable=record is not None) if directory else None
     if spending_cap and records and record:
         spending_cap.restore(str(records.path.resolve()), records.spent)
-    connection = None if replay else _connect(which, provider, Access(model, base_url, key, timeout, keep_server))
+    access = Access(model, endpoint.base_url, key, endpoint.timeout, endpoint.keep_server)
+    waits = random.Random(patience.seed)
     return Backbone(
         provider,
         model,
-        settings=settings,
-        connection=connection,
+        settings=CallSettings(temperature=endpoint.temperature, max_tokens=endpoint.max_tokens),
+        connection=None if replay else _connect(which, provider, access),
         abilities=ABILITIES[provider],
-        retrier=Retrier(retry or RetryPolicy(), clock or SystemClock(), random.Random(seed)),
+        retrier=Retrier(patience.retry or RetryPolicy(), patience.clock or SystemClock(), waits),
         redactor=redactor,
         records=records,
-        price=price,
-        price_date=table.date,
-        cap=spending_cap,
-        reasks=reasks,
+        pays=Pays(price, table.date, spending_cap),
+        reasks=patience.reasks,
     )
 
 
@@ -105,14 +123,6 @@ def _parse(which: str) -> tuple[str, str]:
     if not colon or not model.strip():
         raise BadInput(f"backbone {which!r}: name a model after the provider, as in {provider}:MODEL")
     return provider, Path(model).name if provider == SCRIPTED else model
-
-
-def _settings(temperature: float | None, max_tokens: int) -> CallSettings:
-    if temperature is not None and not 0 <= temperature <= 2:
-        raise BadInput(f"temperature {temperature:g}: give a number from 0 to 2")
-    if max_tokens < 1:
-        raise BadInput(f"max_tokens {max_tokens}: a reply has at least one token")
-    return CallSettings(temperature=temperature, max_tokens=max_tokens)
 
 
 def _connect(which: str | Scripted, provider: str, access: Access) -> Connection:

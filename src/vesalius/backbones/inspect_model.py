@@ -22,7 +22,7 @@ from inspect_ai.model import (
 from vesalius.backbones import Backbone, ModelRequest, Redactor, RetryPolicy, Unreachable
 from vesalius.backbones import TokenUsage as Tokens
 from vesalius.backbones.failures import Retrier, SystemClock
-from vesalius.backbones.messages import Abilities, Answer, CallSettings, Finish, Message
+from vesalius.backbones.messages import Abilities, Answer, CallSettings, Finish
 
 _FINISHES: dict[str, Finish] = {"max_tokens": "length", "model_length": "length", "content_filter": "refused"}
 _ROLES: dict[str, Callable[..., ChatMessage]] = {
@@ -43,7 +43,9 @@ class InspectConnection:
         config = GenerateConfig(
             temperature=asked.temperature, max_tokens=asked.max_tokens, stop_seqs=list(asked.stop) or None
         )
-        turns = [_turn(message) for message in request.messages]
+        turns: list[Any] = [
+            _ROLES.get(message.role, ChatMessageUser)(content=message.text) for message in request.messages
+        ]
         output: ModelOutput = anyio.from_thread.run(partial(self._model.generate, turns, config=config))
         if output.error or not output.choices:
             raise Unreachable(f"inspect model {self._model.name}: {output.error or 'no answer'}")
@@ -69,7 +71,3 @@ def inspect_backbone(model: Model) -> Backbone:
         retrier=Retrier(RetryPolicy(), SystemClock(), random.Random(0)),
         redactor=Redactor([]),
     )
-
-
-def _turn(message: Message) -> Any:
-    return _ROLES.get(message.role, ChatMessageUser)(content=message.text)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.prompts import Material, Prompt, Prompts, split_index
@@ -24,6 +24,21 @@ Draw = Callable[[random.Random, int], Prompt | None]
 MAX_FAILED_DRAWS = 1000
 #: What `Behaviour.from_...` calls; the modules that make behaviours of rows put their functions here.
 MAKERS: dict[str, Callable[..., "Behaviour"]] = {}
+
+
+class AdditionOptions(TypedDict, total=False):
+    """The options of `Behaviour.addition`; one that is None or left out has its usual value."""
+
+    operands: int | None
+    signs: str
+    low: int
+    high: int
+    answers: tuple[int, int] | None
+    shots: int
+    template: str | None
+    change: str
+    read: str | None
+    keep: str
 
 
 @dataclass(frozen=True)
@@ -93,25 +108,10 @@ class Behaviour:
         return MAKERS["function"](draw, name=name, metric=metric, seed=seed)
 
     @staticmethod
-    def addition(
-        *,
-        operands: int | None = None,
-        signs: str = "+",
-        low: int = 0,
-        high: int = 9,
-        answers: tuple[int, int] | None = None,
-        shots: int = 4,
-        template: str | None = None,
-        change: str = "balanced",
-        read: str | None = None,
-        keep: str = "all",
-        metric: BehaviourMetric | None = None,
-    ) -> "Behaviour":
+    def addition(*, metric: BehaviourMetric | None = None, **options: Unpack["AdditionOptions"]) -> "Behaviour":
         """The behaviour `addition` with options: A - B + C with `signs="-+"`, operands from `low` to `high`, answers
-        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition` explains each of them.
+        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition.Options` has all of them.
         """
-        options = {"operands": operands, "signs": signs, "low": low, "high": high, "answers": answers, "shots": shots}
-        options |= {"template": template, "change": change, "read": read, "keep": keep}
         return MAKERS["addition"](metric=metric, **options)
 
     def __post_init__(self) -> None:

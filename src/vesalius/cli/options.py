@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -65,11 +65,17 @@ def _of_options(function: Callable[..., Any]) -> Callable[..., Any]:
     own = {name: [_parameter(option) for owner, option in flat.options() if owner == name] for name in flat.records}
     ordered = (own.get(name) or [_keyword(flat.plain[name])] for name in inspect.signature(function).parameters)
     parameters = list(_listed(one for several in ordered for one in several))
-    off = {option.key: option.name for _, option in flat.options() if option.flag.off}
+    fields = {option.key: option for _, option in flat.options()}
 
     @wraps(function)
     def call(**given: Any) -> None:
-        values = {off.get(key, key): not value if key in off else value for key, value in given.items()}
+        values = {}
+        for key, value in given.items():
+            field = fields.get(key)
+            if field is None:
+                values[key] = value
+            elif not (field.repeated and value is None):
+                values[field.name] = not value if field.flag.off else value
         function(**flat.gather((), values))
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -84,7 +90,7 @@ def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
 def _parameter(option: Option) -> inspect.Parameter:
     """A field as a parameter of typer."""
     told = option.flag
-    name, default = (option.name, option.default) if told.off is None else (told.off, not option.default)
+    name, default = option.key, option.default if told.off is None else not option.default
     names = told.names or (f"--{name.replace('_', '-')}",)
     given: dict[str, Any] = {"min": told.least, "max": told.most, "metavar": told.metavar}
     made = typer.Option(
@@ -93,8 +99,8 @@ def _parameter(option: Option) -> inspect.Parameter:
         rich_help_panel=MORE if told.rare else None,
         **{key: value for key, value in given.items() if value is not None},
     )
-    if option.repeated:
-        default = list(cast("tuple[str, ...]", default)) or None
+    if isinstance(default, tuple):
+        default = (list(default) or None) if option.repeated else ",".join(default)
     kind = Annotated[option.text_type, made]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
@@ -177,52 +183,14 @@ ForceOption = Annotated[
     bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
 ]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows of the printed table.")]
-CircuitFromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--circuit-from", help="Discover the circuit by this method first: sweep, eap, eap-ig, relp, acdc or a plug-in."
-    ),
-]
 BackboneOption = Annotated[
     str | None,
     typer.Option("--backbone", help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
-]
-ProtocolOption = Annotated[
-    str | None,
-    typer.Option(
-        "--protocol",
-        help="typed (default): claims that the engine decides. paper: free code that the model judges itself.",
-    ),
-]
-LeaveOutOption = Annotated[
-    str | None,
-    typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
 ]
 UnsafeSandboxOption = Annotated[
     bool,
     typer.Option("--unsafe-sandbox", help="Run code written by a model even where the kernel offers no isolation."),
 ]
-SpecimensOption = Annotated[
-    str | None,
-    typer.Option(
-        "--specimens",
-        help="Instead of the 84: a directory of specimens made by `vesalius train`; `bench circuits` also takes the "
-        "published InterpBench models, a directory with one folder per case or a hub id.",
-    ),
-]
-AnnotationsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--annotations",
-        help="Published annotations of those models: a directory of case_ID.json or a hub dataset. "
-        "Default: annotations/ in or beside --specimens.",
-    ),
-]
-IdsOption = Annotated[
-    str | None,
-    typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
-]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N of them.")]
 CategoryOption = Annotated[str, typer.Option("--category", help="numeric, strings, entities or relations.")]
 FunctionsSeedOption = Annotated[
     int | None,
@@ -245,14 +213,6 @@ ModeOption = Annotated[
 ]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases in parallel; the results do not depend on it.")]
 EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
-PartsEngineOption = Annotated[
-    str | None,
-    typer.Option("--engine", help="Run parts elsewhere: local (processes) or ray. Default: all in this process."),
-]
-PartsJobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", min=1, help="Parts at a time. Default: 2 with --engine; alone it means --engine local."),
-]
 MaxCostOption = Annotated[
     float | None,
     typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
@@ -266,13 +226,6 @@ TimeoutOption = Annotated[
     typer.Option(
         "--timeout", help="Seconds to wait for a language model before trying again, or for a line of a command."
     ),
-]
-BaseUrlOption = Annotated[
-    str | None, typer.Option("--base-url", help="Address of your own server, for compatible and local models.")
-]
-MaxTokensOption = Annotated[int, typer.Option("--max-tokens", help="The longest reply of the language model.")]
-CompactOption = Annotated[
-    bool, typer.Option("--compact", help="Short typed prompts without free code, for models with a small context.")
 ]
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
@@ -294,6 +247,27 @@ class OnePrompt(Record):
         """How the specimen is read, with the row of one prompt as its behaviour where one is given."""
         behaviour = studied_for(load.behaviour, self.prompt, self.answer, self.wrong, self.counterfactual)
         return replace(load, behaviour=behaviour)
+
+
+class Printed(Record):
+    """Where a result goes: files, and JSON or tables on stdout."""
+
+    out: Annotated[str | None, flag("Directory for the result and its pages. Default: vesalius-runs/...")] = None
+    json: Annotated[bool, flag("Print one JSON document on stdout and nothing else.", "--json")] = False
+
+
+class Planned(Printed):
+    """Where a result goes, or its plan alone."""
+
+    plan: Annotated[
+        bool, flag("Print passes, memory and an estimate of the time, from one timed chunk; then stop.", "--plan")
+    ] = False
+
+
+class Ranked(Planned):
+    """Where a result with a ranking goes."""
+
+    top: Annotated[int, flag("Rows of the printed table.", least=1)] = 12
 
 
 def studied_for(

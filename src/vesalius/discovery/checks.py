@@ -104,14 +104,12 @@ def guarantee(
         size=len(kept),
         level=LEVEL,
         n=len(material.batch),
-        answers=_answers(scores, 0.0 if natural else _ALL) if _has_answers(material) else None,
+        answers=_answers(scores, 0.0 if natural else _ALL)
+        if material.prompts is None or has_zero(material.prompts.metric)
+        else None,
         kept=kept_bound(scores),
         rows=forwards * len(material.batch),
     )
-
-
-def _has_answers(material: Trial) -> bool:
-    return material.prompts is None or has_zero(material.prompts.metric)
 
 
 def _answers(scores: Float[Tensor, "prompt 3"], least: float) -> Bound | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.components import Component, Edge, Shape
-from vesalius.documents.circuit import Circuit, Member, Node
+from vesalius.documents.circuit import Circuit, Member, Node, node_name
 from vesalius.errors import BadInput, note
 from vesalius.files import read_json, write_json
 
@@ -92,7 +92,7 @@ def circuit_of(data: Mapping[str, Any], *, shape: Shape | None = None, d_model: 
     return Circuit.from_data(
         {
             "cfg": sizes,
-            "nodes": {_name(node): member.as_data() for node, member in nodes.items()},
+            "nodes": {node_name(node): member.as_data() for node, member in nodes.items()},
             "edges": {edge.format("eap"): member.as_data() for edge, member in edges.items()},
         },
         source=source,
@@ -203,7 +203,3 @@ def _summed(before: Member | None, entry: Mapping[str, Any], field: str, source:
         score = before.score + (score or 0.0)
     kept = entry.get(_KEPT, True) is True or (before is not None and before.in_graph)
     return Member(score=score, in_graph=kept, more=entry.get(_MORE, {}))
-
-
-def _name(node: Node) -> str:
-    return node.format("eap") if isinstance(node, Component) else node

@@ -228,7 +228,7 @@ class Circuit(Viewable, Document, kind="circuit"):
                 "parallel_attn_mlp": self.parallel,
                 "d_model": self.d_model,
             },
-            "nodes": {_node_name(node): member.as_data() for node, member in self.nodes.items()},
+            "nodes": {node_name(node): member.as_data() for node, member in self.nodes.items()},
             "edges": {edge.format("eap"): member.as_data() for edge, member in self.edges.items()},
         }
 
@@ -402,7 +402,8 @@ def _node(name: str, shape: Shape) -> Node:
     return name if name == "input" or name == "logits" else Component.parse(name).within(shape, neurons=True)
 
 
-def _node_name(node: Node) -> str:
+def node_name(node: Node) -> str:
+    """The name that EAP and MIB give a node."""
     return node.format("eap") if isinstance(node, Component) else node
 
 

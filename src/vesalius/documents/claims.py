@@ -342,13 +342,12 @@ def sheet(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> 
     """A table whose cells are spelt as the record has them."""
     return Sheet(
         tuple(map(str, columns)),
-        [tuple(spell(cell) if not _is_number(cell) else cell for cell in row) for row in rows],
+        [
+            tuple(cell if isinstance(cell, int | float) and not isinstance(cell, bool) else spell(cell) for cell in row)
+            for row in rows
+        ],
         title=title,
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def spell(value: Any) -> str:

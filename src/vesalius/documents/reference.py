@@ -50,7 +50,8 @@ def _prose(text: str) -> str:
 def _type(field: Mapping[str, Any]) -> str:
     """A field's type: `X?` may be null, `X[]` is a list."""
     if "$ref" in field:
-        return _link(field["$ref"].rsplit("/", 1)[-1])
+        name = field["$ref"].rsplit("/", 1)[-1]
+        return "json" if name == "JsonValue" else name
     if "const" in field:
         return repr(field["const"])
     if "enum" in field:
@@ -69,10 +70,6 @@ def _type(field: Mapping[str, Any]) -> str:
         case str(name):
             return name
     return "json"
-
-
-def _link(name: str) -> str:
-    return "json" if name == "JsonValue" else name
 
 
 if __name__ == "__main__":

@@ -132,7 +132,10 @@ class Flow:
         for link in compositions:
             self.ports[link.sender, link.receiver].append(link.port)
         links = {**self.effects, **self.ports}
-        self.links = sorted((link for link in links if _place(link[0]) < _place(link[1])), key=_places)
+        self.links = sorted(
+            (link for link in links if _place(link[0]) < _place(link[1])),
+            key=lambda link: (_place(link[0]), _place(link[1])),
+        )
 
     @cached_property
     def reached(self) -> set[str]:
@@ -339,10 +342,6 @@ def _place(name: str) -> tuple[int, int, str]:
     except BadInput:
         return -1, 1, name
     return part.layer, part.head if part.is_head and part.head is not None else 1 << 20, name
-
-
-def _places(link: tuple[str, str]) -> tuple[tuple[int, int, str], tuple[int, int, str]]:
-    return _place(link[0]), _place(link[1])
 
 
 def _closure(starts: set[str], links: Sequence[tuple[str, str]]) -> set[str]:

@@ -5,6 +5,7 @@
     Text      paragraphs or a list           Chart    curves              Bars     values with intervals
     Code      a program or a command         HeadMap  layers by heads     Graph    components and edges
     Tokens    texts shaded by a value        Grid     a small matrix      Group    sections under one title
+    Curves    a function and an answer to it
 
 The terminal (`cli.terminal`), the page and the notebook (`report`), and the workbench draw these; nothing here does.
 `Viewable` is the mixin of results: a class gives `view()`; `repr`, `_repr_html_`, `.table()`, `.plot()` and `.page()`
@@ -18,7 +19,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, overload
@@ -218,6 +219,20 @@ class Chart(Section):
 
 
 @dataclass(frozen=True)
+class Curves(Section):
+    """A function of one number, what was answered in its place, and the points that were asked; `summary` is the
+    sentence for those who cannot see it, `legend` says whether the lines are explained.
+    """
+
+    x: Sequence[float]
+    truth: Sequence[float | None]
+    answer: Sequence[float | None]
+    samples: Sequence[tuple[float, float]] = ()
+    summary: str = ""
+    legend: bool = False
+
+
+@dataclass(frozen=True)
 class Bars(Section):
     """Values with their intervals on one scale; those with a figure missing are left out."""
 
@@ -299,13 +314,17 @@ class Grid(Section):
 
 @dataclass(frozen=True)
 class Group(Section):
-    """Sections under one title. `name` is that of the component it is about, if it is: links lead to it."""
+    """Sections under one title. `name` is that of the component it is about, if it is: links lead to it. `word` stands
+    beside the mark of a verdict in its place; the groups of a `tiled` one stand beside each other where there is room.
+    """
 
     sections: Sequence[Section]
     name: str = ""
     tag: str | None = None
     verdict: str = ""
+    word: str = ""
     side_by_side: bool = False
+    tiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -339,29 +358,6 @@ class View:
             yield one
             if isinstance(one, Group):
                 pending[:0] = one.sections
-
-    def as_data(self) -> dict[str, Any]:
-        """Plain JSON data; every section says its `kind`."""
-        return _plain(self)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "as_data") and not isinstance(value, View):
-        return value.as_data()
-    if is_dataclass(value):
-        named = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-        return (
-            {"kind": type(value).__name__.lower(), **named}
-            if isinstance(value, Section | Link | Mark | Ratio)
-            else named
-        )
-    if isinstance(value, Mapping):
-        return {"->".join(key) if isinstance(key, tuple) else str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, str | int | None):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return [_plain(one) for one in value] if isinstance(value, Iterable) else str(value)
 
 
 class LateRows(Sequence[Sequence[Any]]):

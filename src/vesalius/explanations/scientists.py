@@ -19,6 +19,7 @@ What is heavy is imported when a scientist needs it: a worker with a scientist f
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -37,6 +38,7 @@ from vesalius.progress import Progress
 
 if TYPE_CHECKING:
     from vesalius.behaviours.natural import Spread
+    from vesalius.explanations.hyve import HyveResult
     from vesalius.model.specimen import Specimen
 
 #: Why nothing is explained where a circuit is empty.
@@ -254,27 +256,13 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
     """The HyVE agent, driven by a language model."""
     from vesalius.explanations.hyve import explain_hyve
     from vesalius.model.specimen import TextVocabulary
-    from vesalius.sandbox import Executions
 
     assert backbone is not None
     specimen = task.specimen()
     if not isinstance(specimen.vocabulary, TextVocabulary):
         _refuse_natural_options(task.n, task.top, task.force, f"specimen {specimen.name!r} has a listed vocabulary")
-    result = explain_hyve(
-        specimen,
-        components=task.components,
-        backbone=backbone,
-        protocol=cast(Protocol, task.protocol or DEFAULT_PROTOCOL),
-        seed=task.seed,
-        compact=task.compact,
-        sandbox_unsafe=task.sandbox_unsafe,
-        executions=Executions(task.executions, writable=task.executions_writable),
-        n=task.n,
-        top=task.top,
-        force=task.force,
-        progress=task.progress,
-    )
-    return Explained(result.explanation, result.trace)
+    protocol = cast(Protocol, task.protocol or DEFAULT_PROTOCOL)
+    return _with_language_model(partial(explain_hyve, protocol=protocol), specimen, task, backbone)
 
 
 def hybrid(task: Task, backbone: Backbone | None) -> Explained:
@@ -282,11 +270,18 @@ def hybrid(task: Task, backbone: Backbone | None) -> Explained:
     if backbone is None:
         return builtin(task, None)
     from vesalius.explanations.hyve import explain_hybrid
-    from vesalius.sandbox import Executions
 
     specimen = task.specimen()
     check_builtin_options(specimen, n=task.n, top=task.top, force=task.force, leave_out=task.leave_out)
-    result = explain_hybrid(
+    return _with_language_model(explain_hybrid, specimen, task, backbone)
+
+
+def _with_language_model(
+    explain: "Callable[..., HyveResult]", specimen: "Specimen", task: Task, backbone: Backbone
+) -> Explained:
+    from vesalius.sandbox import Executions
+
+    result = explain(
         specimen,
         components=task.components,
         backbone=backbone,

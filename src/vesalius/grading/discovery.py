@@ -108,7 +108,8 @@ def circuit_of(program: Program, moved: Mapping[Component, Component]) -> TrueCi
     reads = _reads(program, place)
     carried: dict[Edge, set[Variable]] = {}
     for variable, receiver, port in reads:
-        carried.setdefault(Edge(_source(variable, writer), receiver, port), set()).add(variable)
+        sender = None if is_input(variable) else writer[variable]  # the embedding carries the inputs
+        carried.setdefault(Edge(sender, receiver, port), set()).add(variable)
     constant = frozenset(edge for edge, variables in carried.items() if variables == {indices})
     counting = {
         place[part.component]
@@ -200,8 +201,3 @@ def median_and_mean(
     )
     low, high = torch.quantile(resamples.mean(1), ends).tolist()
     return median, Metric(value=float(figures.mean()), low=low, high=high, n=len(values), statistic="mean")
-
-
-def _source(variable: Variable, writer: Mapping[Variable, Component]) -> Component | None:
-    """The component that writes a variable; None for the inputs, which the embedding carries."""
-    return None if is_input(variable) else writer[variable]

@@ -246,7 +246,8 @@ class Attention(nn.Module):
         """Attend: rotate, score, mask, normalise, average the values. Returns z, one vector per head."""
         q, k, v = heads
         attend = layout.seen(self.window)
-        attend = attend if at is None else _attend_at(attend, at)
+        if at is not None:
+            attend = take_positions(attend[:, 0].expand(len(at), -1, -1), at).unsqueeze(1)
         if self.rotary is not None:
             cos, sin = layout.rotations[self.rotary]
             cos_q, sin_q = (cos, sin) if at is None else _rotation_at(cos, sin, at)
@@ -328,10 +329,6 @@ def _mix_rows_last(
 
 def _per_head(weight: Float[Tensor, "d_model wide"], n: int) -> Float[Tensor, "head d_model d_head"]:
     return weight.view(weight.shape[0], n, -1).permute(1, 0, 2)
-
-
-def _attend_at(attend: Bool[Tensor, "rows 1 query key"], at: Int[Tensor, "batch query"]) -> Tensor:
-    return take_positions(attend[:, 0].expand(len(at), -1, -1), at).unsqueeze(1)
 
 
 def _rotation_at(cos: Tensor, sin: Tensor, at: Int[Tensor, "batch query"]) -> tuple[Tensor, Tensor]:

@@ -172,7 +172,7 @@ class Program:
         source position to read (-1: none), for patches across positions. `carriers` names, for each column of
         `patched`, the variables it stands for (None: those of each placed component, in order).
         """
-        tokens, lengths = _batch(base)
+        tokens, lengths = (base.tokens, base.lengths) if isinstance(base, ProgramTrace) else base
         origin = source if isinstance(source, ProgramTrace) else self.run(*source)
         groups = [placed.variables for placed in self.components] if carriers is None else list(carriers)
         columns_of = self._columns(groups)
@@ -288,10 +288,6 @@ def _checked_vocab(vocab: Sequence[Value]) -> tuple[Value, ...]:
         twice = next(token for i, token in enumerate(vocab) if keys[i] in keys[:i])
         raise BadInput(f"vocab holds {twice!r} twice; every token must be different")
     return tuple(vocab)
-
-
-def _batch(given: Batch | ProgramTrace) -> Batch:
-    return (given.tokens, given.lengths) if isinstance(given, ProgramTrace) else given
 
 
 def _steps(node: Expression, names: dict[Variable, str], tables: Tables) -> list[Step]:

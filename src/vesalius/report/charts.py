@@ -193,7 +193,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Curves:
+class DrawnFunction:
     """A drawing in its own coordinates; `summary` is the sentence for those who cannot see it."""
 
     summary: str
@@ -208,7 +208,7 @@ class Curves:
 
 def draw_curves(
     x: Sequence[float], truth: Values, answer: Values, *, samples: Sequence[tuple[float, float]] = (), summary: str = ""
-) -> Curves:
+) -> DrawnFunction:
     """Draw the function, the answer and the points that were asked."""
     low, high = _function_range([*truth, *(value for _, value in samples)])
     first, last = (min(x), max(x)) if x else (0.0, 1.0)
@@ -223,7 +223,7 @@ def draw_curves(
 
     points = [place(at, value) for at, value in samples if first <= at <= last and low <= value <= high]
     floor = FUNCTION_HEIGHT - FUNCTION_BOTTOM
-    return Curves(
+    return DrawnFunction(
         summary=summary,
         width=FUNCTION_WIDTH,
         height=FUNCTION_HEIGHT,

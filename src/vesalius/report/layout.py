@@ -18,6 +18,7 @@ from vesalius.documents.view import (
     INTERVAL,
     Bars,
     Chart,
+    Curves,
     Graph,
     Grid,
     Group,
@@ -32,7 +33,7 @@ from vesalius.documents.view import (
     cell,
     words,
 )
-from vesalius.report.charts import bars_of, draw_chart
+from vesalius.report.charts import bars_of, draw_chart, draw_curves
 from vesalius.report.diagram import draw_circuit
 from vesalius.report.html import SHARED, add_filters, render, write
 from vesalius.report.maps import draw_grid, draw_headmap, key_of
@@ -127,6 +128,11 @@ def _(one: HeadMap) -> Any:
 @drawn.register
 def _(one: Chart) -> Any:
     return draw_chart(one)
+
+
+@drawn.register
+def _(one: Curves) -> Any:
+    return draw_curves(one.x, one.truth, one.answer, samples=one.samples, summary=one.summary)
 
 
 @drawn.register

@@ -177,7 +177,7 @@ def index_view(rows: Sequence[IndexRow], *, title: str = "Explained circuits") -
     agree = sum((row.agreement or 0.0) >= 0.99 for row in rows)
     facts = [("specimens", str(len(rows)))]
     if graded:
-        facts.append(("tags right", f"{right} of {total}" + (f" {figure(right / total)}" if total else "")))
+        facts.append(("tags right", f"{right} of {total}" + (f" ({figure(right / total)})" if total else "")))
     facts.append(("programs that agree on at least 99 %", f"{agree} of {len(rows)}"))
     if run:
         facts.append(("programs exact when graded", f"{sum(bool(row.exact) for row in run)} of {len(run)}"))
@@ -224,7 +224,7 @@ def render_circuits(directory: Path, *, progress: Progress | None = None) -> Pat
         rows.append(_render(directory, figures, places.get(figures.id)))
         if progress is not None:
             progress(f"page of {figures.name}", done, len(graded))
-    title = f"{scorecard.benchmark} explained by {scorecard.subject}"
+    title = f"{scorecard.benchmark.capitalize()} explained by {scorecard.subject}"
     return render_index(rows, directory / INDEX, title=title)
 
 

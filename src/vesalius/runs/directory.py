@@ -317,15 +317,13 @@ def read_run(directory: Path) -> dict[str, Any]:
         raise BadInput(f"{directory / RUN}: says nothing about the settings; {REMEDY}")
     parts = {**{name: data.get(name) for name in TABLES}, "specimens": data["settings"].get("specimens")}
     for name, part in parts.items():
-        if not isinstance(part, dict | None) or (name != LIMITS and not all(map(_is_text, (part or {}).values()))):
+        if not isinstance(part, dict | None) or (
+            name != LIMITS and not all(isinstance(value, str) for value in (part or {}).values())
+        ):
             raise BadInput(f"{directory / RUN}: {name} is not a table{'' if name == LIMITS else ' of texts'}; {REMEDY}")
     if wrong := next((name for name in TEXTS if not isinstance(data["settings"].get(name), str | None)), None):
         raise BadInput(f"{directory / RUN}: the setting {wrong} is not a text; {REMEDY}")
     return data
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def read_own_run(directory: Path) -> dict[str, Any] | None:

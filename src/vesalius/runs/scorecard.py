@@ -14,7 +14,6 @@ from vesalius.documents.scorecard import CallTotals, CircuitRow, InertComponents
 from vesalius.errors import BadInput, Failed
 from vesalius.grading.circuits import (
     CircuitGrade,
-    Graded,
     circuit_metrics,
     localisation_metrics,
     null_metrics,
@@ -94,7 +93,10 @@ def circuits_scorecard(run: Run, settings: BenchmarkSettings, state: State) -> S
         errors=state.errors,
         metrics=metrics,
         baselines={"tag_accuracy": tag_baselines(own)},
-        nulls={name: _null_figures(circuits) for name, circuits in nulls.items()},
+        nulls={
+            name: NullFigures(**null_metrics(circuits), alike=sum(len(circuit.alike) for circuit in circuits))
+            for name, circuits in nulls.items()
+        },
         inert=_inert(grades),
         specimens=rows,
         cost=state.total().cost if settings.models else sum(row.cost or 0.0 for row in rows),
@@ -183,10 +185,6 @@ def _row(run: Run, settings: BenchmarkSettings, state: State, circuit: CircuitCa
         cost=state.total(case=circuit.id).cost if settings.models else explanation.cost,
         seconds=explanation.seconds + seconds,
     )
-
-
-def _null_figures(circuits: Sequence[Graded]) -> NullFigures:
-    return NullFigures(**null_metrics(circuits), alike=sum(len(circuit.alike) for circuit in circuits))
 
 
 def _inert(grades: Mapping[str, CircuitGrade]) -> InertComponents:

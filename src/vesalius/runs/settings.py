@@ -16,11 +16,12 @@ from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, be
 from vesalius.discovery.discover import circuit_method
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note, quoted
-from vesalius.explanations.scientists import BUILTIN, check_scientist
+from vesalius.explanations.scientists import BUILTIN, check_scientist, chosen_scientist
 from vesalius.files import sha256
 from vesalius.grading.keys import ANNOTATIONS, annotation_file, published_key
 from vesalius.model.sources import download
 from vesalius.model.states import WEIGHTS_FILE
+from vesalius.options import Ask, Spend, Who
 from vesalius.plugins import JUDGES, find_plugin, loaded_plugin, plugin_names
 from vesalius.version import __version__
 
@@ -204,6 +205,11 @@ class RunLimits:
         if self.max_cost is not None:
             SpendingCap(self.max_cost)  # refuses a cap that buys nothing
 
+    @classmethod
+    def of(cls, spend: Spend, *, base_url: str | None = None) -> "RunLimits":
+        """The limits that options state."""
+        return cls(spend.max_cost, spend.unsafe_sandbox, spend.timeout, base_url)
+
     def as_data(self) -> dict[str, Any]:
         """The limits as run.json holds them."""
         limits = {"max_cost": self.max_cost, "sandbox_unsafe": self.sandbox_unsafe, "timeout": self.timeout}
@@ -250,6 +256,28 @@ class BenchmarkSettings:
             raise BadInput("`prices`: no language model is asked; leave it out")
         if self.backbone is None and (self.compact or self.max_tokens != MAX_TOKENS):
             raise BadInput("`compact` and `max_tokens`: no language model is asked; leave them out")
+
+    @classmethod
+    def of(
+        cls, circuits: Iterable[CircuitCase], who: Who, ask: Ask, judges: tuple[str, ...], circuit_from: str | None
+    ) -> "BenchmarkSettings":
+        """The settings that options state: who explains, and how a language model is asked."""
+        scientist, protocol = chosen_scientist(
+            who.scientist, ask.backbone is not None, ask.protocol, leave_out=who.leave_out
+        )
+        return cls(
+            tuple(circuits),
+            scientist,
+            who.seed,
+            who.leave_out,
+            backbone=ask.backbone,
+            protocol=protocol,
+            judges=judges,
+            prices=None if ask.prices is None else str(ask.prices),
+            circuit_from=circuit_from,
+            compact=ask.compact,
+            max_tokens=ask.max_tokens,
+        )
 
     @property
     def models(self) -> tuple[str, ...]:

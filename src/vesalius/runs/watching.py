@@ -117,7 +117,12 @@ class Watcher:
     ) -> AgentRun:
         names = run.get("names")
         cases = [
-            AgentCase(case=name, name=_name(names, name), calls=0, explained=_is_explained(directory, name))
+            AgentCase(
+                case=name,
+                name=_name(names, name),
+                calls=0,
+                explained=(directory / EXPLANATIONS / f"{name}.json").is_file(),
+            )
             for name in _cases(run)
         ]
         chosen = _known_case(run, case) if case is not None else _latest(directory, cases)
@@ -227,10 +232,6 @@ def _known_case(run: Mapping[str, Any], case: str | None) -> str:
     if case not in cases:
         raise BadInput(f"case {str(case)[:60]!r}: not in this run; it has {choices(cases)}")
     return case
-
-
-def _is_explained(directory: Path, case: str) -> bool:
-    return (directory / EXPLANATIONS / f"{case}.json").is_file()
 
 
 def _latest(directory: Path, cases: Sequence[AgentCase]) -> str | None:

@@ -77,7 +77,8 @@ class Stack:
         self.sizes = [_dims(name, self.shape) for name in self.names]
         self.lengths = [math.prod(size) for size in self.sizes]
         self.task = torch.tensor([copy.setting for copy in copies], device=device)
-        self.mask = torch.stack([self._pack(_ones(config)) for config in self.configs]).to(device)
+        ones = ({name: torch.ones(_dims(name, one)) for name in _names(one.n_layers)} for one in self.configs)
+        self.mask = torch.stack(list(map(self._pack, ones))).to(device)
         self.weights = torch.stack([self._pack(self._initial(copy)) for copy in copies]).to(device)
         self.weights.requires_grad_()
         self.scale = torch.tensor([config.d_head**-0.5 for config in self.configs], device=device)
@@ -273,7 +274,3 @@ def _dims(name: str, config: Config) -> tuple[int, ...]:
 
 def _corner(name: str, config: Config) -> tuple[slice, ...]:
     return tuple(slice(0, n) for n in _dims(name, config))
-
-
-def _ones(config: Config) -> dict[str, Tensor]:
-    return {name: torch.ones(_dims(name, config)) for name in _names(config.n_layers)}

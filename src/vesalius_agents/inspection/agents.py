@@ -1,11 +1,13 @@
 """What our tasks share: the names they are known by, and inspect's react agent with our tools."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inspect_ai.agent import AgentSubmit, as_solver, react
 from inspect_ai.solver import Solver
 from inspect_ai.tool import Tool
+
+from vesalius.options import Flat, flattened
 
 #: Messages of a sample whose agent never submits.
 MESSAGES = 200
@@ -15,10 +17,11 @@ Registered = TypeVar("Registered", bound=Callable[..., object])
 
 def ours(function: Registered) -> Registered:
     """Have what a decorator of inspect registers known as `vesalius/NAME`: inspect takes the first part from the
-    package of the module, and a wing's is not the name of the distribution.
+    package of the module, and a wing's is not the name of the distribution. Fields of records are parameters of a task.
     """
-    function.__module__ = "vesalius"
-    return function
+    made: Any = flattened(function) if Flat.of(function).records else function
+    made.__module__ = "vesalius"
+    return made
 
 
 def agent_with(tools: list[Tool], submit: Tool) -> Solver:

@@ -19,13 +19,13 @@ from vesalius import api
 from vesalius.api.explanations import BUILTIN, inspect_backbone, scientist_named
 from vesalius.documents import Explanation
 from vesalius.documents.metric import Metric
-from vesalius.explanations.budget import Budget
+from vesalius.options import Chosen
 from vesalius_agents.cases import CircuitCase, chosen_circuits
 from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, share, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
 from vesalius_agents.inspection.tools import instruments, submit_explanation
-from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS
+from vesalius_agents.session import Allowed
 
 VERSION = "2"
 FIGURES = (
@@ -45,41 +45,30 @@ def circuits(
     backbone: str | None = None,
     protocol: str | None = None,
     agent: bool = False,
-    ids: str | int | list[str | int] | None = None,
-    specimens: str | None = None,
-    limit: int | None = None,
-    looks: int = LOOKS,
-    executions: int = EXECUTIONS,
-    claims: int = CLAIMS,
     seed: int = 0,
+    *,
+    chosen: Chosen,
+    allowed: Allowed,
 ) -> Task:
     """Explain circuits with known answers. `ids` chooses among the 84, by id or name; `specimens` is a directory of
     specimens made by `vesalius train` instead. With `agent`, inspect's react agent explains with our tools, held to
     `looks`, `executions` and `claims`.
     """
     scientist_named(scientist)
-    Budget(looks, executions, claims)
-    chosen = selected(ids, specimens, limit)
-    budget = {"looks": looks, "executions": executions, "claims": claims}
+    cases = chosen_circuits(chosen.folder, chosen.names, chosen.limit)
     own = explain_circuit(scientist, backbone=backbone, protocol=protocol, seed=seed)
     return Task(
         dataset=MemoryDataset(
-            [circuit_sample(case, "Explain the circuit: say what each component does.") for case in chosen],
+            [circuit_sample(case, "Explain the circuit: say what each component does.") for case in cases],
             name="circuits",
         ),
-        setup=opened(budget=budget, seed=seed, brief=agent),
+        setup=opened(budget=allowed.values(), seed=seed, brief=agent),
         solver=agent_with(instruments(), submit_explanation()) if agent else own,
         scorer=graded_circuit(),
         cleanup=close,
         message_limit=MESSAGES if agent else None,
         version=VERSION,
     )
-
-
-def selected(ids: str | int | list[str | int] | None, specimens: str | None, limit: int | None) -> list[CircuitCase]:
-    """The circuits that the parameters of a task choose; inspect hands over a number where one id is given."""
-    named = ids.split(",") if isinstance(ids, str) else [ids] if isinstance(ids, int) else ids
-    return chosen_circuits(specimens, None if named is None else [str(name).strip() for name in named], limit)
 
 
 def circuit_sample(case: CircuitCase, text: str) -> Sample:

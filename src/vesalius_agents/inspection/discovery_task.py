@@ -13,8 +13,9 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import store
 
 from vesalius.documents import Circuit
-from vesalius.explanations.budget import Budget
+from vesalius.options import Chosen
 from vesalius_agents.cases import (
+    chosen_circuits,
     discovery_case,
     grade_circuit_found,
     method_named,
@@ -22,11 +23,11 @@ from vesalius_agents.cases import (
 )
 from vesalius_agents.cases import find_circuit as found_by
 from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
-from vesalius_agents.inspection.circuit_task import circuit_sample, selected
+from vesalius_agents.inspection.circuit_task import circuit_sample
 from vesalius_agents.inspection.metrics import median, number, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
 from vesalius_agents.inspection.tools import instruments, submit_circuit
-from vesalius_agents.session import CLAIMS, EVERY, EXECUTIONS, LOOKS
+from vesalius_agents.session import EVERY, Allowed
 
 VERSION = "1"
 METHOD, PROMPTS = "eap-ig", 32
@@ -43,26 +44,21 @@ def _median(figure: str) -> Metric:
 def discovery(
     method: str = METHOD,
     agent: bool = False,
-    ids: str | int | list[str | int] | None = None,
-    specimens: str | None = None,
-    limit: int | None = None,
     n: int = PROMPTS,
-    looks: int = LOOKS,
-    executions: int = EXECUTIONS,
-    claims: int = CLAIMS,
     seed: int = 0,
+    *,
+    chosen: Chosen,
+    allowed: Allowed,
 ) -> Task:
     """Find circuits with known answers by a `method` on `n` prompts, or with `agent` by inspect's react agent with our
     tools. `ids`, `specimens` and `limit` are those of `vesalius/circuits`.
     """
     method_named(method, n=n, seed=seed)
-    Budget(looks, executions, claims)
-    chosen = selected(ids, specimens, limit)
-    budget = {"looks": looks, "executions": executions, "claims": claims}
+    cases = chosen_circuits(chosen.folder, chosen.names, chosen.limit)
     text = "Find the circuit: score every component by what the task needs of it."
     return Task(
-        dataset=MemoryDataset([circuit_sample(case, text) for case in chosen], name="discovery"),
-        setup=opened(budget=budget, seed=seed, components=EVERY, brief=agent, locate=True),
+        dataset=MemoryDataset([circuit_sample(case, text) for case in cases], name="discovery"),
+        setup=opened(budget=allowed.values(), seed=seed, components=EVERY, brief=agent, locate=True),
         solver=agent_with(instruments(), submit_circuit()) if agent else find_circuit(method, n=n, seed=seed),
         scorer=graded_discovery(None if agent else method, n=n, seed=seed),
         cleanup=close,

@@ -18,14 +18,13 @@ from vesalius import api
 from vesalius.api.explanations import BUILTIN, inspect_backbone, scientist_named
 from vesalius.documents import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.budget import Budget
 from vesalius_agents.cases import grade_natural
 from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.circuit_task import explanation_text, submitted_explanation
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
 from vesalius_agents.inspection.tools import instruments, submit_explanation
-from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS
+from vesalius_agents.session import Allowed
 
 VERSION = "1"
 MODEL = "arithmetic"
@@ -43,22 +42,19 @@ def natural(
     protocol: str | None = None,
     agent: bool = False,
     n: int | None = None,
-    looks: int = LOOKS,
-    executions: int = EXECUTIONS,
-    claims: int = CLAIMS,
     seed: int = 0,
+    *,
+    allowed: Allowed,
 ) -> Task:
     """Explain a behaviour of a natural model: a name or a path, `behaviour` one of ours or a file, `components` the
     circuit (default: what the built-in scientist selects), `n` the prompts that decide a claim.
     """
     scientist_named(scientist)
-    Budget(looks, executions, claims)
     if n is not None and n < 1:
         raise BadInput(f"n {n}: a claim is decided on prompts; give 1 or more")
     named = ",".join(components) if isinstance(components, list) else components
     subject = {"behaviour": behaviour, "components": named, "n": n, "seed": seed}
     own = explain_behaviour(scientist, backbone=backbone, protocol=protocol, **subject)
-    budget = {"looks": looks, "executions": executions, "claims": claims}
     sample = Sample(
         id=specimen if behaviour is None else f"{specimen} {behaviour}",
         input="Explain how the model carries out the behaviour: say what each component does.",
@@ -66,7 +62,7 @@ def natural(
     )
     return Task(
         dataset=MemoryDataset([sample], name="natural"),
-        setup=opened(budget=budget, brief=agent, **subject),
+        setup=opened(budget=allowed.values(), brief=agent, **subject),
         solver=agent_with(instruments(natural=True), submit_explanation()) if agent else own,
         scorer=graded_natural(seed=seed + 1),
         cleanup=close,

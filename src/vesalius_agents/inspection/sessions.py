@@ -15,9 +15,8 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import store
 
 from vesalius.errors import BadInput
-from vesalius.explanations.budget import Budget
 from vesalius_agents.inspection.agents import ours
-from vesalius_agents.session import CLAIMS, EXECUTIONS, LOOKS, AgentSession, investigate
+from vesalius_agents.session import AgentSession, Allowed, investigate
 from vesalius_functions.box import Box
 
 SESSION, OPTIONS, ANSWER = "vesalius:session", "vesalius:options", "vesalius:answer"
@@ -85,7 +84,7 @@ def investigation() -> AgentSession:
 
     def make() -> AgentSession:
         given = dict(options)
-        budget = Budget(**({"looks": LOOKS, "executions": EXECUTIONS, "claims": CLAIMS} | (given.pop("budget") or {})))
+        budget = Allowed(**(given.pop("budget") or {})).budget()
         return investigate(given.pop("specimen"), given.pop("components"), budget=budget, **given)
 
     return session(make, AgentSession)

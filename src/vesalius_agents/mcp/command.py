@@ -6,26 +6,39 @@ import typer
 
 from vesalius.cli.options import JsonOption
 from vesalius.errors import BadInput
+from vesalius.options import Record, flag
+
+
+class Served(Record):
+    """How clients reach the server."""
+
+    http: Annotated[bool, flag("Streamable HTTP on loopback, not stdin and stdout.", "--http")] = False
+    port: Annotated[int, flag("With --http: port; 0: any that is free.", least=0, most=65535)] = 0
+    clients: Annotated[
+        int, flag("With --http: clients that have a budget each; 1: all of them share one.", least=1)
+    ] = 1
+
+
+class Limits(Record):
+    """What a client may use."""
+
+    forwards: Annotated[int, flag("Forward passes of one prompt, per connection.", least=1)] = 2_000_000
+    executions: Annotated[int, flag("Executions of code, per connection.", least=1)] = 100
+    seconds: Annotated[int, flag("Seconds of computing, per connection.", least=1)] = 1_800
+    memory: Annotated[int, flag("Megabytes that a call may use.", least=1)] = 2_048
+    queries: Annotated[int, flag("Inputs of one black-box function, per connection.", least=1)] = 400
 
 
 def mcp(
-    http: Annotated[bool, typer.Option("--http", help="Streamable HTTP on loopback, not stdin and stdout.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --http: port; 0: any that is free.")] = 0,
-    clients: Annotated[
-        int, typer.Option(min=1, help="With --http: clients that have a budget each; 1: all of them share one.")
-    ] = 1,
+    *,
+    served: Served,
     run: Annotated[
         str | None,
         typer.Option(help="Run directory of the ledger; the same one continues. Default: one under vesalius-runs."),
     ] = None,
     root: Annotated[str, typer.Option(help="The only directory from which models and prompts are read by path.")] = ".",
-    forwards: Annotated[int, typer.Option(min=1, help="Forward passes of one prompt, per connection.")] = 2_000_000,
-    executions: Annotated[int, typer.Option(min=1, help="Executions of code, per connection.")] = 100,
-    seconds: Annotated[int, typer.Option(min=1, help="Seconds of computing, per connection.")] = 1_800,
-    memory: Annotated[int, typer.Option(min=1, help="Megabytes that a call may use.")] = 2_048,
-    queries: Annotated[int, typer.Option(min=1, help="Inputs of one black-box function, per connection.")] = 400,
+    limits: Limits,
     functions: Annotated[int, typer.Option(min=1, max=1_000, help="Black-box functions of each category.")] = 50,
-    functions_seed: Annotated[int, typer.Option(min=0, help="Seed of the black-box functions.")] = 2309,
     hub: Annotated[bool, typer.Option("--hub", help="Let agents name models of the hub to download.")] = False,
     unsafe_sandbox: Annotated[
         bool, typer.Option("--unsafe-sandbox", help="Run code even where it cannot be contained.")
@@ -72,11 +85,13 @@ def mcp(
     from vesalius_agents.mcp.desk import Options
     from vesalius_agents.mcp.start import new_run, serve_http, serve_stdio
 
-    budget = Budget(forwards=forwards, executions=executions, seconds=seconds, memory=memory << 20, queries=queries)
-    options = Options(Path(root), budget, functions_seed, functions, hub, unsafe_sandbox, clients)
+    budget = Budget(**limits.values() | {"memory": limits.memory << 20})
+    options = Options(
+        Path(root), budget, functions=functions, hub=hub, unsafe_sandbox=unsafe_sandbox, clients=served.clients
+    )
     place = new_run() if run is None else Path(run)
-    if http:
-        return serve_http(place, options, port=port, say=print_line)
-    if port or clients > 1:
-        raise BadInput(f"--{'port' if port else 'clients'} is for --http; add it")
+    if served.http:
+        return serve_http(place, options, port=served.port, say=print_line)
+    if served.port or served.clients > 1:
+        raise BadInput(f"--{'port' if served.port else 'clients'} is for --http; add it")
     return serve_stdio(place, options)

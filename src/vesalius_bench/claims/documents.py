@@ -14,7 +14,7 @@ from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, s
 
 CLAIM_FILE = "claim.json"
 VERDICT_FILE = "verdict.json"
-Result = Literal["PASS", "FAIL", "TAMPERED"]
+ClaimResult = Literal["PASS", "FAIL", "TAMPERED"]
 
 
 class Seal(Record):
@@ -35,7 +35,7 @@ class RegisteredHypothesis(Record):
     claim: FrozenMap[str, Any]
 
 
-class Bound(Record):
+class PredictedBound(Record):
     """Where a value must lie: that of the first evidence with this measure, or of the first evidence of all."""
 
     measure: str | None = None
@@ -43,7 +43,7 @@ class Bound(Record):
     at_most: FiniteFloat | None = None
 
     @model_validator(mode="after")
-    def _bounded(self) -> "Bound":
+    def _bounded(self) -> "PredictedBound":
         if self.at_least is None and self.at_most is None:
             raise ValueError("a bound needs at_least, at_most or both")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
@@ -55,7 +55,7 @@ class RegisteredPrediction(Record):
     """The verdict that the test will give and, optionally, where the measured value will lie."""
 
     verdict: Literal["supported", "refuted"]
-    value: Bound | None = None
+    value: PredictedBound | None = None
 
 
 class RegisteredTest(Record):
@@ -171,7 +171,7 @@ class ClaimVerdict(ResultDocument, kind="verdict"):
     REMEDY = "run `vesalius claims verify` again"
 
     document: Literal["verdict"] = "verdict"
-    result: Result
+    result: ClaimResult
     reason: str
     registration: str | None
     checks: tuple[IntegrityCheck, ...]

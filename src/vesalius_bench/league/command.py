@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from vesalius.cli.options import JsonOption, command
-from vesalius_bench.options import Entrant, Made
+from vesalius_bench.options import Entrant, LeagueOptions
 
 league = typer.Typer(no_args_is_help=True, help="Score a scientist or a method on fresh circuits whose key is sealed.")
 
@@ -18,7 +18,7 @@ PassphraseOption = Annotated[
 @command(league)
 def make(
     out: Annotated[str, typer.Option(help="Directory of the league.")],
-    made: Made,
+    made: LeagueOptions,
     passphrase_file: PassphraseOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -26,7 +26,7 @@ from vesalius.rasp import Program, generate, roles_of
 from vesalius.rasp.document import to_document
 from vesalius.training.trainer import StepReport
 from vesalius_bench.league.documents import KEY_NAME, LEAGUE_FILE, SPECIMENS, League, LeagueCircuit, now, text_digest
-from vesalius_bench.options import Made
+from vesalius_bench.options import LeagueOptions
 from vesalius_bench.sealing import cryptography_needed, seal_text
 
 MAKING = "making"
@@ -39,7 +39,9 @@ SPARE, ROUNDS = 0.2, 4
 
 
 @verb
-def make_league(*, made: Made, out: str | Path, passphrase: str | None = None, progress: Progress = silent) -> League:
+def make_league(
+    *, made: LeagueOptions, out: str | Path, passphrase: str | None = None, progress: Progress = silent
+) -> League:
     """Generate and train `circuits` fresh circuits, draw `functions` of each category, and lock their key away.
 
     The key is sealed with `passphrase`, or written as plain JSON to `key_out`, outside the league. Without a `seed` a
@@ -53,7 +55,13 @@ def make_league(*, made: Made, out: str | Path, passphrase: str | None = None, p
     work = directory_for(directory / MAKING)
     seed = _secret_seed(work, made.seed)
     if made.specimens is not None:
-        sources = _trained(Path(made.specimens), made.circuits)
+        sources = sorted(path.parent for path in Path(made.specimens).glob(f"*/{SPECIMEN_FILE}"))
+        for place in sources:
+            key_file(place)
+        if len(sources) < made.circuits:
+            held = f"holds {len(sources)} specimens with a key"
+            raise BadInput(f"`specimens` {made.specimens}: {held}; {made.circuits} are wanted")
+        del sources[made.circuits :]
     else:
         sources = _train_fresh(work, made.circuits, made.depth, seed, progress)
     rng = random.Random(f"{seed}/order")
@@ -133,15 +141,6 @@ def _train_fresh(work: Path, circuits: int, depth: int, seed: int, report: Progr
             return accepted[:circuits]
         wanted += circuits - len(accepted) + 1
     raise Failed(f"only {len(accepted)} of {circuits} circuits were learnt; allow less `depth`, or train on a GPU")
-
-
-def _trained(folder: Path, circuits: int) -> list[Path]:
-    places = sorted(path.parent for path in folder.glob(f"*/{SPECIMEN_FILE}"))
-    for place in places:
-        key_file(place)
-    if len(places) < circuits:
-        raise BadInput(f"`specimens` {folder}: holds {len(places)} specimens with a key; {circuits} are wanted")
-    return places[:circuits]
 
 
 def _entry(name: str, source: Path, directory: Path, circuits_given: bool) -> LeagueCircuit:

@@ -362,14 +362,10 @@ def _score_circuits(
             else:
                 silent = null_explanation("empty", case, (), seed=submission.seed)
                 explanation = silent if given is None else Explanation.read(given)
-                seed = _scoring_seed(key["salt"], case)
+                drawn = hashlib.sha256(f"{key['salt']}/{case}/scoring".encode()).hexdigest()  # only the key tells it
+                seed = int(drawn, 16) % _SEEDS
                 scored.append(score_explanation(explanation, keyed / case, case=case, seed=seed))
     return scored
-
-
-def _scoring_seed(salt: str, case: str) -> int:
-    """The seed of the inputs that a circuit is scored on, which only the key tells."""
-    return int(hashlib.sha256(f"{salt}/{case}/scoring".encode()).hexdigest(), 16) % _SEEDS
 
 
 @contextmanager

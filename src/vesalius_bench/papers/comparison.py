@@ -23,13 +23,13 @@ from vesalius.runs.settings import BENCHMARK
 from vesalius.runs.usage import run_usage
 from vesalius_bench.papers import published
 from vesalius_bench.papers.documents import figure_cell, figure_cells
-from vesalius_bench.papers.published import NOT_MEASURED, PAPERS, SOURCE, Row, printed
+from vesalius_bench.papers.published import NOT_MEASURED, PAPERS, SOURCE, FigureRow, printed
 from vesalius_functions.bench.scorecard import deciding
 from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
 from vesalius_functions.bench.work import Graded, Interpreted
 
 #: A row of a table: its name, its source and its figures.
-Line = tuple[str, str, Row]
+ComparedRow = tuple[str, str, FigureRow]
 FIGURE_5 = "FIND Figure 5"
 #: What the kinds of numeric functions are called, in the order of the figure.
 KINDS = {"clean": "clean", "noised": "noised", "corrupted": "corrupted", "mlp": "net"}
@@ -53,7 +53,7 @@ class ComparedTable:
     id: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Line, ...]
+    rows: tuple[ComparedRow, ...]
     scale: str = ""
 
     def as_data(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class ComparedTable:
         rows = [{"name": name, "source": source, **figures} for name, source, figures in self.rows]
         return {"id": self.id, "title": self.title, "scale": self.scale, "columns": list(self.columns), "rows": rows}
 
-    def measured(self) -> list[Line]:
+    def measured(self) -> list[ComparedRow]:
         """The rows that were measured here."""
         return [row for row in self.rows if NOT_MEASURED not in row[1]]
 
@@ -78,7 +78,13 @@ class ComparedTable:
 
 
 def beside(
-    id: str, title: str, ours: Sequence[Line], theirs: Mapping[str, Row], *, scale: str = "", source: str = SOURCE
+    id: str,
+    title: str,
+    ours: Sequence[ComparedRow],
+    theirs: Mapping[str, FigureRow],
+    *,
+    scale: str = "",
+    source: str = SOURCE,
 ) -> ComparedTable:
     """Our rows, then the published ones; the columns are those of the paper, then what only ours have."""
     rows = (*ours, *((name, source, row) for name, row in theirs.items()))
@@ -182,7 +188,7 @@ def function_tables(cards: Mapping[Path, Scorecard], labels: Mapping[Path, str])
     kinds = [(labels[run], _source(card), _by_kind(run, card)) for run, card in cards.items()]
     scale = "numeric and code: share right; others: unit tests, chance 0.33"
     unnumbered = f"{source}. Figure 5 was published as a picture without numbers."
-    pictured: dict[str, Row] = {name: {} for name in theirs}
+    pictured: dict[str, FigureRow] = {name: {} for name in theirs}
     return [
         beside("FIND Table 2", "success rates", rates, theirs, scale=scale, source=source),
         beside(FIGURE_5, "success by kind of function", kinds, pictured, scale="means", source=unnumbered),
@@ -192,18 +198,18 @@ def function_tables(cards: Mapping[Path, Scorecard], labels: Mapping[Path, str])
 def circuit_tables(cards: Mapping[str, Scorecard]) -> list[ComparedTable]:
     """Tables 2 and 9 to 11 and Figures 3 and 4 of the circuits benchmark, with runs by their labels."""
 
-    def ours(figures: Callable[[Scorecard], Row]) -> list[Line]:
+    def ours(figures: Callable[[Scorecard], FigureRow]) -> list[ComparedRow]:
         return [(name, _source(card), figures(card)) for name, card in cards.items()]
 
-    def named(*names: str) -> list[Line]:
+    def named(*names: str) -> list[ComparedRow]:
         return ours(lambda card: {name: _value(card, name) for name in names})
 
-    def shares(metrics: Callable[[Scorecard], Mapping[str, Metric] | None]) -> list[Line]:
+    def shares(metrics: Callable[[Scorecard], Mapping[str, Metric] | None]) -> list[ComparedRow]:
         return ours(lambda card: {name: metric.value for name, metric in (metrics(card) or {}).items()})
 
     marks, tokens = "0 to 2; shares of 2 and 1", "the scientist's, no judges"
     unnumbered = f"{SOURCE}. Figures 3 and 4 were published as pictures without numbers."
-    pictured: dict[str, Row] = {name: {} for name in published.TABLE_2}
+    pictured: dict[str, FigureRow] = {name: {} for name in published.TABLE_2}
     errors = shares(lambda card: card.execution_errors)
     resolved = shares(lambda card: card.convergence_by_iteration)
     by_iteration = "components by the iteration that resolved them"
@@ -257,25 +263,25 @@ def _value(card: Scorecard, name: str) -> float | None:
     return None if metric is None else metric.value
 
 
-def _grounding(card: Scorecard) -> Row:
+def _grounding(card: Scorecard) -> FigureRow:
     levels = card.grounding_levels or {}
     return {"grounding": _value(card, "grounding"), "fully": levels.get("2"), "partial": levels.get("1")}
 
 
-def _spending(card: Scorecard) -> Row:
+def _spending(card: Scorecard) -> FigureRow:
     used = (card.usage or {}).get("scientist")
     if used is None:
         return {}
     each = None if used.cost is None else used.cost / (card.n + card.n_error)
-    tokens: Row = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+    tokens: FigureRow = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
     return {**tokens, "cost": used.cost, "cost_per_case": each}
 
 
-def _success_rates(card: Scorecard) -> Row:
+def _success_rates(card: Scorecard) -> FigureRow:
     """A run's figures under the columns of FIND's Table 2; of other categories than its own there are none. A command
     or a plug-in stands under the first part of its name, which the row's source has whole.
     """
-    figures: Row = dict.fromkeys(printed("find", "Table 2").columns)
+    figures: FigureRow = dict.fromkeys(printed("find", "Table 2").columns)
     if card.category == "numeric":
         figures["numeric"] = _value(card, "success")
     elif card.category == "strings":
@@ -285,7 +291,7 @@ def _success_rates(card: Scorecard) -> Row:
     return figures
 
 
-def _by_kind(run: Path, card: Scorecard) -> Row:
+def _by_kind(run: Path, card: Scorecard) -> FigureRow:
     """Means of the deciding figure by kind: clean, noised, corrupted and nets, or the families of other categories."""
     if card.category != "numeric":
         return {name: family.value for name, family in sorted((card.families or {}).items())}

@@ -18,18 +18,18 @@ from vesalius.progress import Progress
 from vesalius.runs.settings import chosen_circuits
 from vesalius_bench.options import Filling
 from vesalius_bench.papers.documents import PaperPlan, PaperStep
-from vesalius_bench.papers.published import GPT, TABLE_11, Entry, Filled
+from vesalius_bench.papers.published import GPT, TABLE_11, Filled, PrintedTable
 from vesalius_bench.papers.tables import Runs, entry_of, filled, sources_for, tables_of
 from vesalius_bench.study.study import study
 from vesalius_functions.bench.benchmark import bench_functions
-from vesalius_functions.bench.function_studies import function_reliability
+from vesalius_functions.bench.reliability import function_reliability
 from vesalius_functions.suite import SUITE
 from vesalius_mechrl.benchmark import bench_mechrl
 
 #: The models that are studied where none is named.
 STUDY_MODEL, MECHRL_MODEL = "arithmetic", "smollm2-135m"
 ASKING: tuple[Filled, ...] = ("agent", "judged", "study agent", "evaluator")
-Options = dict[str, JsonValue]
+StepOptions = dict[str, JsonValue]
 
 
 @verb
@@ -73,7 +73,7 @@ def paper_run(plan: PaperPlan, *, jobs: int = 2, progress: Progress | bool | Non
     return tuple(_CALLS[step.command](dict(step.options), jobs, progress) for step in plan.steps)
 
 
-def _refusal(entry: Entry, filling: Filling) -> str:
+def _refusal(entry: PrintedTable, filling: Filling) -> str:
     """Why an entry cannot be run with these options; empty where it can."""
     if entry.filled_by is None:
         return entry.by_hand
@@ -116,20 +116,20 @@ def _models(filled_by: Filled, filling: Filling) -> tuple[str, ...]:
 def _steps(filled_by: Filled, fills: tuple[str, ...], filling: Filling) -> Iterator[PaperStep]:
     """The runs behind one kind of filling."""
     models, limit = _models(filled_by, filling), filling.limit
-    cap: Options = {} if filling.max_cost is None or not models else {"max_cost": filling.max_cost}
-    count: Options = {} if limit is None else {"count": limit}
-    agent: Options = {"protocol": "paper", "backbone": filling.backbone, **cap} if models else {}
+    cap: StepOptions = {} if filling.max_cost is None or not models else {"max_cost": filling.max_cost}
+    count: StepOptions = {} if limit is None else {"count": limit}
+    agent: StepOptions = {"protocol": "paper", "backbone": filling.backbone, **cap} if models else {}
 
-    def step(command: str, options: Options, work: str, cost: float | None = None) -> PaperStep:
+    def step(command: str, options: StepOptions, work: str, cost: float | None = None) -> PaperStep:
         """A run; its cost is 0 where every model is free, else not known before it, and at most the cap."""
         cost = 0.0 if all(map(_is_free, models)) else cost
         return PaperStep(command=command, options=options, fills=fills, work=work, models=models, cost=cost)
 
     if filled_by in ("circuits", "agent", "judged"):
         cases = len(chosen_circuits(None, None, limit))
-        asked: Options = {"scientist": "hyve", **agent} if models else {}
-        first: Options = {} if limit is None else {"limit": limit}
-        judges: Options = {"judge": list(filling.judges)} if filled_by == "judged" else {}
+        asked: StepOptions = {"scientist": "hyve", **agent} if models else {}
+        first: StepOptions = {} if limit is None else {"limit": limit}
+        judges: StepOptions = {"judge": list(filling.judges)} if filled_by == "judged" else {}
         yield step("bench circuits", {**asked, **first, **judges}, f"{cases} circuits", _agent_cost(models, cases))
     elif filled_by in ("study", "study agent"):
         yield step("study af1", {"model": filling.model or STUDY_MODEL, **agent}, "one model")
@@ -160,7 +160,7 @@ def _agent_cost(models: Sequence[str], cases: int) -> float | None:
     return price.model_copy(update={"long": None}).cost(tokens)
 
 
-Call = Callable[[dict[str, Any], int, Progress | bool | None], str]
+MakeRun = Callable[[dict[str, Any], int, Progress | bool | None], str]
 
 
 def _circuits(options: dict[str, Any], jobs: int, progress: Progress | bool | None) -> str:
@@ -175,7 +175,7 @@ def _reliability(options: dict[str, Any], jobs: int, progress: Progress | bool |
 
 
 #: What makes the run of each command, and says where it is: of its options, the jobs and the progress.
-_CALLS: dict[str, Call] = {
+_CALLS: dict[str, MakeRun] = {
     "bench circuits": _circuits,
     "bench functions": lambda options, jobs, progress: str(
         bench_functions(**options, jobs=jobs, progress=progress).directory

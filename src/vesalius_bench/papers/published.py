@@ -17,7 +17,7 @@ from vesalius.files import parse_json
 from vesalius_bench.papers.documents import Paper
 
 #: The kinds of results that fill a table.
-Kind = Literal["circuits", "functions", "study", "mechrl", "ratings", "explanation", "reliability", "unit tests"]
+ResultKind = Literal["circuits", "functions", "study", "mechrl", "ratings", "explanation", "reliability", "unit tests"]
 #: The runs that `--run` makes.
 Filled = Literal[
     "circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "evaluator", "reliability"
@@ -28,10 +28,10 @@ NOT_MEASURED = "published, not measured here"
 GPT, CLAUDE, GEMINI, QWEN = "GPT-5.4", "Claude-Sonnet-4.6", "Gemini-3.1-Pro", "Qwen-3-Coder-30B-A3B"
 _MEASURES = ("description_quality", "plan_soundness", "task_accuracy")
 
-Row = dict[str, float | None]
+FigureRow = dict[str, float | None]
 
 
-class Entry(Record):
+class PrintedTable(Record):
     """One table or figure. `reads` are the kinds of results that fill it (none: the code itself); `filled_by` is the
     run that `--run` makes, and without one `by_hand` says what it takes instead. `data` are modules of the extra
     `functions` without which the code has no rows. `published` are the texts of each row by `columns`.
@@ -39,7 +39,7 @@ class Entry(Record):
 
     id: str
     title: str
-    reads: tuple[Kind, ...] = ()
+    reads: tuple[ResultKind, ...] = ()
     command: str
     differs: str
     filled_by: Filled | None = None
@@ -50,7 +50,7 @@ class Entry(Record):
     published: FrozenMap[str, tuple[str, ...]] = Field(default_factory=FrozenDict)
 
     @model_validator(mode="after")
-    def _whole(self) -> "Entry":
+    def _whole(self) -> "PrintedTable":
         for name, cells in self.published.items():
             if len(cells) != len(self.columns):
                 raise ValueError(f"{self.id}, {name}: {len(cells)} cells in {len(self.columns)} columns")
@@ -68,7 +68,7 @@ class Entry(Record):
         """The published texts by row and column."""
         return {name: dict(zip(self.columns, cells, strict=True)) for name, cells in self.published.items()}
 
-    def numbers(self, *columns: str) -> dict[str, Row]:
+    def numbers(self, *columns: str) -> dict[str, FigureRow]:
         """The rows as numbers, of these columns or of all: shares of percentages, None where nothing is printed."""
         chosen = columns or self.columns
         return {name: {column: number(row[column]) for column in chosen} for name, row in self.rows.items()}
@@ -79,7 +79,7 @@ class PaperTables(Record):
 
     paper: Paper
     source: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PrintedTable, ...]
 
     @property
     def not_measured(self) -> str:
@@ -117,7 +117,7 @@ def read_paper(paper: Paper) -> PaperTables:
 PAPERS: dict[str, PaperTables] = {paper: read_paper(paper) for paper in get_args(Paper)}
 
 
-def printed(paper: str, id: str) -> Entry:
+def printed(paper: str, id: str) -> PrintedTable:
     """What a paper prints in a table; a figure without numbers has no rows."""
     return next(entry for entry in PAPERS[paper].entries if entry.id == id)
 

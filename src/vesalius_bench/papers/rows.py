@@ -27,7 +27,7 @@ from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers.comparison import FIGURE_5, ComparedTable, circuit_tables, function_tables
 from vesalius_bench.papers.documents import Cell, PaperRow
 from vesalius_bench.papers.published import printed
-from vesalius_bench.papers.sources import Result, Sources
+from vesalius_bench.papers.sources import SourceResult, Sources
 from vesalius_bench.ratings.agreement import judged_circuits, rating_sheets
 from vesalius_bench.study.documents import COLUMNS, ComponentEvidence, Study
 from vesalius_bench.study.run import folder_of
@@ -37,7 +37,7 @@ from vesalius_functions.relations.functions import RelationFunction
 from vesalius_functions.suite import SUITE, Suite, in_words
 from vesalius_mechrl.documents import MechrlStudy
 
-Rows = Callable[[Sources], list[PaperRow]]
+TableRows = Callable[[Sources], list[PaperRow]]
 FROM_CODE = "computed here from the code"
 #: Characters of a text of an agent, and of a function.
 LONGEST, LONGEST_FUNCTION = 90, 80
@@ -96,11 +96,11 @@ def _taxonomy(_: Sources) -> list[PaperRow]:
     )
 
 
-def _of_circuits(id: str) -> Rows:
+def _of_circuits(id: str) -> TableRows:
     return lambda sources: _measured(circuit_tables(sources.documents("circuits")), id)
 
 
-def _of_ratings(id: str) -> Rows:
+def _of_ratings(id: str) -> TableRows:
     def rows(sources: Sources) -> list[PaperRow]:
         return [
             row.model_copy(update={"source": f"{label}: {row.source}"})
@@ -117,7 +117,7 @@ def _judged_examples(sources: Sources) -> list[PaperRow]:
     return [row for result in judged for row in _examples_of(result)]
 
 
-def _examples_of(result: Result) -> Iterator[PaperRow]:
+def _examples_of(result: SourceResult) -> Iterator[PaperRow]:
     missing = dict(GROUNDED)
     for judged in judged_circuits(result.directory):
         trace = document_or_none(Trace, result.directory / TRACES / f"{judged.specimen}.json")
@@ -184,7 +184,7 @@ def _short(text: str) -> str:
     return shortened(" ".join(text.split()), LONGEST)
 
 
-def _evidence(*, late: bool) -> Rows:
+def _evidence(*, late: bool) -> TableRows:
     """Tables 13 and 14: what interventions say about the components of each study."""
 
     def rows(sources: Sources) -> list[PaperRow]:
@@ -355,7 +355,7 @@ def _example_functions(_: Sources) -> list[PaperRow]:
     )
 
 
-def _of_functions(id: str) -> Rows:
+def _of_functions(id: str) -> TableRows:
     def rows(sources: Sources) -> list[PaperRow]:
         results = [result for result in sources.of("functions") if result.document.subject != ORACLE]
         cards = {result.directory: result.document for result in results}
@@ -454,7 +454,7 @@ def _unit_test(card: Scorecard) -> float | None:
     return None if metric is None else metric.value
 
 
-ROWS: dict[str, dict[str, Rows]] = {
+ROWS: dict[str, dict[str, TableRows]] = {
     "hyve": {
         "Table 1": _statistics,
         "Table 3": _judged_examples,

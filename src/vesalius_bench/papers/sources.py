@@ -15,15 +15,15 @@ from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.errors import BadInput, Failed, note
 from vesalius.runs.directory import RUN, SCORECARD, read_run, read_scorecard
 from vesalius_bench.papers.comparison import run_label
-from vesalius_bench.papers.published import Kind
+from vesalius_bench.papers.published import ResultKind
 from vesalius_bench.ratings.documents import RATINGS_FILE, Ratings
 from vesalius_bench.study.documents import STUDY_FILE, Study
 from vesalius_functions.documents import RELIABILITY_FILE, UNIT_TESTS_FILE, Reliability, UnitTests
 from vesalius_mechrl.documents import MechrlStudy
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[ResultKind, ...] = get_args(ResultKind)
 #: What makes each kind of result.
-MAKERS: dict[Kind, str] = {
+MAKERS: dict[ResultKind, str] = {
     "circuits": "`vesalius bench circuits`",
     "functions": "`vesalius bench functions`",
     "study": "`vesalius study af1`",
@@ -33,7 +33,7 @@ MAKERS: dict[Kind, str] = {
     "reliability": "`vesalius functions reliability`",
     "unit tests": "`vesalius functions unit-tests --out`",
 }
-_FILES: dict[str, tuple[Kind, type[Document]]] = {
+_FILES: dict[str, tuple[ResultKind, type[Document]]] = {
     STUDY_FILE: ("study", Study),
     RATINGS_FILE: ("ratings", Ratings),
     TRACE_FILE: ("explanation", Trace),
@@ -46,10 +46,10 @@ DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Result:
+class SourceResult:
     """One result: its document, and the name that tables give it."""
 
-    kind: Kind
+    kind: ResultKind
     directory: Path
     label: str
     document: Any
@@ -59,18 +59,18 @@ class Result:
 class Sources:
     """Every result that may fill a table."""
 
-    results: tuple[Result, ...] = ()
+    results: tuple[SourceResult, ...] = ()
 
-    def of(self, kind: Kind) -> list[Result]:
+    def of(self, kind: ResultKind) -> list[SourceResult]:
         """The results of one kind."""
         return [result for result in self.results if result.kind == kind]
 
-    def documents(self, kind: Kind) -> dict[str, Any]:
+    def documents(self, kind: ResultKind) -> dict[str, Any]:
         """The documents of one kind by label."""
         return {result.label: result.document for result in self.of(kind)}
 
 
-def read_sources(runs: Sequence[Path], *, reads: Iterable[Kind], subject: str) -> Sources:
+def read_sources(runs: Sequence[Path], *, reads: Iterable[ResultKind], subject: str) -> Sources:
     """The results that the caller names; one of another kind than `subject` reads is refused."""
     wanted = tuple(dict.fromkeys(reads))
     if runs and not wanted:
@@ -83,11 +83,11 @@ def read_sources(runs: Sequence[Path], *, reads: Iterable[Kind], subject: str) -
                 makers = ", ".join(MAKERS[one] for one in wanted)
                 raise BadInput(f"{directory}: a result of {_maker(kind)}; {subject} reads those of {makers}")
             label = run_label(directory, directories) + mark
-            results.append(Result(kind, directory, label, document))  # type: ignore[arg-type]
+            results.append(SourceResult(kind, directory, label, document))  # type: ignore[arg-type]
     return Sources(tuple(results))
 
 
-def find_sources(place: Path, *, reads: Iterable[Kind]) -> Sources:
+def find_sources(place: Path, *, reads: Iterable[ResultKind]) -> Sources:
     """The results below a directory; what cannot be read or is of other kinds is left out, the former with a note."""
     wanted = set(reads)
     directories = list(_below(place)) if wanted and place.is_dir() else []
@@ -99,7 +99,7 @@ def find_sources(place: Path, *, reads: Iterable[Kind]) -> Sources:
             note(f"left out: {error}")
             continue
         label = run_label(directory, directories)
-        results += [Result(kind, directory, label + mark, one) for kind, one, mark in documents if kind in wanted]  # type: ignore[arg-type]
+        results += [SourceResult(kind, directory, label + mark, one) for kind, one, mark in documents if kind in wanted]  # type: ignore[arg-type]
     return Sources(tuple(results))
 
 
@@ -133,7 +133,8 @@ def _below(top: Path) -> Iterator[Path]:
         holds = _holds_result(path)
         deep = len(path.relative_to(top).parts) >= DEPTH
         directories[:] = [] if holds or deep else sorted(directories)
-        if holds and (not (path / RUN).is_file() or (path / STUDY_FILE).is_file() or (path / SCORECARD).is_file()):
+        finished = any((path / file).is_file() for file in (STUDY_FILE, SCORECARD)) or bool(_mechrl(path))
+        if holds and (finished or not (path / RUN).is_file()):
             yield path
 
 

@@ -9,7 +9,7 @@ from vesalius.errors import BadInput, choices, note
 from vesalius.report.plots import Picture, new_figure, save_figure
 from vesalius_bench.papers.comparison import FIGURE_5, Comparison, compare_runs
 from vesalius_bench.papers.documents import PUBLISHED, PaperContents, PaperEntry, PaperRow, PaperTable
-from vesalius_bench.papers.published import PAPERS, Entry, Kind, PaperTables
+from vesalius_bench.papers.published import PAPERS, PaperTables, PrintedTable, ResultKind
 from vesalius_bench.papers.rows import ROWS
 from vesalius_bench.papers.sources import Sources, find_sources, read_sources
 from vesalius_bench.ratings.agreement import read_ratings_of, with_ratings
@@ -105,7 +105,7 @@ def tables_of(paper: str) -> PaperTables:
     return PAPERS[paper]
 
 
-def entry_of(tables: PaperTables, table: str | int | None, figure: str | int | None) -> Entry:
+def entry_of(tables: PaperTables, table: str | int | None, figure: str | int | None) -> PrintedTable:
     """The entry that is asked for, by its number or its whole name."""
     if (table is None) == (figure is None):
         raise BadInput("name one table or one figure of the paper: `table` or `figure`")
@@ -119,15 +119,15 @@ def entry_of(tables: PaperTables, table: str | int | None, figure: str | int | N
     return match
 
 
-def sources_for(runs: Runs, entries: Sequence[Entry], subject: str) -> Sources:
+def sources_for(runs: Runs, entries: Sequence[PrintedTable], subject: str) -> Sources:
     """The results that fill these entries: those named, or those under `vesalius-runs`."""
-    reads: list[Kind] = [kind for entry in entries for kind in entry.reads]
+    reads: list[ResultKind] = [kind for entry in entries for kind in entry.reads]
     if runs:
         return read_sources([Path(run) for run in runs], reads=reads, subject=subject)
     return find_sources(Path(RUNS), reads=reads)
 
 
-def filled(tables: PaperTables, entry: Entry, sources: Sources) -> PaperTable:
+def filled(tables: PaperTables, entry: PrintedTable, sources: Sources) -> PaperTable:
     """The document of an entry: the published rows and ours; rows without any figure are left out."""
     rows = ROWS[tables.paper][entry.id](sources)
     measured = [row for row in rows if any(value is not None for value in row.values.values())]

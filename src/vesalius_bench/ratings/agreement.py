@@ -14,17 +14,18 @@ from vesalius.api.runs import require_run
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_text
 from vesalius.grading.judges.circuit import JudgedCircuit, score_metric
-from vesalius.grading.ratings import MEASURES, Item, Measure, MeasureName
+from vesalius.grading.ratings import MEASURES, Item, MeasureName
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.scorecard import State
 from vesalius_bench.papers import published
-from vesalius_bench.papers.comparison import ComparedTable, Comparison, Line, beside
-from vesalius_bench.papers.published import SOURCE, Row
+from vesalius_bench.papers.comparison import ComparedRow, ComparedTable, Comparison, beside
+from vesalius_bench.papers.published import SOURCE, FigureRow
 from vesalius_bench.ratings.annotation import csv_of, is_annotation, read_annotation
 from vesalius_bench.ratings.documents import (
     RATINGS_FILE,
     AgentScore,
+    PairKind,
     RatedItem,
     RaterKind,
     RaterPair,
@@ -36,6 +37,7 @@ from vesalius_bench.ratings.reading import (
     Rating,
     agreement_of,
     item_text,
+    kappa_fields,
     majority,
     read_ratings,
     scores_by_rater,
@@ -101,14 +103,11 @@ def _row(rated: Rated, people: Mapping[str, Scores], judges: Mapping[str, Scores
 
 
 def _summary(name: str, scores: Scores, kind: RaterKind) -> RaterSummary:
-    return RaterSummary(rater=name, kind=kind, n=len(scores), means=_means(scores))
-
-
-def _means(scores: Scores) -> dict[str, float]:
     by_measure: dict[str, list[int]] = {}
     for rated, score in scores.items():
         by_measure.setdefault(rated.item.measure, []).append(score)
-    return {name: sum(given) / len(given) for name, given in by_measure.items()}
+    means = {name: sum(given) / len(given) for name, given in by_measure.items()}
+    return RaterSummary(rater=name, kind=kind, n=len(scores), means=means)
 
 
 def _pairs(
@@ -130,21 +129,9 @@ def _pairs(
     return pairs
 
 
-def _pair(a: str, b: str, first: Scores, second: Scores, kind: str) -> list[RaterPair]:
+def _pair(a: str, b: str, first: Scores, second: Scores, kind: PairKind) -> list[RaterPair]:
     return [
-        RaterPair.model_validate(
-            {
-                "a": a,
-                "b": b,
-                "measure": name,
-                "kappa": kappa.value,
-                "low": kappa.low,
-                "high": kappa.high,
-                "n": kappa.n,
-                "agreement": kappa.agreement,
-                "kind": kind,
-            }
-        )
+        RaterPair(a=a, b=b, measure=name, **kappa_fields(kappa), kind=kind)
         for name, kappa in agreement_of(first, second).items()
     ]
 
@@ -155,21 +142,12 @@ def _agents(by_item: Mapping[Rated, RatedItem], score_of: Callable[[RatedItem], 
     for rated, row in by_item.items():
         of_agent = groups.setdefault((rated.run, rated.agent, rated.item.measure), {})
         of_agent.setdefault(rated.item.specimen, []).append(score_of(row))
-    return [_agent(run, agent, MEASURES[name], list(scores.values())) for (run, agent, name), scores in groups.items()]
-
-
-def _agent(run: str, agent: str, measure: Measure, scores: Sequence[Sequence[int | None]]) -> AgentScore:
-    metric = score_metric(measure, scores)
-    return AgentScore(
-        run=run,
-        agent=agent,
-        measure=measure.name,
-        value=metric.value,
-        low=metric.low,
-        high=metric.high,
-        n=metric.n,
-        n_split=metric.n_error or 0,
-    )
+    scores = []
+    for (run, agent, name), given in groups.items():
+        metric = score_metric(MEASURES[name], list(given.values()))
+        figures = {"value": metric.value, "low": metric.low, "high": metric.high, "n": metric.n}
+        scores.append(AgentScore(run=run, agent=agent, measure=name, **figures, n_split=metric.n_error or 0))
+    return scores
 
 
 def read_ratings_of(paths: Sequence[Path]) -> list[Rating]:
@@ -227,9 +205,9 @@ def with_ratings(comparison: Comparison, ratings: Sequence[Rating]) -> Compariso
     return Comparison((*comparison.tables, _rated_sheet(rating_report(kept, {}), measured)), comparison.usage)
 
 
-def _rated_sheet(ratings: Ratings, measured: Mapping[str, Row]) -> ComparedTable:
+def _rated_sheet(ratings: Ratings, measured: Mapping[str, FigureRow]) -> ComparedTable:
     """What people gave the texts of each run and agent, beside the judges' figures of the run."""
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str], FigureRow] = {}
     for kind, scores in (("lowest", ratings.lowest), ("majority", ratings.majority)):
         for one in scores:
             row = rows.setdefault((one.run, one.agent), {})
@@ -252,21 +230,17 @@ def _rated_sheet(ratings: Ratings, measured: Mapping[str, Row]) -> ComparedTable
     return ComparedTable("Ratings", "texts rated by people", tuple(columns), (*ours, *theirs), scale)
 
 
-def _lines(pairs: Iterable[RaterPair], *kinds: str) -> list[Line]:
+def _lines(pairs: Iterable[RaterPair], *kinds: str) -> list[ComparedRow]:
     """A row for each pair of raters of these kinds."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, FigureRow] = {}
     counts: dict[str, list[int]] = {}
     for pair in pairs:
         if pair.kind in kinds:
             name = f"{pair.a} | {pair.b}"
             rows.setdefault(name, {})[pair.measure] = pair.kappa
             counts.setdefault(name, []).append(pair.n)
-    return [(name, f"measured here, n = {_span(counts[name])}", row) for name, row in rows.items()]
-
-
-def _span(counts: Sequence[int]) -> str:
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
+    spans = {name: " to ".join(map(str, sorted({min(ns), max(ns)}))) for name, ns in counts.items()}
+    return [(name, f"measured here, n = {spans[name]}", row) for name, row in rows.items()]
 
 
 __all__ = ["rating_sheets", "ratings"]

@@ -50,14 +50,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 Key = tuple[str, str, str]  # run, agent, item
 
 
-class Given(NamedTuple):
+class GivenScore(NamedTuple):
     """What a rater has said of a text so far."""
 
     score: int | None = None
     comment: str = ""
 
 
-NOTHING = Given()
+NOTHING = GivenScore()
 
 
 def collect_texts(
@@ -197,7 +197,7 @@ class Annotating:
         best = MEASURES[text.item.measure].best
         if score is not None and not 0 <= score <= best:
             raise BadInput(f"score {score}: this text takes a whole number from 0 to {best}")
-        given = Given(score, clean_comment(comment))
+        given = GivenScore(score, clean_comment(comment))
         with self._turn:
             if given != self._state.given.get(rater, {}).get(text.key, NOTHING):
                 self._state.add(self.ledger.append(RATING, **_fields(rater, text.key, given)))
@@ -265,7 +265,7 @@ class Annotating:
                 if key not in self._by_key:
                     raise BadInput(f"{where}: run, agent and item are not of a text that is rated here; correct them")
                 try:
-                    rater, given = rater_name(row.rater), Given(row.score, clean_comment(row.comment))
+                    rater, given = rater_name(row.rater), GivenScore(row.score, clean_comment(row.comment))
                 except BadInput as error:
                     raise BadInput(f"{where}: {error}") from None
                 if own is not None and rater != own and rater in self._state.given:
@@ -339,8 +339,8 @@ class RatingState:
     """What the events of an annotation come to."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self.given: dict[str, dict[Key, Given]] = {}
-        self._undoable: dict[str, list[tuple[Key, Given]]] = {}
+        self.given: dict[str, dict[Key, GivenScore]] = {}
+        self._undoable: dict[str, list[tuple[Key, GivenScore]]] = {}
         for record in records:
             self.add(record)
 
@@ -411,19 +411,19 @@ def clean_comment(given: str) -> str:
     return text
 
 
-def _said(given: Given) -> str:
+def _said(given: GivenScore) -> str:
     score = "no score" if given.score is None else str(given.score)
     return f"{score} ({quoted(given.comment, 40)})" if given.comment else score
 
 
-def _fields(rater: str, key: Key, given: Given) -> dict[str, Any]:
+def _fields(rater: str, key: Key, given: GivenScore) -> dict[str, Any]:
     run, agent, item = key
     return {"rater": rater, "run": run, "agent": agent, "item": item, **given._asdict()}
 
 
-def _read(record: Mapping[str, Any]) -> tuple[str, Key, Given]:
+def _read(record: Mapping[str, Any]) -> tuple[str, Key, GivenScore]:
     key = str(record["run"]), str(record["agent"]), str(record["item"])
-    return str(record["rater"]), key, Given(record["score"], str(record["comment"]))
+    return str(record["rater"]), key, GivenScore(record["score"], str(record["comment"]))
 
 
 def _examples(specimens: set[str]) -> dict[str, tuple[tuple[Any, Any], ...]]:

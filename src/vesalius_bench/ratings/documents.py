@@ -11,6 +11,7 @@ from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first
 
 RATINGS_FILE = "ratings.json"
 RaterKind = Literal["person", "judge"]
+PairKind = Literal["human-human", "human-judge", "judge-judge", "lowest human-lowest judge"]
 
 
 class RaterSummary(Record):
@@ -36,7 +37,7 @@ class RaterPair(Record):
     high: float | None
     n: int
     agreement: float | None
-    kind: Literal["human-human", "human-judge", "judge-judge", "lowest human-lowest judge"] = "human-human"
+    kind: PairKind = "human-human"
 
 
 class AgentScore(Record):

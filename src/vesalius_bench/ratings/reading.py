@@ -168,6 +168,11 @@ def scores_by_rater(ratings: Iterable[Rating]) -> dict[str, dict[Rated, int]]:
     return given
 
 
+def kappa_fields(kappa: Kappa) -> dict[str, Any]:
+    """Cohen's kappa with its interval as fields of a document."""
+    return {"kappa": kappa.value, "low": kappa.low, "high": kappa.high, "n": kappa.n, "agreement": kappa.agreement}
+
+
 def agreement_of(first: Mapping[Rated, int], second: Mapping[Rated, int]) -> dict[MeasureName, Kappa]:
     """Cohen's kappa of two raters over what both scored, by measure."""
     kappas: dict[MeasureName, Kappa] = {}

@@ -6,7 +6,7 @@ import typer
 
 from vesalius.cli.options import JsonOption, PlanOption, RunOption
 from vesalius.errors import BadInput
-from vesalius_bench.options import Explainer, RatedBy, Studied
+from vesalius_bench.options import Explainer, RatedBy, StudyOptions
 
 
 def study(
@@ -15,7 +15,7 @@ def study(
         str,
         typer.Option("--model", help="A natural model: arithmetic, a model directory, a GGUF file, a hub id."),
     ],
-    studied: Studied,
+    studied: StudyOptions,
     explainer: Explainer,
     rated: RatedBy,
     out: RunOption = None,

@@ -30,7 +30,7 @@ from vesalius.runs.settings import RunLimits
 from vesalius.version import __version__
 from vesalius_bench.papers.published import SOURCE as PUBLISHED_IN
 from vesalius_bench.papers.published import TABLE_4
-from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, rater_agreement
+from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, kappa_fields, rater_agreement
 from vesalius_bench.study.documents import (
     RATINGS,
     STUDY_FILE,
@@ -265,21 +265,10 @@ def _raters(scores: Sequence[Rating], judges: Sequence[str]) -> str | None:
     return f"{len(raters)} rater{'s' * (len(raters) > 1)} ({', '.join(raters)}; {rule})"
 
 
-def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
-    pairs = []
+def _agreement(scores: Sequence[Rating]) -> Iterator[RaterAgreement]:
     for pair, kappa in rater_agreement(scores).get(MEASURE, {}).items():
         first, _, second = pair.partition(" | ")
-        pairs.append(
-            RaterAgreement(
-                raters=(first, second),
-                kappa=kappa.value,
-                low=kappa.low,
-                high=kappa.high,
-                agreement=kappa.agreement,
-                n=kappa.n,
-            )
-        )
-    return pairs
+        yield RaterAgreement(raters=(first, second), **kappa_fields(kappa))
 
 
 def study_request(

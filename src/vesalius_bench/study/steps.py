@@ -35,7 +35,7 @@ from vesalius.runs.work import judging_errors, totals
 from vesalius_bench.study.documents import CircuitEvidence, ComponentEvidence, Localisation, PruningStep
 from vesalius_bench.study.roles import RatedText, rated_by_judges
 from vesalius_bench.study.run import StudyRun, StudySettings, folder_of
-from vesalius_mechrl.api_sets import discover_sets
+from vesalius_mechrl.sets.discover import discover_sets
 
 #: Heads among which sets are searched: the strongest of the sweep.
 POOL = 24

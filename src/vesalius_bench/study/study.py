@@ -41,7 +41,7 @@ from vesalius.model.states import fingerprint
 from vesalius.options import Load, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.runs.settings import RunLimits
-from vesalius_bench.options import Explainer, RatedBy, Studied
+from vesalius_bench.options import Explainer, RatedBy, StudyOptions
 from vesalius_bench.ratings.reading import Rating, read_ratings
 from vesalius_bench.study.documents import Localisation, Study
 from vesalius_bench.study.roles import RatedText, rated_by_people, read_roles
@@ -85,7 +85,7 @@ def study(
     name: str = "af1",
     model: Specimen | str | Path | None = None,
     *,
-    studied: Studied,
+    studied: StudyOptions,
     explainer: Explainer,
     rated: RatedBy,
     out: Out = True,
@@ -308,7 +308,7 @@ EVIDENCE_PASSES = 8
 
 
 @verb
-def study_plan(name: str, model: Specimen | str | Path, *, studied: Studied, progress: Progress = silent) -> Plan:
+def study_plan(name: str, model: Specimen | str | Path, *, studied: StudyOptions, progress: Progress = silent) -> Plan:
     """Passes, bytes at the peak and estimated seconds of a study without language models; `options` are those of
     `study`. One small chunk is run to time it, and nothing is written. A directory with a `config.json` and no weights
     can be planned too.

@@ -6,7 +6,7 @@ import typer
 
 from vesalius.cli.options import JsonOption, PlanOption, RunOption
 from vesalius.options import Parts
-from vesalius_bench.options import Surveyed
+from vesalius_bench.options import SurveyOptions
 
 
 def survey(
@@ -22,7 +22,7 @@ def survey(
     plan: PlanOption = False,
     json: JsonOption = False,
     *,
-    surveyed: Surveyed,
+    surveyed: SurveyOptions,
     parts: Parts,
 ) -> None:
     """Say which models perform which behaviours, which heads and MLPs matter, and how stable that is.

@@ -62,7 +62,7 @@ class CellSweep(Record):
 
     def clear(self) -> list[SweepRow]:
         """Components whose interval does not hold 0; of components that do nothing one in twenty is among them."""
-        return [row for row in self.components if row.ci_low is not None and row.ci_high is not None and _clear(row)]
+        return [row for row in self.components if is_clear(row)]
 
 
 class CellDiscovery(Record):
@@ -208,10 +208,9 @@ def names(rows: Iterable[SweepRow]) -> str:
     return ", ".join(f"{row.id} {row.effect:+.2f}" for row in rows)
 
 
-def _clear(row: SweepRow) -> bool:
-    assert row.ci_low is not None
-    assert row.ci_high is not None
-    return row.ci_low > 0 or row.ci_high < 0
+def is_clear(row: SweepRow) -> bool:
+    """Whether the interval of an effect does not hold 0."""
+    return row.ci_low is not None and row.ci_high is not None and (row.ci_low > 0 or row.ci_high < 0)
 
 
 def _texts(value: JsonValue) -> tuple[str, ...]:
@@ -280,7 +279,7 @@ def survey_view(survey: Survey) -> View:
 def _facts(survey: Survey) -> list[tuple[str, str]]:
     options, best = survey.request.options, []
     for model in survey.models:
-        performed = [_label(cell.behaviour) for cell in _of_model(survey, model) if cell.status == "performed"]
+        performed = [title_of(cell.behaviour) for cell in _of_model(survey, model) if cell.status == "performed"]
         best += [f"{short_name(model)} performs {', '.join(performed)}"] if performed else []
     facts = [("in short", f"{'; '.join(best) or 'No model performs any of the behaviours'}.")]
     facts += [
@@ -290,10 +289,6 @@ def _facts(survey: Survey) -> list[tuple[str, str]]:
     facts += [("prompts of a sweep", str(options.get("n", ""))), ("seed", str(survey.request.seed))]
     facts += [("discovery", str(options["discover"]))] if options.get("discover") else []
     return [*facts, ("work", duration(survey.seconds))]
-
-
-def _label(behaviour: str) -> str:
-    return title_of(behaviour)
 
 
 def _of_model(survey: Survey, model: str) -> list[SurveyCell]:
@@ -344,13 +339,16 @@ def _performed(survey: Survey) -> list[Section]:
     rule = next((cell.performance.rule for cell in survey.cells if cell.performance), "")
     rule = f"{rule[:1].upper()}{rule[1:]}. " if rule else ""
     models = [short_name(model) for model in survey.models]
-    behaviours = [_label(name) for name in survey.behaviours]
+    behaviours = [title_of(name) for name in survey.behaviours]
     rows = [(name, *map(_mark, _of_model(survey, model))) for name, model in zip(models, survey.models, strict=True)]
     accuracy = [
         [cell.performance.accuracy if cell.performance else None for cell in _of_model(survey, model)]
         for model in survey.models
     ]
-    words = [[_in_picture(cell) for cell in _of_model(survey, model)] for model in survey.models]
+    words = [
+        [f"{cell.performance.accuracy:.2f}\n{cell.status}" if cell.performance else cell.status for cell in cells]
+        for cells in (_of_model(survey, model) for model in survey.models)
+    ]
     return [
         Group(
             [
@@ -374,10 +372,6 @@ def _performed(survey: Survey) -> list[Section]:
             pages_only=True,
         )
     ]
-
-
-def _in_picture(cell: SurveyCell) -> str:
-    return cell.status if cell.performance is None else f"{cell.performance.accuracy:.2f}\n{cell.status}"
 
 
 def _mark(cell: SurveyCell) -> Mark:
@@ -404,7 +398,7 @@ def _compared(survey: Survey) -> list[Section]:
             (id, *(_share(table.get(id), swept.baseline.value) for table, swept in zip(effects, sweeps, strict=True)))
             for id in map(str, sorted(map(Component.parse, chosen)))
         ]
-        columns = ("component", *(_label(cell.behaviour) for cell in cells))
+        columns = ("component", *(title_of(cell.behaviour) for cell in cells))
         sheets.append(Sheet(columns, rows, title=short_name(model)))
     if not sheets:
         return [Text(["No behaviour is performed, so nothing was replaced."])]
@@ -419,8 +413,7 @@ def _share(row: SweepRow | None, baseline: float) -> str:
     """An effect as a share of the clean score, with a star where its interval does not hold 0."""
     if row is None:
         return ""
-    clear = row.ci_low is not None and row.ci_high is not None and (row.ci_low > 0 or row.ci_high < 0)
-    return f"{_of_clean(row, baseline)}{'*' if clear else ''}"
+    return f"{_of_clean(row, baseline)}{'*' if is_clear(row) else ''}"
 
 
 def _of_clean(row: SweepRow, baseline: float) -> str:

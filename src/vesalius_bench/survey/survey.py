@@ -26,7 +26,7 @@ from vesalius.options import Parts, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
-from vesalius_bench.options import Surveyed
+from vesalius_bench.options import SurveyOptions
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
 from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings, loaded_model, measure_cell
 
@@ -38,7 +38,7 @@ def survey(
     models: Named | Iterable[Named],
     behaviours: Named | Iterable[Named],
     *,
-    surveyed: Surveyed,
+    surveyed: SurveyOptions,
     parts: Parts,
     out: Out = True,
     progress: Progress = silent,
@@ -54,7 +54,10 @@ def survey(
     """
     settings = _settings(models, behaviours, surveyed)
     runs_on, at_a_time = chosen_engine(parts.engine, parts.jobs)
-    directory = _directory(settings, out)
+    first = f"{short_name(settings.models[0])}-{label_of(settings.behaviours[0])}"
+    count = f"{len(settings.models)}x{len(settings.behaviours)}"
+    words = ("survey", first, count, settings.kind, f"n{settings.n}", f"seed{settings.seed}")
+    directory = directory_for(out, *words)
     names = {case.id: f"{short_name(case.model)}, {label_of(case.behaviour)}" for case in settings.cells(directory)}
     try:
         with Run(directory, settings=settings.as_data()) as run:
@@ -77,7 +80,7 @@ def survey_plan(
     models: Named | Iterable[Named],
     behaviours: Named | Iterable[Named],
     *,
-    surveyed: Surveyed,
+    surveyed: SurveyOptions,
     progress: Progress = silent,
 ) -> SurveyPlan:
     """The cells of a survey with the passes, memory and time that each takes at most: a behaviour that is not performed
@@ -121,7 +124,7 @@ def _cell_plan(case: CellCase) -> CellPlan:
 
 
 def _settings(
-    models: Named | Iterable[Named], behaviours: Named | Iterable[Named], surveyed: Surveyed
+    models: Named | Iterable[Named], behaviours: Named | Iterable[Named], surveyed: SurveyOptions
 ) -> SurveySettings:
     """What was asked, checked before any model is loaded."""
     settings = SurveySettings(_names("model", models), _names("behaviour", behaviours), **surveyed.values())
@@ -149,10 +152,3 @@ def _names(what: str, given: Named | Iterable[Named]) -> tuple[str, ...]:
             "(.save(directory) writes a model that is loaded)"
         )
     return tuple(map(str, several))
-
-
-def _directory(settings: SurveySettings, out: Out) -> Path:
-    count = f"{len(settings.models)}x{len(settings.behaviours)}"
-    first = f"{short_name(settings.models[0])}-{label_of(settings.behaviours[0])}"
-    words = ("survey", first, count, settings.kind, f"n{settings.n}", f"seed{settings.seed}")
-    return directory_for(out, *words)

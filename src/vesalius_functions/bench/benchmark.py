@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 from vesalius.api.benchmarks import absolute, note_errors, performed
+from vesalius.api.door import verb
 from vesalius.api.places import Out, directory_for, findable_model
-from vesalius.backbones import TIMEOUT
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
 from vesalius.json_lines import short_name
-from vesalius.progress import Progress
+from vesalius.options import Spend
+from vesalius.progress import Progress, silent
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, Run, document_or_none, read_document
 from vesalius.runs.engine import engine_named
 from vesalius.runs.kinds import Benchmark
@@ -52,11 +53,12 @@ from vesalius_functions.bench.work import (
     interpret_case,
 )
 from vesalius_functions.box import Function
-from vesalius_functions.interpreters import BUILTIN, WITH_EXEMPLARS
 from vesalius_functions.interpreters import NAMES as INTERPRETERS
+from vesalius_functions.interpreters import WITH_EXEMPLARS
 from vesalius_functions.knowledge.scoring import REPLY_TOKENS
+from vesalius_functions.options import Functions, Interpreting
 from vesalius_functions.page import render_functions
-from vesalius_functions.suite import GRADING_SEEDS, SEED
+from vesalius_functions.suite import GRADING_SEEDS
 
 _EVALUATOR, _FUNCTION = "evaluator", "function"
 
@@ -221,31 +223,17 @@ def stored_seed(directory: Path, settings: FunctionSettings) -> int:
 # `vesalius bench functions`: run the benchmark of black-box functions, and what its run directories are.
 
 
+@verb
 def bench_functions(
     *,
     category: str,
-    interpreter: str = BUILTIN,
-    backbone: str | None = None,
-    evaluator: str | None = None,
-    function_backbone: str | None = None,
-    dataset: str | Path | None = None,
-    seed: int | None = None,
-    count: int | None = None,
-    ids: Sequence[str | int] | None = None,
-    mode: str | None = None,
-    budget: int | None = None,
-    white_box: bool = False,
-    rounds: int = 20,
-    system_prompt: str | None = None,
-    grading_seed: int | None = None,
-    prices: str | Path | None = None,
-    max_cost: float | None = None,
-    timeout: float = TIMEOUT,
-    unsafe_sandbox: bool = False,
+    interpreting: Interpreting,
+    functions: Functions,
+    spend: Spend,
     jobs: int = 2,
     engine: str = "local",
     out: Out = None,
-    progress: Progress | bool | None = None,
+    progress: Progress = silent,
 ) -> Scorecard:
     """Find the rules of black-box functions from queries alone, grade the answers, and draw a page.
 
@@ -257,37 +245,40 @@ def bench_functions(
     stricter one, in mode "published". The seed of the test points is drawn when the answers
     are written; the scorecard names it, and `grading_seed` repeats it.
     """
-    answering = findable_model(function_backbone)
-    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids, function_backbone=answering)
+    asked = interpreting
+    answering = findable_model(asked.function_backbone)
+    suite = chosen_suite(category, functions, answering)
     settings = FunctionSettings(
         suite=suite,
-        interpreter=interpreter,
-        backbone=findable_model(backbone),
-        evaluator=findable_model(evaluator),
-        budget=budget,
-        white_box=white_box,
-        talk=Talk(rounds=rounds, system=system_prompt or "gpt"),
-        prices=absolute(prices),
-        grading_seed=grading_seed,
+        interpreter=asked.interpreter,
+        backbone=findable_model(asked.backbone),
+        evaluator=findable_model(asked.evaluator),
+        budget=asked.budget,
+        white_box=asked.white_box,
+        talk=Talk(rounds=asked.rounds, system=asked.system_prompt or "gpt"),
+        prices=absolute(spend.prices),
+        grading_seed=asked.grading_seed,
     )
-    limits, runs_on = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
+    limits = RunLimits(max_cost=spend.max_cost, sandbox_unsafe=spend.unsafe_sandbox, timeout=spend.timeout)
+    runs_on = engine_named(engine)
     limits.check_models(settings.models, settings.prices)
     suite_functions(suite)
+    dataset, mode = functions.dataset, functions.mode
     directory = directory_for(
         out,
         "bench-functions",
         category,
-        short_name(interpreter),
-        None if backbone is None else Path(backbone.replace(":", "_")).name,
+        short_name(asked.interpreter),
+        None if asked.backbone is None else Path(asked.backbone.replace(":", "_")).name,
         None if answering is None else f"on-{Path(answering.replace(':', '_')).name}",
         None if mode == usual_mode(dataset) else mode,
         None if dataset is None else Path(dataset).resolve().name,
-        None if count is None else f"first{count}",
+        None if suite.count is None else f"first{suite.count}",
         None if suite.ids is None else selection_word(None, suite.ids, None),
-        None if budget is None else f"budget{budget}",
-        "white-box" if white_box else None,
-        None if system_prompt is None else f"system-{system_prompt}",
-        f"seed{SEED if seed is None else seed}",
+        None if asked.budget is None else f"budget{asked.budget}",
+        "white-box" if asked.white_box else None,
+        None if asked.system_prompt is None else f"system-{asked.system_prompt}",
+        f"seed{suite.seed}",
     )
 
     def benchmark(run: Run) -> FunctionsBenchmark:

@@ -11,6 +11,7 @@ from typing import Any
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import Text
 from vesalius.errors import BadInput, choices
+from vesalius.report.layout import drawn
 from vesalius.runs.conversation import LONGEST, MOST_CALLS
 from vesalius.runs.directory import (
     EVENTS,
@@ -32,11 +33,9 @@ from vesalius_functions.bench.work import Interpreted
 from vesalius_functions.documents import (
     Drawing,
     FunctionCase,
-    FunctionExample,
     FunctionKey,
     FunctionRow,
     FunctionsRun,
-    FunctionTest,
 )
 from vesalius_functions.page import asked_of, function_case
 
@@ -109,12 +108,9 @@ def _key(directory: Path, function: str, card: Scorecard) -> FunctionKey | None:
         score=case.value,
         scores=case.scores,
         fault=case.fault,
-        drawing=None if case.curves is None else Drawing.model_validate(asdict(case.curves)),
-        examples=tuple(FunctionExample(**asdict(one), right=one.right) for one in case.examples),
-        tests=tuple(
-            FunctionTest(offered=test.offered, own=test.true, chosen=test.chosen, right=test.right)
-            for test in case.tests
-        ),
+        drawing=None if case.curves is None else Drawing.model_validate(asdict(drawn(case.curves))),
+        examples=case.examples,
+        tests=case.tests,
     )
 
 

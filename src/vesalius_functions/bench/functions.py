@@ -5,10 +5,11 @@ import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from vesalius.api.door import verb
 from vesalius.api.places import directory_for
 from vesalius.backbones import Backbone, open_backbone
 from vesalius.documents.metric import Metric
@@ -24,6 +25,7 @@ from vesalius_functions.bench.settings import InterpretedResult
 from vesalius_functions.bench.work import ToGrade, grade_answer
 from vesalius_functions.box import Answer, Box, Function, Mode, json_value
 from vesalius_functions.interpreters import BUILTIN, check_askable, check_interpreter, interpret
+from vesalius_functions.options import Drawn, Functions
 from vesalius_functions.serving import ServedFunctions
 from vesalius_functions.suite import GRADING_SEEDS, SEED, Suite
 
@@ -31,36 +33,23 @@ from vesalius_functions.suite import GRADING_SEEDS, SEED, Suite
 SHOWN = 5
 
 
-def sample_functions(
-    category: str,
-    *,
-    seed: int | None = None,
-    count: int | None = None,
-    ids: Sequence[str | int] | None = None,
-    mode: str | None = None,
-    dataset: str | Path | None = None,
-) -> list[dict[str, Any]]:
+@verb
+def sample_functions(category: str, *, functions: Functions) -> list[dict[str, Any]]:
     """Functions of a category (numeric, strings, entities, relations) with their truth and a few examples.
 
     The first `count` (5 where nothing is said), or those that `ids` names, such as "f00042" or 42. `mode` is
     "fixed", or "published" with the published faults; `dataset` a folder of the published dataset.
     """
-    count = SHOWN if count is None and ids is None else count
-    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
+    if functions.count is None and functions.ids is None:
+        functions = replace(functions, count=SHOWN)
+    suite = chosen_suite(category, functions)
     return [_described(suite, function) for function in suite_functions(suite)]
 
 
+@verb
 @contextmanager
 def serve_functions(
-    category: str,
-    out: str | Path,
-    *,
-    ids: Sequence[str | int] | None = None,
-    seed: int | None = None,
-    count: int | None = None,
-    mode: str | None = None,
-    dataset: str | Path | None = None,
-    budget: int | None = None,
+    category: str, out: str | Path, *, functions: Functions, budget: int | None = None
 ) -> Iterator[ServedFunctions]:
     """Put functions behind scripts in the published form (`python function.py x`) while the block runs.
 
@@ -69,12 +58,11 @@ def serve_functions(
     `queries.jsonl`, also for a server that is started again. `bench_functions(interpreter="answers:DIR")` grades what
     an agent wrote into the folders.
     """
-    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
-    functions = {function.id: function for function in suite_functions(suite)}
-    for function in functions.values():
+    served = {function.id: function for function in suite_functions(chosen_suite(category, functions))}
+    for function in served.values():
         check_askable(function)
-    with ServedFunctions(functions, directory_for(out), budget=budget) as served:
-        yield served
+    with ServedFunctions(served, directory_for(out), budget=budget) as server:
+        yield server
 
 
 def evaluator_data(
@@ -101,23 +89,21 @@ def evaluator_data(
     return counts
 
 
-def chosen_suite(
-    category: str,
-    seed: int | None,
-    count: int | None,
-    mode: str | None,
-    dataset: str | Path | None,
-    *,
-    ids: Sequence[str | int] | None = None,
-    function_backbone: str | None = None,
-) -> Suite:
+def chosen_suite(category: str, chosen: Drawn, function_backbone: str | None = None) -> Suite:
     """The functions that the options choose, not drawn yet."""
-    if dataset is not None and not str(dataset).strip():
+    if chosen.dataset is not None and not str(chosen.dataset).strip():
         raise BadInput("`dataset`: is empty; give the folder of a published dataset, or leave it out")
-    folder = None if dataset is None else str(Path(dataset).resolve())
-    named = None if ids is None else tuple(map(str, ids))
-    chosen_mode = cast(Mode, mode or usual_mode(dataset))
-    return Suite(category, SEED if seed is None else seed, count, chosen_mode, folder, named, function_backbone)
+    ids = chosen.ids if isinstance(chosen, Functions) else None
+    named = [one.strip() for one in ids.split(",") if one.strip()] if isinstance(ids, str) else ids
+    return Suite(
+        category,
+        SEED if chosen.seed is None else chosen.seed,
+        chosen.count,
+        cast(Mode, chosen.mode or usual_mode(chosen.dataset)),
+        None if chosen.dataset is None else str(Path(chosen.dataset).resolve()),
+        None if named is None else tuple(map(str, named)),
+        function_backbone,
+    )
 
 
 def suite_functions(suite: Suite) -> Sequence[Function]:
@@ -202,7 +188,7 @@ class FunctionCases:
         """
         if grading_seed is not None and not 0 <= grading_seed < GRADING_SEEDS:
             raise BadInput(f"grading seed {grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
-        suite = chosen_suite(category, seed, count, mode, dataset)
+        suite = chosen_suite(category, Drawn(count, seed, mode, dataset))
         suite_functions(suite)
         if grading_seed is None:
             grading_seed = suite.usual_grading_seed if repeatable else secrets.randbelow(GRADING_SEEDS)

@@ -6,22 +6,45 @@ relations with an exception are asked for members of it as well. Single concepts
 """
 
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
+from pydantic import JsonValue
+
+from vesalius.api.door import verb
+from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput
+from vesalius.options import Paid
+from vesalius.progress import Progress, silent
+from vesalius.runs.directory import CALLS, SPENDING
+from vesalius.runs.scorecard import call_totals, rounded
+from vesalius.runs.settings import RunLimits
+from vesalius.runs.work import ModelAccess, SpendingFile, totals
+from vesalius_functions.bench.functions import chosen_suite, suite_functions
 from vesalius_functions.bench.scorecard import metrics_of
 from vesalius_functions.box import Function, Reply
-from vesalius_functions.documents import ReliableCategory, ReliableFunction, Selectivity
+from vesalius_functions.documents import (
+    RELIABILITY_FILE,
+    Reliability,
+    ReliableCategory,
+    ReliableFunction,
+    Selectivity,
+)
 from vesalius_functions.entities import EntityFunction
+from vesalius_functions.knowledge.scoring import REPLY_TOKENS
 from vesalius_functions.knowledge.tables import UNDEFINED, same
+from vesalius_functions.options import Drawn
 from vesalius_functions.relations import RelationFunction
-from vesalius_functions.suite import Suite, in_words
+from vesalius_functions.suite import BY_MODEL, Suite, in_words
 
 INPUTS = 10
 #: How many of a relation's inputs are of its exception, as in the unit tests.
@@ -29,7 +52,102 @@ EXCEPTED = 2
 #: An entity says that a word is related above this.
 RELATED = 0.5
 
-Report = Callable[[str, int, int], None]
+#: What has to be said where no language model answers.
+OF_OUR_KNOWLEDGE = {
+    "entities": "Word vectors score the entities; two constants of theirs were set so that the means over these "
+    "concepts lie near the published ones (0.85 and 0.08): the means are not an independent check.",
+    "relations": "Fact tables answer the relations, and the same tables say what is right: their rate is 1 by "
+    "construction and shows only that lookups work.",
+}
+
+
+@verb
+def function_reliability(
+    categories: str | Sequence[str] = BY_MODEL,
+    *,
+    backbone: str | None = None,
+    drawn: Drawn,
+    inputs: int = INPUTS,
+    matrix: bool = False,
+    paid: Paid,
+    jobs: int = 2,
+    out: Out = None,
+    progress: Progress = silent,
+) -> Reliability:
+    """How reliably entities and relations do what they are said to, answered by a language model or our knowledge.
+
+    Each function is asked for `inputs` inputs whose answers are known (an entity for as many words of other concepts);
+    `matrix` asks every entity for the words of all others, which is their number times as many calls. The document is
+    written to `out` with the calls, and the same call continues an interrupted study without asking anything twice.
+    """
+    chosen = (categories,) if isinstance(categories, str) else tuple(dict.fromkeys(categories))
+    if not chosen or not set(chosen) <= set(BY_MODEL):
+        raise BadInput(f"`category` {', '.join(chosen) or '(none)'}: reliability is of {' and '.join(BY_MODEL)}")
+    if inputs < 1:
+        raise BadInput(f"`inputs` {inputs}: give 1 or more")
+    if matrix and "entities" not in chosen:
+        raise BadInput("`matrix`: is of entities; leave it out, or add entities")
+    model = findable_model(backbone)
+    suites = [chosen_suite(name, drawn, model) for name in chosen]
+    check_model(model, paid)
+    for suite in suites:
+        suite_functions(suite)
+    seed, count = suites[0].seed, suites[0].count
+    words = [
+        None if model is None else Path(model.replace(":", "_")).name,
+        None if count is None else f"first{count}",
+        f"seed{seed}",
+    ]
+    directory = directory_for(out, "functions-reliability", "+".join(chosen), *words)
+    started = time.monotonic()
+    access = None if model is None else model_access(model, directory, paid)
+    with ExitStack() as stack:
+        opened = None if access is None else stack.enter_context(replace(access, max_tokens=REPLY_TOKENS).open())
+        results = {
+            suite.category: measured(suite, opened, inputs=inputs, matrix=matrix, jobs=jobs, report=progress)
+            for suite in suites
+        }
+    options: dict[str, JsonValue] = {
+        "category": list[JsonValue](chosen),
+        "count": drawn.count,
+        "mode": drawn.mode,
+        "dataset": None if drawn.dataset is None else str(drawn.dataset),
+        "matrix": matrix or None,
+        "inputs": None if inputs == INPUTS else inputs,
+    }
+    study = Reliability(
+        request=Request(
+            command="functions reliability",
+            options={name: value for name, value in options.items() if value is not None},
+            seed=seed,
+            backbone=model,
+        ),
+        inputs=inputs,
+        categories={name: result.category for name, result in results.items()},
+        functions=tuple(row for result in results.values() for row in result.functions),
+        selectivity=next((one.selectivity for one in results.values() if one.selectivity is not None), None),
+        caveats=tuple(text for name, text in OF_OUR_KNOWLEDGE.items() if model is None and name in chosen),
+        usage=None if access is None else call_totals(totals(access.calls)),
+        seconds=time.monotonic() - started,
+    )
+    study = Reliability.from_data(rounded(study.as_data()))
+    study.write(directory / RELIABILITY_FILE)
+    return study
+
+
+def check_model(model: str | None, paid: Paid) -> None:
+    """Refuse a language model that cannot be opened or paid, before work begins."""
+    limits = RunLimits(max_cost=paid.max_cost, timeout=paid.timeout)
+    limits.check_models([] if model is None else [model], None if paid.prices is None else str(paid.prices))
+
+
+def model_access(model: str, directory: Path, paid: Paid) -> ModelAccess:
+    """The model with its record in the directory, and the counter of the cap where there is one."""
+    calls, spending = directory / CALLS / "functions.jsonl", directory / SPENDING
+    if paid.max_cost is not None:
+        SpendingFile(spending).begin({calls.name: totals(calls).at_most})
+    prices = None if paid.prices is None else str(paid.prices)
+    return ModelAccess(model, calls, prices=prices, cap=paid.max_cost, cap_file=spending, timeout=paid.timeout)
 
 
 @dataclass(frozen=True)
@@ -48,7 +166,7 @@ def measured(
     inputs: int = INPUTS,
     matrix: bool = False,
     jobs: int = 1,
-    report: Report = lambda *_: None,
+    report: Progress = silent,
 ) -> Measured:
     """Ask every function of a suite. `matrix` also asks every entity for the words of all the others."""
     functions = [_askable(function, backbone) for function in suite.functions()]
@@ -142,7 +260,7 @@ def _says(reply: Reply, expected: str) -> bool:
 
 
 def _selectivity(
-    functions: Sequence[Function], own_words: dict[str, list[str]], pool: ThreadPoolExecutor, report: Report
+    functions: Sequence[Function], own_words: dict[str, list[str]], pool: ThreadPoolExecutor, report: Progress
 ) -> Selectivity:
     """Every entity asked for the words of all of them, in one go per entity."""
     words = [word for function in functions for word in own_words[function.id]]

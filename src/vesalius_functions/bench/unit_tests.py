@@ -12,31 +12,39 @@ import hashlib
 import io
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from vesalius.api.door import verb
+from vesalius.api.places import Out, directory_for, findable_model
+from vesalius.api.runs import require_run
 from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
+from vesalius.files import write_text
 from vesalius.grading.ratings import plain_cell, safe_cell
+from vesalius.options import Paid
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.scorecard import model_name
+from vesalius.runs.scorecard import model_name, rounded
 from vesalius.runs.work import ModelAccess
 from vesalius.sandbox import Executions
 from vesalius.statistics import spearman, spearman_interval, spearman_p
 from vesalius_functions.agents import take_unit_tests
 from vesalius_functions.agents.commands import said_input
 from vesalius_functions.bench.benchmark import stored_seed
+from vesalius_functions.bench.reliability import check_model, model_access
 from vesalius_functions.bench.scorecard import Figures, metrics_of
 from vesalius_functions.bench.settings import FunctionSettings, FunctionState
 from vesalius_functions.bench.work import Interpreted, ToGrade, askable, grade_answer
 from vesalius_functions.box import Answer, Example, Function, UnitTest
 from vesalius_functions.documents import (
+    UNIT_TESTS_FILE,
     ScoreCorrelation,
     TakerKind,
     Task,
@@ -356,3 +364,40 @@ def _correlation(name: str, task: Task, people: Scores, scores: Scores) -> Score
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def export_unit_tests(run: str | Path, file: str | Path, *, count: int = FUNCTIONS, seed: int = 0) -> Path:
+    """Write the unit tests of a graded functions run as a blind sheet that people fill in; `count` functions of it."""
+    if count < 1:
+        raise BadInput(f"`count` {count}: give 1 or more functions")
+    tested, path = TestedRun(require_run(run)), Path(file)
+    if path.exists():
+        raise BadInput(f"`export` {path}: is there already, perhaps filled in; name another file")
+    write_text(path, sheet(tested, count=count, seed=seed))
+    return path
+
+
+@verb
+def unit_tests(
+    run: str | Path,
+    answers: str | Path | Iterable[str | Path],
+    *,
+    evaluator: str | None = None,
+    paid: Paid,
+    out: Out = None,
+) -> UnitTests:
+    """Hold the answers of people against evaluators: accuracy of each, and Spearman's correlation over functions.
+
+    `answers` are sheets that `export_unit_tests` wrote and people filled in. `evaluator` is a language model that takes
+    the same tests now; its calls and the document are written to `out`.
+    """
+    files = [Path(answers)] if isinstance(answers, str | Path) else [Path(one) for one in answers]
+    tested, model = TestedRun(require_run(run)), findable_model(evaluator)
+    check_model(model, paid)
+    directory = directory_for(out, "unit-tests", tested.directory.resolve().name)
+    with ExitStack() as stack:
+        opened = None if model is None else stack.enter_context(model_access(model, directory, paid).open())
+        study = unit_test_study(tested, files, opened)
+    study = UnitTests.from_data(rounded(study.as_data()))
+    study.write(directory / UNIT_TESTS_FILE)
+    return study

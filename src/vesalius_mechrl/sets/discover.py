@@ -7,30 +7,41 @@ effects of all pairs are measured into effect matrices on disk, which can be res
 search runs the model during the search.
 """
 
+import hashlib
 import itertools
 import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import JsonValue
 
+from vesalius.api.door import verb
+from vesalius.api.notes import note_unperformed
+from vesalius.api.places import directory_for, removed_if_empty, subject_options
+from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
-from vesalius.components import Component
+from vesalius.components import split_names
 from vesalius.documents.metric import Performance
+from vesalius.documents.request import Request
+from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import ablation_named
 from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.progress import Progress
+from vesalius.options import Force, Out
+from vesalius.progress import Progress, silent
 from vesalius.statistics import mean_interval
+from vesalius_mechrl.documents import SETS_FILE, HeadSets
 from vesalius_mechrl.matrices import behaviour_rows
+from vesalius_mechrl.options import SetSearch
+from vesalius_mechrl.pictures import draw_synergy
 from vesalius_mechrl.sets.policy import SetPolicy, by_policy, load_policy
-from vesalius_mechrl.sets.searches import SEARCHES, Search, search
+from vesalius_mechrl.sets.searches import SEARCHES, search
 from vesalius_mechrl.sets.sources import (
     LEAST_SHARE,
     PRICE_SHARE,
@@ -43,7 +54,15 @@ from vesalius_mechrl.sets.sources import (
     head_pool,
     pair_effects,
 )
-from vesalius_mechrl.sets.synergy import LEAST_PROMPTS, Confirmation, Synergy, confirm, judge, synergy_rows
+from vesalius_mechrl.sets.synergy import (
+    LEAST_PROMPTS,
+    Confirmation,
+    Synergy,
+    confirm,
+    judge,
+    synergy_matrix,
+    synergy_rows,
+)
 
 NAMES = (*SEARCHES, "rl")
 DEFAULT_SEARCH = "group"
@@ -129,62 +148,57 @@ class SetDiscovery:
         }
 
 
-def discover_sets(
+@verb
+def search_sets(
     specimen: Specimen,
     search_name: str = DEFAULT_SEARCH,
     *,
-    pool: Iterable[str | Component] | None = None,
-    budget: int | None = None,
-    kind: str = "mean",
-    n: int = 32,
-    seed: int = 0,
+    options: SetSearch,
     price: float = PRICE_SHARE,
-    least: float = LEAST_SHARE,
     policy: SetPolicy | None = None,
     directory: Path | None = None,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> SetDiscovery:
     """Search for sets of heads that matter together, and test which are backups of each other.
 
-    `pool` are the candidate heads (default: all), `budget` the maximum number of queries, `price` and `least` shares of
-    the clean score (see `sources.Goal`). `search_name` is one of `NAMES`. A behaviour that a natural model does not
-    perform is refused, unless `force`.
+    `search_name` is one of `NAMES`; `pool` are the candidate heads (default: all), `budget` the maximum number of
+    queries, `price` and `least` shares of the clean score (see `sources.Goal`). A behaviour that a natural model does
+    not perform is refused, unless `force`.
     """
     if search_name not in NAMES:
         raise BadInput(f"search {search_name!r} does not exist; choose one of {choices(NAMES)}")
+    n, seed, ablation = options.n, options.seed, ablation_named(options.kind)
     if n < LEAST_PROMPTS:
         raise BadInput(f"`n` {n}: too few prompts for an interval of a synergy; use at least {LEAST_PROMPTS}")
-    heads = head_pool(specimen, pool)
-    check_budget(budget, len(heads))
+    heads = head_pool(specimen, options.pool)
+    check_budget(options.budget, len(heads))
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
     start = time.perf_counter()
-    tables = directory if search_name == "pairs" else None
-    material = _material(specimen, n, seed=seed, on_disk=tables is not None)
-    if tables is not None and len(material.batch) < n:
-        n = len(material.batch)  # rows of one's own may be fewer
-    note_limits(specimen, material.prompts, resampled=ablation_named(kind).from_counterfactual)
-    held_out = LiveSource(specimen, _held_out(specimen, n, material, seed=seed), heads, kind=kind)
+    pools, tables = {SEARCH_SPLIT: n}, directory if search_name == "pairs" else None
+    if tables is None:
+        material = trial(specimen, n, seed=seed, split=SEARCH_SPLIT)
+    else:
+        rows = behaviour_rows(specimen, pools, seed=seed)(SEARCH_SPLIT)
+        material = Trial(rows.batch, rows.counterfactual or rows.batch, rows.readout)
+        n = min(n, len(material.batch))  # rows of one's own may be fewer
+    note_limits(specimen, material.prompts, resampled=ablation.from_counterfactual)
+    held_out = LiveSource(specimen, _held_out(specimen, n, material, seed=seed), heads, kind=ablation.name)
     source: Source
     if tables is None:
-        source = LiveSource(specimen, material, heads, kind=kind)
+        source = LiveSource(specimen, material, heads, kind=ablation.name)
     else:
-        source = _pairs_on_disk(specimen, tables, heads, n=n, kind=kind, seed=seed, progress=progress)
+        if ablation.from_counterfactual and isinstance(specimen.vocabulary, FiniteVocabulary):
+            raise BadInput("all pairs of this specimen cannot be resampled on disk; choose `kind` zero or mean")
+        measured = {"heads": heads, "kind": ablation.name, "seed": seed, "progress": progress}
+        source = pair_effects(specimen, tables, pools={SEARCH_SPLIT: n}, **measured).source(SEARCH_SPLIT)
     if source.clean == 0:
         raise BadInput("the clean score is zero on these prompts, so shares of it mean nothing; choose another `seed`")
-    queries, goal = SetQueries(source, budget), Goal.of(source, price=price, least=least)
+    queries, goal = SetQueries(source, options.budget), Goal.of(source, price=price, least=options.least)
     suspected, complete, synergies = _suspects(queries, goal, search_name, policy=policy, seed=seed)
     confirmation = confirm(held_out, suspected, least=goal.least, seed=seed)
     forwards, seconds = source.forwards + held_out.forwards, time.perf_counter() - start
     return SetDiscovery(search_name, queries, goal, complete, confirmation, synergies, forwards, seconds, performance)
-
-
-def _material(specimen: Specimen, n: int, *, seed: int, on_disk: bool) -> Trial:
-    """The prompts of the search: those of the effect matrices if `on_disk`, else a new trial."""
-    if not on_disk:
-        return trial(specimen, n, seed=seed, split=SEARCH_SPLIT)
-    rows = behaviour_rows(specimen, {SEARCH_SPLIT: n}, seed=seed)(SEARCH_SPLIT)
-    return Trial(rows.batch, rows.counterfactual or rows.batch, rows.readout)
 
 
 def _held_out(specimen: Specimen, n: int, seen: Trial, *, seed: int) -> Trial:
@@ -198,28 +212,12 @@ def _held_out(specimen: Specimen, n: int, seen: Trial, *, seed: int) -> Trial:
     return held_out
 
 
-def _pairs_on_disk(
-    specimen: Specimen,
-    directory: Path,
-    heads: Sequence[Component],
-    *,
-    n: int,
-    kind: str,
-    seed: int,
-    progress: Progress | None,
-) -> Source:
-    if ablation_named(kind).from_counterfactual and isinstance(specimen.vocabulary, FiniteVocabulary):
-        raise BadInput("all pairs of this specimen cannot be resampled on disk; choose `kind` zero or mean")
-    pools = {SEARCH_SPLIT: n}
-    tables = pair_effects(specimen, directory, pools=pools, heads=heads, kind=kind, seed=seed, progress=progress)
-    return tables.source(SEARCH_SPLIT)
-
-
 def _suspects(
     queries: SetQueries, goal: Goal, name: str, *, policy: SetPolicy | None, seed: int
 ) -> tuple[list[HeadSet], bool, tuple[Synergy, ...]]:
     """The sets a search suspects, whether it finished, and the synergies of all pairs if it measured them."""
-    suspected, complete = search(queries, goal, _strategy(name, policy))
+    strategy = partial(by_policy, policy or load_policy()) if name == "rl" else SEARCHES[name]
+    suspected, complete = search(queries, goal, strategy)
     if name != "pairs":
         return suspected, complete, ()
     synergies = _all_pairs(queries, goal, seed)
@@ -227,12 +225,83 @@ def _suspects(
     return [members for members in suspected if tuple(queries.names(members)) in significant], complete, synergies
 
 
-def _strategy(search_name: str, policy: SetPolicy | None) -> Search:
-    return partial(by_policy, policy or load_policy()) if search_name == "rl" else SEARCHES[search_name]
-
-
 def _all_pairs(queries: SetQueries, goal: Goal, seed: int) -> tuple[Synergy, ...]:
     sets = [frozenset(pair) for pair in itertools.combinations(range(queries.n), 2)]
     rows = synergy_rows(queries.source, sets, dict(queries.rows))
     names = [tuple(queries.names(members)) for members in sets]
     return tuple(judge(rows, names, least=goal.least, seed=seed))
+
+
+@verb
+def discover_sets(
+    specimen: Specimen,
+    search: str = DEFAULT_SEARCH,
+    *,
+    options: SetSearch,
+    force: Force,
+    out: Out = None,
+    progress: Progress = silent,
+) -> HeadSets:
+    """Search sets of heads that matter together and confirm them on held-out prompts.
+
+    `search` is "group", "greedy", "beam", "prune", "rl" or "pairs"; `budget` the number of sets to measure; `pool` the
+    heads to choose among; `least` the smallest synergy that counts, as a share of the clean score. With `out` (a
+    directory, or True for one under `vesalius-runs`) `sets.json` is written, with a picture where all pairs were
+    measured; their effects are kept there, so that an interrupted search of them continues when the same call is made
+    again.
+    """
+    if search not in NAMES:
+        raise BadInput(f"search {search!r} does not exist; choose one of {choices(NAMES)}")
+    pool = None if options.pool is None else list(map(str, split_names(options.pool)))
+    options = replace(options, kind=ablation_named(options.kind).name, pool=pool)
+    asked: dict[str, JsonValue] = {
+        "search": search,
+        "kind": options.kind,
+        "least": options.least,
+        "n": options.n,
+        **({} if pool is None else {"pool": list[JsonValue](pool)}),
+        **({} if options.budget is None else {"budget": options.budget}),
+        **({"force": True} if force.force else {}),
+    }
+    request = Request(
+        command="sets",
+        specimen=specimen.source or specimen.id,
+        behaviour=specimen.behaviour,
+        options={**asked, **subject_options(specimen)},
+        seed=options.seed,
+    )
+    words = (
+        request.behaviour and label_of(request.behaviour),
+        str(request.options["metric"]) if "metric" in request.options else None,
+        search,
+        options.kind,
+        None if pool is None else f"pool{hashlib.sha256(','.join(pool).encode()).hexdigest()[:8]}",
+        None if options.budget is None else f"budget{options.budget}",
+        None if options.least == LEAST_SHARE else f"least{options.least:g}",
+        f"n{options.n}",
+        f"seed{options.seed}",
+    )
+    directory = directory_for(out, "sets", specimen.name, *words) if out else None
+    with removed_if_empty(directory):
+        effects = directory and directory / "effects"
+        result = search_sets(specimen, search, options, directory=effects, force=force.force, progress=progress)
+    note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
+    queries = result.queries
+    head_sets = HeadSets(**result.document(), request=request, pool=queries.source.heads, budget=queries.budget)
+    if directory is None:
+        return head_sets
+    picture = None
+    if result.synergies:
+        subject, heads = subject_of(Path(str(request.specimen)).name, request.behaviour), queries.source.heads
+        picture = draw_synergy(
+            synergy_matrix(heads, result.synergies),
+            heads,
+            directory / "synergy.png",
+            title=f"{subject}: pairs, {options.kind} ablation, {options.n} prompts",
+            unit=queries.source.unit,
+            marked=[synergy.heads for synergy in result.synergies if synergy.verdict != "none"],
+        )
+    files = {"directory": str(directory), "picture": None if picture is None else str(picture)}
+    head_sets = head_sets.model_copy(update=files)
+    head_sets.write(directory / SETS_FILE)
+    return head_sets

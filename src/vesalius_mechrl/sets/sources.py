@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from vesalius.behaviours.controls import Corpus
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, all_components, parse_components
 from vesalius.errors import BadInput
@@ -25,7 +24,7 @@ from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.effects import effect_columns
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
-from vesalius_mechrl.matrices import POOLS, PUBLISHED_KIND, Matrix, behaviour_matrix, control_matrix
+from vesalius_mechrl.matrices import POOLS, PUBLISHED_KIND, ControlText, Matrix, behaviour_matrix, control_matrix
 from vesalius_mechrl.strategies import BudgetSpent
 
 HeadSet = frozenset[int]
@@ -184,8 +183,7 @@ def pair_effects(
     specimen: Specimen,
     directory: Path,
     *,
-    text: Corpus | None = None,
-    text_length: int = 60,
+    text: ControlText | None = None,
     pools: Mapping[str, int] = POOLS,
     heads: Iterable[str | Component] | None = None,
     kind: str = PUBLISHED_KIND,
@@ -194,12 +192,12 @@ def pair_effects(
     progress: Progress | None = None,
 ) -> PairEffects:
     """Measure, resume or load the effects of each head and each pair of heads on the behaviour, or on ordinary `text`
-    in rows of `text_length` tokens (nats of next-token loss).
+    (nats of next-token loss).
 
     `directory/heads` and `directory/pairs` are effect matrices (see `vesalius_mechrl.matrices`).
     """
     named = None if heads is None else list(heads)
-    measure = behaviour_matrix if text is None else partial(control_matrix, corpus=text, length=text_length)
+    measure = behaviour_matrix if text is None else partial(control_matrix, text=text)
     matrices = [
         measure(
             specimen,

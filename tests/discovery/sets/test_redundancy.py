@@ -16,7 +16,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects
 from vesalius.model.specimen import Specimen
 from vesalius_mechrl.matrices import behaviour_matrix, behaviour_rows
-from vesalius_mechrl.sets.discover import discover_sets
+from vesalius_mechrl.sets.discover import search_sets
 from vesalius_mechrl.sets.planted import NOTHING, RedundantModel, plant, previous_letter
 from vesalius_mechrl.sets.sources import LiveSource, pair_effects
 
@@ -102,7 +102,7 @@ def test_who_finds_it_and_at_what_price(specimen: Specimen, planted: RedundantMo
     """All pairs would be 496 queries on top of the 32 heads; 8 specialists hold greedy and beam busy."""
     pair, paid = names(planted), {}
     for name in ("greedy", "beam", "prune", "group", "rl"):
-        found = discover_sets(specimen, name, budget=300, n=16)
+        found = search_sets(specimen, name, budget=300, n=16)
         groups = [group.heads for group in found.confirmation.groups]
         assert (pair in groups) == (name in ("prune", "group", "rl")), name
         paid[name] = found.queries.paid
@@ -113,7 +113,7 @@ def test_who_finds_it_and_at_what_price(specimen: Specimen, planted: RedundantMo
 
 def test_three_copies_are_found_although_no_pair_shows_anything(tmp_path: Path) -> None:
     three = plant(seed=13, copies=3)
-    found = discover_sets(three.specimen(tmp_path), "group", n=16)
+    found = search_sets(three.specimen(tmp_path), "group", n=16)
     assert [group.heads for group in found.confirmation.groups] == [names(three)]
     assert found.queries.paid < 70
 
@@ -121,7 +121,7 @@ def test_three_copies_are_found_although_no_pair_shows_anything(tmp_path: Path) 
 def test_all_pairs_on_disk_agree_with_the_model(specimen: Specimen, planted: RedundantModel, tmp_path: Path) -> None:
     """Seven heads: the table on disk, read as a source, gives what running the model gives."""
     pool = sorted({*planted.copies, *planted.specialists[:5]})
-    found = discover_sets(specimen, "pairs", pool=pool, n=16, directory=tmp_path)
+    found = search_sets(specimen, "pairs", pool=pool, n=16, directory=tmp_path)
     backups = [pair.heads for pair in found.synergies if pair.verdict == "backup"]
     assert backups == [names(planted)]
     assert [group.heads for group in found.confirmation.groups] == backups
@@ -156,13 +156,13 @@ def test_nothing_searched_on_is_confirmed_on(
         measured(self, specimen, material, *rest, **options)
 
     monkeypatch.setattr(LiveSource, "__init__", spy)
-    discover_sets(few, search, pool=["L0H0", "L0H1", "L1H0"], n=8)
+    search_sets(few, search, pool=["L0H0", "L0H1", "L1H0"], n=8)
     confirmed, searched = seen
     assert len(confirmed) == 8
     assert confirmed.isdisjoint(searched)
     on_disk = pair_effects(few, tmp_path, pools={"validation": 8}, heads=["L0H0", "L0H1"], kind="mean")
     seen.clear()
-    discover_sets(few, "pairs", pool=["L0H0", "L0H1"], n=8, directory=tmp_path)
+    search_sets(few, "pairs", pool=["L0H0", "L0H1"], n=8, directory=tmp_path)
     searched = behaviour_rows(few, on_disk.single.identity.pools)("validation").batch.tokens.tolist()
     assert seen[0].isdisjoint(map(tuple, searched))
 
@@ -171,7 +171,7 @@ def test_too_few_inputs_to_confirm_on_are_refused(specimen: Specimen) -> None:
     inputs = specimen.sample(20, 1)
     few = replace(specimen, draw=lambda n, seed: [inputs[i % (20 if seed > 1 else 14)] for i in range(n)])
     with pytest.raises(BadInput, match="the search uses 16 inputs and leaves 6 to confirm on; 8 are needed"):
-        discover_sets(few, n=16)
+        search_sets(few, n=16)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_too_few_inputs_to_confirm_on_are_refused(specimen: Specimen) -> None:
 )
 def test_bad_input(specimen: Specimen, options: dict, reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
-        discover_sets(specimen, **options)
+        search_sets(specimen, **options)
 
 
 @pytest.mark.parametrize("options", [{"quorum": 3}, {"specialists": 11}, {"n_layers": 1, "n_heads": 8}])

@@ -10,7 +10,7 @@ from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import trial
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
-from vesalius_mechrl.matrices import behaviour_matrix
+from vesalius_mechrl.matrices import ControlText, behaviour_matrix
 from vesalius_mechrl.sets.sources import LiveSource, PairEffects, SetQueries, head_pool, pair_effects
 
 POOLS = {"validation": 4, "test": 3}
@@ -33,7 +33,7 @@ def test_the_table_is_what_running_the_model_gives(specimen: Specimen, tmp_path:
 
 def test_ordinary_text_is_a_control(specimen: Specimen, tmp_path: Path) -> None:
     task = pair_effects(specimen, tmp_path / "task", **OPTIONS).source("test")
-    text = pair_effects(specimen, tmp_path / "text", text=corpus(), text_length=8, **OPTIONS).source("test")
+    text = pair_effects(specimen, tmp_path / "text", text=ControlText(corpus(), 8), **OPTIONS).source("test")
     queries = SetQueries(task, control=text, weight=0.5)
     pair = frozenset({0, 1})
     expected = task.effects([pair]).mean() - 0.5 * text.effects([pair]).mean()

@@ -1,31 +1,20 @@
 """The benchmarks."""
 
-from typing import Annotated
-
 import typer
 
-from vesalius.cli.options import (
-    AnnotationsOption,
-    BackboneOption,
-    BaseUrlOption,
-    CircuitFromOption,
-    CompactOption,
-    EngineOption,
-    IdsOption,
-    JobsOption,
-    JsonOption,
-    LeaveOutOption,
-    LimitOption,
-    MaxCostOption,
-    MaxTokensOption,
-    PricesOption,
-    ProtocolOption,
-    RunOption,
-    SpecimensOption,
-    TimeoutOption,
-    UnsafeSandboxOption,
-    command,
-    names,
+from vesalius.cli.options import Printed, command
+from vesalius.options import (
+    BENCHED,
+    Ask,
+    Chosen,
+    CircuitMethod,
+    Compared,
+    Jobs,
+    Judges,
+    Published,
+    Sample,
+    Who,
+    Workers,
 )
 
 commands = typer.Typer(
@@ -35,40 +24,14 @@ commands = typer.Typer(
 
 @command(commands)
 def circuits(
-    scientist: Annotated[
-        str | None,
-        typer.Option(
-            "--scientist",
-            help="Who explains: builtin, hyve, hybrid, a plug-in, command:PROGRAM that speaks JSON lines, or "
-            "package.module:function. Default: hyve with --backbone.",
-        ),
-    ] = None,
-    backbone: BackboneOption = None,
-    protocol: ProtocolOption = None,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--judge", help="Who judges the texts: a language model, P:M, or a plug-in; give it twice for two."
-        ),
-    ] = None,
-    specimens: SpecimensOption = None,
-    annotations: AnnotationsOption = None,
-    ids: IdsOption = None,
-    limit: LimitOption = None,
-    circuit_from: CircuitFromOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has its own.")] = 0,
-    jobs: JobsOption = 2,
-    engine: EngineOption = "local",
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = 120.0,
-    base_url: BaseUrlOption = None,
-    max_tokens: MaxTokensOption = 4096,
-    compact: CompactOption = False,
-    prices: PricesOption = None,
-    unsafe_sandbox: UnsafeSandboxOption = False,
-    out: RunOption = None,
-    leave_out: LeaveOutOption = None,
-    json: JsonOption = False,
+    *,
+    who: Who,
+    ask: Ask,
+    judged: Judges,
+    chosen: Published,
+    source: CircuitMethod,
+    workers: Workers,
+    printed: Printed,
 ) -> None:
     """Explain circuits with known answers, grade tags and programs, and print the scorecard.
 
@@ -82,51 +45,12 @@ def circuits(
     from vesalius.cli.console import output, resumable
 
     with resumable():
-        card = api.bench_circuits(
-            scientist=scientist,
-            backbone=backbone,
-            protocol=protocol,
-            judges=judge or (),
-            specimens=specimens,
-            annotations=annotations,
-            ids=names(ids),
-            limit=limit,
-            circuit_from=circuit_from,
-            leave_out=leave_out,
-            seed=seed,
-            prices=prices,
-            max_cost=max_cost,
-            timeout=timeout,
-            base_url=base_url,
-            max_tokens=max_tokens,
-            compact=compact,
-            unsafe_sandbox=unsafe_sandbox,
-            jobs=jobs,
-            engine=engine,
-            out=out,
-        )
-    output(card, as_json=json)
+        card = api.bench_circuits(who, ask, judged, chosen, source, workers, out=printed.out)
+    output(card, as_json=printed.json)
 
 
 @command(commands)
-def discovery(
-    methods: Annotated[
-        str, typer.Option("--methods", help="Discovery methods, comma-separated; also of plug-ins.")
-    ] = "sweep,eap,eap-ig,relp,relp-qk,acdc",
-    specimens: SpecimensOption = None,
-    ids: IdsOption = None,
-    limit: LimitOption = None,
-    n: Annotated[int, typer.Option("--n", min=2, help="Prompts per circuit.")] = 32,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
-    hard: Annotated[
-        bool,
-        typer.Option("--hard", help="Models written by hand that mislead discovery, instead of the 84 circuits."),
-    ] = False,
-    steps: Annotated[int, typer.Option(min=0, help="eap-ig: gradients to average; 0: the default, 5.")] = 0,
-    jobs: JobsOption = 2,
-    out: RunOption = None,
-    json: JsonOption = False,
-) -> None:
+def discovery(*, compared: Compared, chosen: Chosen, sample: Sample = BENCHED, workers: Jobs, printed: Printed) -> None:
     """Find circuits with known answers by each method; print how well the scores separate the true parts.
 
     An interrupted run continues when the same command is given again.
@@ -137,16 +61,5 @@ def discovery(
     from vesalius.cli.console import output, resumable
 
     with resumable():
-        card = api.bench_discovery(
-            methods=names(methods) or (),
-            specimens=specimens,
-            ids=names(ids),
-            limit=limit,
-            n=n,
-            seed=seed,
-            hard=hard,
-            steps=steps,
-            jobs=jobs,
-            out=out,
-        )
-    output(card, as_json=json)
+        card = api.bench_discovery(compared, chosen, sample, workers, out=printed.out)
+    output(card, as_json=printed.json)

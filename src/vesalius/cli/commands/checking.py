@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption, SpecimenArgument, command
+from vesalius.cli.options import Printed, SpecimenArgument, command
 from vesalius.options import FAITHFUL, Cut, Draw, Load, Pruned, Read
 
 commands = typer.Typer()
@@ -22,9 +22,8 @@ def faithfulness(
         typer.Option(help="A circuit file, or a directory of `vesalius discover` or `vesalius explain`, instead."),
     ] = None,
     draw: Draw = FAITHFUL,
-    out: Annotated[str | None, typer.Option(help="Directory for faithfulness.json. Default: vesalius-runs/...")] = None,
-    json: JsonOption = False,
     *,
+    printed: Printed,
     pruned: Pruned,
     cut: Cut,
 ) -> None:
@@ -38,9 +37,9 @@ def faithfulness(
     from vesalius.cli.console import output
 
     result = api.faithfulness(
-        specimen, load, pruned, cut, draw, components=components, circuit=circuit, out=out or True
+        specimen, load, pruned, cut, draw, components=components, circuit=circuit, out=printed.out or True
     )
-    return output(result, as_json=json)
+    return output(result, as_json=printed.json)
 
 
 @command(commands)
@@ -51,9 +50,8 @@ def retest(
         str, typer.Option(help="Its number among the claims about the component, from 1, or its kind: necessary.")
     ] = "1",
     seed: Annotated[int, typer.Option(help="Seed of the held-out inputs; the explanation's own repeats it.")] = 1,
-    out: Annotated[str | None, typer.Option(help="Directory for retest.json. Default: vesalius-runs/...")] = None,
-    json: JsonOption = False,
     *,
+    printed: Printed,
     read: Read,
 ) -> None:
     """Decide one claim of an explanation again, on the held-out inputs of another seed, by the same rule.
@@ -63,5 +61,5 @@ def retest(
     from vesalius import api
     from vesalius.cli.console import output
 
-    result = api.retest(explanation, component, claim, read, seed=seed, out=out or True)
-    return output(result, as_json=json)
+    result = api.retest(explanation, component, claim, read, seed=seed, out=printed.out or True)
+    return output(result, as_json=printed.json)

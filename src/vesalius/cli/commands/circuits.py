@@ -1,16 +1,17 @@
 """One circuit: measure, discover, explain, and draw the page."""
 
 from contextlib import nullcontext
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vesalius.cli.options import (
     JsonOption,
     OnePrompt,
-    PlanOption,
+    Planned,
+    Printed,
+    Ranked,
     SpecimenArgument,
-    TopOption,
     command,
     names,
 )
@@ -30,10 +31,26 @@ from vesalius.options import (
     Knockout,
     Load,
     Parts,
-    Rivalry,
+    Record,
+    flag,
 )
 
 commands = typer.Typer()
+
+
+class HowFound(Record):
+    """The discovery method, and the options of methods."""
+
+    method: Annotated[
+        str, flag("sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in.", "--method", "-m", role="method")
+    ] = "sweep"
+    budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).")] = None
+    paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper")] = False
+    seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
+    steps: Annotated[
+        int | None,
+        flag("eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).", least=0),
+    ] = None
 
 
 @command(commands)
@@ -43,13 +60,8 @@ def sweep(
     one: OnePrompt,
     knockout: Knockout,
     draw: Draw = SWEPT,
-    out: Annotated[
-        str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
-    ] = None,
-    plan: PlanOption = False,
-    json: JsonOption = False,
-    top: TopOption = 12,
     *,
+    printed: Ranked,
     parts: Parts,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
@@ -64,11 +76,11 @@ def sweep(
     from vesalius.cli.console import output, resumable
 
     load = one.studied(load)
-    if plan:
-        return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=json)
+    if printed.plan:
+        return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=printed.json)
     with resumable():
-        report = api.sweep_report(specimen, load, knockout, draw, parts, out=out or True)
-    return output(report, as_json=json, top=top)
+        report = api.sweep_report(specimen, load, knockout, draw, parts, out=printed.out or True)
+    return output(report, as_json=printed.json, top=printed.top)
 
 
 @command(commands, name="what-if")
@@ -85,8 +97,7 @@ def what_if(
     edit: Edit,
     load: Load,
     draw: Draw,
-    out: Annotated[str | None, typer.Option(help="Directory for what_if.json. Default: vesalius-runs/...")] = None,
-    json: JsonOption = False,
+    printed: Printed,
     file: Annotated[
         str | None, typer.Option("--from", help="Ask again what a what_if.json asked, instead of naming it here.")
     ] = None,
@@ -104,42 +115,23 @@ def what_if(
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
-        return output(api.what_if_again(file, out=out or True), as_json=json)
+        return output(api.what_if_again(file, out=printed.out or True), as_json=printed.json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
-    result = api.what_if(specimen, components, edit, load, draw, out=out or True)
-    return output(result, as_json=json)
+    result = api.what_if(specimen, components, edit, load, draw, out=printed.out or True)
+    return output(result, as_json=printed.json)
 
 
 @command(commands)
 def discover(
     specimen: SpecimenArgument,
     load: Load,
-    method: Annotated[
-        str,
-        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in."),
-    ] = "sweep",
+    how: HowFound,
     draw: Draw = DISCOVERED,
-    budget: Annotated[int | None, typer.Option(help="bandit, rl: heads to pay for (default 50, or all).")] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed (1).")
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).",
-        ),
-    ] = None,
     *,
     cut: Cut,
     checked: Checked,
-    out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
-    plan: PlanOption = False,
-    json: JsonOption = False,
-    top: TopOption = 12,
-    rival: Rivalry,
+    printed: Ranked,
     force: Force,
     one: OnePrompt,
     parts: Parts,
@@ -154,38 +146,42 @@ def discover(
     from vesalius import api
     from vesalius.cli.console import output, print_json, print_view
 
-    records = (one.studied(load), draw, cut, checked, rival, force, parts)
-    options = {"method": method, "budget": budget, "paper": paper or None, "seeds": seeds, "steps": steps}
-    if plan:
-        return output(api.plan("discover", specimen, *records, **options), as_json=json)
-    discovery = api.discover(specimen, *records, out=out or True, **options)
-    if json:
+    records = (one.studied(load), draw, cut, checked, force, parts)
+    options: dict[str, Any] = how.values() | {"paper": how.paper or None}
+    if printed.plan:
+        return output(api.plan("discover", specimen, *records, **options), as_json=printed.json)
+    discovery = api.discover(specimen, *records, out=printed.out or True, **options)
+    if printed.json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
-    return print_view(discovery.view(), top=top)
+    return print_view(discovery.view(), top=printed.top)
+
+
+class WhatExplained(OnePrompt):
+    """What is explained: components, and one prompt instead of a behaviour."""
+
+    components: Annotated[
+        str | None,
+        flag("The circuit, comma-separated. Default: the specimen's own, or chosen.", "--components", "-c"),
+    ] = None
+
+
+class Told(Planned):
+    """Where an explanation goes, and how much of it is printed."""
+
+    claims: Annotated[bool, flag("Print every claim with its evidence after the summary.", "--claims", "-v")] = False
 
 
 @command(commands)
 def explain(
     specimen: SpecimenArgument,
     load: Load,
-    components: Annotated[
-        str | None,
-        typer.Option(
-            "--components", "-c", help="The circuit, comma-separated. Default: the specimen's own, or chosen."
-        ),
-    ] = None,
+    what: WhatExplained,
     *,
     source: CircuitFrom,
     ask: Ask,
     study: Explaining,
-    out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
-    plan: PlanOption = False,
-    json: JsonOption = False,
-    claims: Annotated[
-        bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
-    ] = False,
+    printed: Told,
     force: Force,
-    one: OnePrompt,
     calls: Calls,
     parts: Parts,
 ) -> None:
@@ -201,18 +197,18 @@ def explain(
     from vesalius.cli.console import output, print_sections, resumable
     from vesalius.documents.explanation import claims_of
 
-    load = one.studied(load)
-    named = names(components)
-    if plan:
+    load = what.studied(load)
+    named = names(what.components)
+    if printed.plan:
         if ask.backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
         records = (load, source, study, force, ask, parts)
-        return output(api.plan("explain", specimen, *records, components=named), as_json=json)
+        return output(api.plan("explain", specimen, *records, components=named), as_json=printed.json)
     with resumable() if ask.backbone else nullcontext():
         records = (load, source, study, force, ask, calls, parts)
-        explanation = api.explain(specimen, *records, components=named, out=out or True)
-    output(explanation, as_json=json)
-    if claims and not json:
+        explanation = api.explain(specimen, *records, components=named, out=printed.out or True)
+    output(explanation, as_json=printed.json)
+    if printed.claims and not printed.json:
         print_sections(claims_of(explanation))
 
 

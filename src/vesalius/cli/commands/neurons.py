@@ -1,10 +1,8 @@
 """Circuits of single neurons."""
 
-from typing import Annotated
-
 import typer
 
-from vesalius.cli.options import JsonOption, OnePrompt, PlanOption, SpecimenArgument, TopOption, command
+from vesalius.cli.options import OnePrompt, Ranked, SpecimenArgument, command
 from vesalius.options import NEURONS, Draw, Force, Load, Scoring
 
 commands = typer.Typer()
@@ -19,10 +17,7 @@ def neurons(
     draw: Draw = NEURONS,
     *,
     force: Force,
-    out: Annotated[str | None, typer.Option(help="Directory for neurons.json. Default: vesalius-runs/...")] = None,
-    plan: PlanOption = False,
-    json: JsonOption = False,
-    top: TopOption = 12,
+    printed: Ranked,
 ) -> None:
     """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
 
@@ -35,7 +30,7 @@ def neurons(
     from vesalius.cli.console import output
 
     load = one.studied(load)
-    if plan:
-        return output(api.plan("neurons", specimen, load, scoring, draw, force), as_json=json)
-    circuit = api.neurons(specimen, load, scoring, draw, force, out=out or True)
-    return output(circuit, as_json=json, top=top)
+    if printed.plan:
+        return output(api.plan("neurons", specimen, load, scoring, draw, force), as_json=printed.json)
+    circuit = api.neurons(specimen, load, scoring, draw, force, out=printed.out or True)
+    return output(circuit, as_json=printed.json, top=printed.top)

@@ -148,7 +148,8 @@ def outcome_of(evidence: Sequence[Evidence]) -> MovedOutcome | None:
 
 def scoped(text: str, evidence: Sequence[Evidence], *, verdict: Verdict) -> str:
     """The sentence of a claim, limited to a fixed position where no moved output speaks for more."""
-    open_here = outcome_of(evidence) in ("fixed", "untested") and not _one_position(evidence)
+    one_position = any(_ONE_POSITION in one.experiment for one in evidence)
+    open_here = outcome_of(evidence) in ("fixed", "untested") and not one_position
     open_before = any(one.measure == MOVED_INPUT for one in evidence)
     return f"{FIXED}{text}" if verdict == "supported" and (open_here or open_before) else text
 
@@ -389,7 +390,3 @@ def _why_not(lab: CircuitLab, rows: int) -> str:
 
 
 _ONE_POSITION = "inputs have one position only"
-
-
-def _one_position(evidence: Sequence[Evidence]) -> bool:
-    return any(_ONE_POSITION in one.experiment for one in evidence)

@@ -183,7 +183,11 @@ def explain_hybrid(
 def _prepared(stages: Stages, first: Explanation, *, compact: bool) -> dict[str, Finding]:
     """What stands already, by component; the session is told what was tried, and "last" is the built-in program."""
     executable = first.executable
-    hypothesis = None if executable is None else _hypothesis(executable)
+    hypothesis = (
+        None
+        if executable is None
+        else Hypothesis(program=from_document(executable.program), carriers=dict(executable.carriers))
+    )
     if executable is not None:
         program = {name: executable.program[name] for name in ("variables", "output")}
         stages.session.memory.last = {
@@ -198,10 +202,6 @@ def _prepared(stages: Stages, first: Explanation, *, compact: bool) -> dict[str,
         stages.session.memory.tries[Component.parse(part.id)] = tries
     stands = [part for part in first.components if part.verdict == "supported"]
     return {part.id: _finding(part, hypothesis, compact=compact) for part in stands}
-
-
-def _hypothesis(executable: Executable) -> Hypothesis:
-    return Hypothesis(program=from_document(executable.program), carriers=dict(executable.carriers))
 
 
 def _finding(part: ComponentExplanation, hypothesis: Hypothesis | None, *, compact: bool) -> Finding:

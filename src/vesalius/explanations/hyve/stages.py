@@ -348,17 +348,13 @@ def measured_before(findings: Sequence[Finding]) -> list[str]:
     each: the latest results, with how each program began.
     """
     traces = [finding.trace for finding in findings]
-    executions = [one for trace in traces for one in (*trace.executions, *_tests(trace))]
+    executions = [one for trace in traces for made in (trace, *trace.attempts) for one in made.executions]
     found = [
         f"{shortened(one.code, LONGEST_CODE)} gave {shortened(one.result, LONGEST_QUOTE)}"
         for one in executions
         if one.result
     ]
     return found[-MOST_MEASURED:]
-
-
-def _tests(trace: ComponentTrace) -> list[Execution]:
-    return [one for attempt in trace.attempts for one in attempt.executions]
 
 
 def _by_circuit_claim(record: ClaimRecord, *, number: int) -> Attempt:

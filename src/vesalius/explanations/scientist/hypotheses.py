@@ -160,7 +160,7 @@ def rank_tables(observations: Observations, env: Environment, names: list[str]) 
 
     def score(reads: tuple[str, ...]) -> float:
         if reads not in tried:
-            tried[reads] = observations.score(_joint(observations, env, reads))
+            tried[reads] = observations.score(distinct(arguments_of(observations, env, reads))[1])
         return tried[reads]
 
     chosen = _best([(name,) for name in names], score)
@@ -186,10 +186,6 @@ def _best(pool: list[tuple[str, ...]], score: Callable[[tuple[str, ...]], float]
     """The first in the pool that is within a tie of the best."""
     top = max(score(reads) for reads in pool)
     return next(reads for reads in pool if score(reads) >= top - TIE)
-
-
-def _joint(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, " n"]:
-    return distinct(arguments_of(observations, env, reads))[1]
 
 
 def arguments_of(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, "n argument"]:

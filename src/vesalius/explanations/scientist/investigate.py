@@ -173,7 +173,8 @@ def _of_mlp(
 ) -> Hypothesis | None:
     """What an MLP makes of its arguments: a weighted sum where that holds, else a table, rare entries filled."""
     reads = reading.reads
-    if "linear" not in without and runs.numeric and all(_is_share(program, name) for name in reads):
+    shares = {str(component) for component, variable in program.variables.items() if variable.family == "mean"}
+    if "linear" not in without and runs.numeric and shares.issuperset(reads):
         weighted = _weighted_sum(program, pool, reads)
         if weighted is not None:
             return weighted
@@ -195,12 +196,6 @@ def _readings(runs: CircuitRuns, observations: Observations, tables: list[Argume
 
 def _silent(runs: CircuitRuns, observations: Observations) -> Tensor:
     return observations.silent_positions(numeric=runs.numeric)
-
-
-def _is_share(program: CircuitProgram, name: str) -> bool:
-    return any(
-        str(component) == name and variable.family == "mean" for component, variable in program.variables.items()
-    )
 
 
 def _weighted_sum(program: CircuitProgram, pool: RecordedRun, reads: tuple[str, ...]) -> Linear | None:

@@ -12,7 +12,7 @@ that are moved to other positions can. Four steps, each kept only if agreement a
 4. *Merging*, last component first: classes that all readers treat alike are one, arguments that do nothing are dropped.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.explanations.scientist.gathering import Copy, Matched, Mean, Width, places
 from vesalius.explanations.scientist.investigate import feeds
-from vesalius.explanations.scientist.program import INDICES, CircuitProgram, Hypothesis, OutputMap, Table
+from vesalius.explanations.scientist.program import INDICES, CircuitProgram, Hypothesis, Table
 from vesalius.explanations.scientist.runs import Edit
 from vesalius.explanations.scientist.simplify import merged, without_argument, without_constant_arguments
 from vesalius.explanations.scientist.yardstick import Quality, Yardstick, moved_environment
@@ -357,13 +357,8 @@ def _with_moved_entries(program: CircuitProgram, yardstick: Yardstick, component
         for key, answer in zip(map(tuple, keys), runs.outputs[env.real].tolist(), strict=True):
             if key not in output.table:
                 heard.setdefault(key, []).append(float(answer))
-    usual: Callable[[list[float]], float] = (lambda a: sum(a) / len(a)) if program.numeric else _most_frequent
-    return replace(program, output=_extended(output, {key: usual(answers) for key, answers in heard.items()}))
-
-
-def _extended(output: OutputMap, entries: dict[tuple[int, ...], float]) -> OutputMap:
-    return replace(output, table={**output.table, **entries})
-
-
-def _most_frequent(answers: list[float]) -> float:
-    return max(sorted(set(answers)), key=answers.count)
+    usual = {
+        key: sum(answers) / len(answers) if program.numeric else max(sorted(set(answers)), key=answers.count)
+        for key, answers in heard.items()
+    }
+    return replace(program, output=replace(output, table={**output.table, **usual}))

@@ -177,7 +177,7 @@ def judged_metrics(judged: Sequence[JudgedCircuit]) -> dict[str, Metric]:
     for measure in MEASURES.values():
         circuits = [[item for item in circuit.items if item.measure == measure.name] for circuit in judged]
         if any(circuits):
-            metrics[measure.name] = _metric(measure, circuits)
+            metrics[measure.name] = score_metric(measure, [[item.score for item in items] for items in circuits])
     seen = [[made.consistent for item in circuit.items for made in item.judgements] for circuit in judged]
     known = [[same for same in circuit if same is not None] for circuit in seen]
     if any(seen):
@@ -202,10 +202,6 @@ def judge_agreement(judged: Iterable[JudgedCircuit]) -> dict[MeasureName, dict[s
             kappa = cohen_kappa(pairs, categories=measure.best + 1, weighted=measure.ordinal)
             agreement.setdefault(name, {})[names] = kappa
     return agreement
-
-
-def _metric(measure: Measure, circuits: Sequence[Sequence[JudgedItem]]) -> Metric:
-    return score_metric(measure, [[item.score for item in items] for items in circuits])
 
 
 def score_metric(measure: Measure, circuits: Sequence[Sequence[int | None]]) -> Metric:

@@ -173,7 +173,7 @@ PLURALS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("in small letters", lambda text: text.islower()),
     ("capitalised", lambda text: text[:1].isupper() and not text.isupper()),
     ("a palindrome", lambda text: len(text) > 1 and text == text[::-1]),
-    ("a number", lambda text: _is_numeral(text)),
+    ("a number", lambda text: text.lstrip("+-").replace(".", "", 1).isdigit()),
 )
 
 
@@ -199,7 +199,3 @@ def _proper(
 ) -> Iterator[tuple[str, frozenset[Value]]]:
     if 0 < len(members) < len(values):
         yield description, members
-
-
-def _is_numeral(text: str) -> bool:
-    return text.lstrip("+-").replace(".", "", 1).isdigit()

@@ -1,8 +1,14 @@
 """Types of arguments that several tools share."""
 
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field
+
+from vesalius.options import Flat, Option, Sample, flattened, options_of
+
+Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 
 def _as_text(given: Any) -> Any:
@@ -14,11 +20,34 @@ SpecimenName = Annotated[str, BeforeValidator(_as_text), Field(description="Name
 BehaviourName = Annotated[str | None, Field(description="For natural models: ioi, induction, ... or a file")]
 #: A list of tokens, or a text.
 Prompt = Annotated[list[Any] | str, Field(description="List of tokens, or a text for natural models")]
-Prompts = Annotated[int, Field(ge=1, le=512, description="Prompts")]
-Seed = Annotated[int, Field(ge=0, le=2**31)]
 Components = Annotated[list[str], Field(max_length=64, description="Such as L0H1, L1_MLP")]
 
 MOST_LISTED = 12
+#: The most of an option that an agent may ask for.
+MOST = {"n": 512, "seed": 2**31}
+
+
+def argument(option: Option) -> Any:
+    """A field of a record as pydantic checks it and a schema states it."""
+    least = 0 if option.flag.least is None else option.flag.least
+    text = option.flag.help.removesuffix(".")
+    return Annotated[option.type, Field(ge=least, le=MOST[option.name], description=text)]
+
+
+Prompts, Seed = map(argument, options_of(Sample))
+
+
+def of_records(function: Tool) -> Tool:
+    """A tool whose records are taken apart: each field is an argument, with the limits that its schema states."""
+    flat, made = Flat.of(function), flattened(function)
+    fields = {option.name: option for _, option in flat.options()}
+    given = inspect.signature(made)
+    parameters = [
+        one.replace(annotation=argument(fields[one.name])) if one.name in fields else one
+        for one in given.parameters.values()
+    ]
+    made.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return made  # type: ignore[return-value]
 
 
 def shown(value: float | None) -> str:

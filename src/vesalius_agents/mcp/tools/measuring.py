@@ -8,6 +8,7 @@ from pydantic import Field
 
 from vesalius import api
 from vesalius.errors import BadInput
+from vesalius.options import Sample
 from vesalius_agents.mcp.desk import Call, blind_name
 from vesalius_agents.mcp.results import Effect, Outputs, Rows
 from vesalius_agents.mcp.tools.arguments import (
@@ -15,58 +16,64 @@ from vesalius_agents.mcp.tools.arguments import (
     BehaviourName,
     Components,
     Prompt,
-    Prompts,
-    Seed,
     SpecimenName,
     cut,
+    of_records,
     shown,
 )
 from vesalius_agents.session import interchange
 
+SAMPLE, FEWER = Sample(n=32), Sample(n=16)
 
+
+@of_records
 def sweep(
     call: Call,
     specimen: SpecimenName,
     kind: Literal["zero", "mean", "resample"] = "mean",
     behaviour: BehaviourName = None,
     pairs: bool = False,
-    n: Prompts = 32,
-    seed: Seed = 0,
+    *,
+    sample: Sample = SAMPLE,
 ) -> Rows:
     """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval."""
     loaded = call.specimen(specimen, behaviour)
     if loaded.kind == "natural":  # a small circuit needs next to nothing
-        call.require_memory(api.plan("sweep", loaded, kind=kind, pairs=pairs, n=n, progress=False).peak_bytes)
-    result = api.sweep_report(loaded, kind=kind, pairs=pairs, n=n, seed=seed, progress=call.progress)
+        call.require_memory(api.plan("sweep", loaded, kind=kind, pairs=pairs, n=sample.n, progress=False).peak_bytes)
+    result = api.sweep_report(loaded, kind=kind, pairs=pairs, **sample.values(), progress=call.progress)
     ranked = sorted(result.components, key=lambda row: -abs(row.effect))
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
     lines = [f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]" for one in strongest]
-    text = f"clean score {shown(result.baseline)} {result.unit}, n {n}; strongest of {len(ranked)}: {'; '.join(lines)}"
+    clean = f"clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
+    text = f"{clean}; strongest of {len(ranked)}: {'; '.join(lines)}"
     return Rows(text=text, rows=rows, resource=call.keep(result.as_data()))
 
 
+@of_records
 def discover(
     call: Call,
     specimen: SpecimenName,
     method: Literal["sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc", "bandit", "rl", "neurons"] = "eap-ig",
     behaviour: BehaviourName = None,
-    n: Prompts = 32,
-    seed: Seed = 0,
+    *,
+    sample: Sample = SAMPLE,
 ) -> Rows:
     """Find the circuit: score components and edges by a discovery method, or (`neurons`) keep the fewest neurons."""
     loaded = call.specimen(specimen, behaviour)
     if method == "neurons":
-        return _neurons(call, loaded, n, seed)
+        return _neurons(call, loaded, sample.n, sample.seed)
     if loaded.kind == "natural":
-        call.require_memory(api.plan("discover", loaded, method=method, n=n, checks=False, progress=False).peak_bytes)
-    result = api.discover(loaded, method, n=n, seed=seed, checks=False, progress=call.progress)
+        call.require_memory(
+            api.plan("discover", loaded, method=method, n=sample.n, checks=False, progress=False).peak_bytes
+        )
+    result = api.discover(loaded, method, **sample.values(), checks=False, progress=call.progress)
     # Areas against the true circuit are figures of the answer key.
     whole = {name: value for name, value in result.as_data().items() if name != "metrics"}
     rows = [{"id": one.id, "score": one.score} for one in result.components[:64]]
     lines = [f"{one.id} {shown(one.score)}" for one in result.components[:MOST_LISTED]]
     edges = [f"{one.id} {shown(one.score)}" for one in result.edges[:6]]
-    text = f"{method}, n {n}; components: {'; '.join(lines)}" + (f"; edges: {'; '.join(edges)}" if edges else "")
+    text = f"{method}, n {sample.n}; components: {'; '.join(lines)}" + (f"; edges: {'; '.join(edges)}" if edges else "")
     return Rows(text=text, rows=rows, resource=call.keep(whole))
 
 
@@ -80,6 +87,7 @@ def _neurons(call: Call, specimen: Any, n: int, seed: int) -> Rows:
     return Rows(text=cut(text, 1_500), rows=rows, resource=call.keep(result.as_data()))
 
 
+@of_records
 def intervene(
     call: Call,
     specimen: SpecimenName,
@@ -90,8 +98,8 @@ def intervene(
     at: Annotated[list[int] | int | str | None, Field(description="Position, role or 'end'; all by default")] = None,
     source_at: Annotated[list[int] | None, Field(description="interchange: positions in source")] = None,
     behaviour: BehaviourName = None,
-    n: Prompts = 16,
-    seed: Seed = 0,
+    *,
+    sample: Sample = FEWER,
 ) -> Effect:
     """Replace components together and compare outputs. Values come from nothing (zero), the mean, another prompt of
     the distribution (resample), or `source` (patch: same length as `prompt`; interchange: one component, any length,
@@ -105,7 +113,14 @@ def intervene(
     if source_at is not None or (isinstance(at, list) and len(at) != 1):
         raise BadInput(f"kind {kind!r} takes one position `at` and no `source_at`; use kind 'interchange' for several")
     place = at[0] if isinstance(at, list) else at
-    asked: dict[str, Any] = {"kind": kind, "at": place, "prompt": prompt, "source": source, "n": n, "seed": seed}
+    asked: dict[str, Any] = {
+        "kind": kind,
+        "at": place,
+        "prompt": prompt,
+        "source": source,
+        "n": sample.n,
+        "seed": sample.seed,
+    }
     result = api.what_if(loaded, components, **asked, progress=call.progress)
     rows = [
         {"prompt": cut(row.prompt, 200), "clean": row.clean, "edited": row.edited, "changed": row.changed}

@@ -1,0 +1,57 @@
+"""The options of this package, declared once: what the tables of MechRL are made of, and how sets are searched."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from vesalius.options import Record, flag, require_drawable
+
+
+class Experiment(Record):
+    """What the tables of MechRL are made of."""
+
+    paper: Annotated[bool, flag("As published, quirks included; says which.", "--paper")] = False
+    seeds: Annotated[int, flag("Policies trained of each kind, and sets of episodes.", least=1)] = 5
+    steps: Annotated[int, flag("Training steps of each policy.", least=1)] = 200_000
+    episodes: Annotated[int, flag("Test episodes per seed.", least=1)] = 30
+    size: Annotated[
+        str,
+        flag(
+            "laptop: 8 rows per episode, half an hour of one core; full: 32 rows, needs a GPU.", of=("laptop", "full")
+        ),
+    ] = "laptop"
+    training: Annotated[
+        str | Sequence[str] | None,
+        flag("Behaviours to train on. Default: induction,ioi; with --paper induction-out,ioi."),
+    ] = None
+    held_out: Annotated[str | Sequence[str], flag("Behaviours to search that no policy is trained on.")] = (
+        "docstring,greater-than,capitals"
+    )
+    control: Annotated[
+        str,
+        flag(
+            "Ordinary text of the reward: factbook, wikitext:PATH (as published), or a text file whose articles are "
+            "separated by blank lines."
+        ),
+    ] = "factbook"
+    reward: Annotated[
+        str, flag("Unit of the task's damage: logits (as published), or nats like that of the control text.")
+    ] = "logits"
+    context: Annotated[
+        bool,
+        flag("Also train a policy that reads the prompts through a learned encoder, without a label.", "--context"),
+    ] = False
+
+
+class SetSearch(Record):
+    """Among which heads sets are searched, on which prompts, and what counts."""
+
+    pool: Annotated[Any, flag("The heads to choose among, comma-separated. Default: all.")] = None
+    kind: Annotated[Any, flag("zero, mean, resample or value-bias.", "--kind", "-k")] = "mean"
+    least: Annotated[float, flag("Smallest synergy that counts, as a share of the clean score.")] = 0.1
+    budget: Annotated[int | None, flag("Sets to pay for. Default: all of 1 or 2.")] = None
+    n: Annotated[int, flag("Prompts.", least=1)] = 32
+    seed: Annotated[int, flag("Seed of the prompts and of the search.")] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_drawable(self.n, self.seed)
