@@ -13,6 +13,7 @@ Of a list of answers those of one token are used. What a kept row lost, a member
 import random
 import re
 import unicodedata
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ from vesalius.behaviours.metrics import (
     BehaviourMetric,
     metric_name,
 )
-from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, Prompt, Prompts
+from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, SWAPPED_PROMPT, Prompt, Prompts
 from vesalius.behaviours.rows import END, TAKEN, Answer, Row
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
@@ -264,8 +265,10 @@ def _words(text: str) -> list[str]:
 # Counterfactuals for rows that have none: another prompt of the same split and length, else random tokens.
 
 
-def with_counterfactuals(fates: Sequence[Fate]) -> list[Fate]:
-    """Kept rows that lack a counterfactual get the next prompt of their split and length, with what would align."""
+def with_counterfactuals(fates: Sequence[Fate], *, swap: bool = False) -> list[Fate]:
+    """Kept rows that lack a counterfactual get the next prompt of their split and length, with what would align; with
+    `swap` the next whose right answer is their wrong one, where there is any.
+    """
     groups: dict[tuple[str, int], list[int]] = {}
     for place, fate in enumerate(fates):
         if fate.prompt is not None:
@@ -273,16 +276,33 @@ def with_counterfactuals(fates: Sequence[Fate]) -> list[Fate]:
     filled = list(fates)
     for group in groups.values():
         prompts = [prompt for place in group if (prompt := fates[place].prompt) is not None]
-        for place, prompt, partner in zip(group, prompts, partners(prompts), strict=True):
+        swapped = swapped_partners(prompts) if swap else [None] * len(prompts)
+        for place, prompt, partner, mirror in zip(group, prompts, partners(prompts), swapped, strict=True):
             if fates[place].row.counterfactual is not None:
                 continue
+            source, partner = (OTHER_PROMPT, partner) if mirror is None else (SWAPPED_PROMPT, mirror)
             text, taken = f"a prompt of {len(prompt.tokens)} tokens would align", replace(prompt, source=RANDOM_TOKENS)
             if partner is not None:
                 other = fates[group[partner]].row
                 text = f"row {other.number} would align ({other.prompt!r})"
-                taken = replace(prompt, counterfactual=prompts[partner].tokens, source=OTHER_PROMPT)
+                taken = replace(prompt, counterfactual=prompts[partner].tokens, source=source)
             filled[place] = replace(fates[place], prompt=taken, suggestion=f"no counterfactual: {text}")
     return filled
+
+
+def swapped_partners(prompts: Sequence[Prompt]) -> list[int | None]:
+    """For each prompt the place of the next one, in a circle, whose right answer is its wrong one."""
+    places: dict[int, list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        places.setdefault(prompt.correct, []).append(place)
+
+    def partner(start: int) -> int | None:
+        having = places.get(prompts[start].wrong, [])
+        first = bisect(having, start)
+        after = (having[(first + step) % len(having)] for step in range(len(having)))
+        return next((at for at in after if prompts[at].tokens != prompts[start].tokens), None)
+
+    return [partner(start) for start in range(len(prompts))]
 
 
 def partners(prompts: Sequence[Prompt]) -> list[int | None]:
@@ -344,9 +364,10 @@ def _random_token(rng: random.Random, tokenizer: Tokenizer, d_vocab: int) -> int
 
 def source_note(name: str, prompts: Prompts) -> str | None:
     """What takes the place of counterfactuals that are missing."""
-    others, drawn = prompts.sources.count(OTHER_PROMPT), prompts.sources.count(RANDOM_TOKENS)
-    if not others and not drawn:
+    swapped, others, drawn = map(prompts.sources.count, (SWAPPED_PROMPT, OTHER_PROMPT, RANDOM_TOKENS))
+    if not swapped and not others and not drawn:
         return None
-    parts = [f"{others} from another prompt of the same length"] if others else []
+    parts = [f"{swapped} from the prompt whose right answer is their wrong one"] if swapped else []
+    parts += [f"{others} from another prompt of the same length"] if others else []
     parts += [f"{drawn} from random tokens"] if drawn else []
     return f"behaviour {name} lacks counterfactuals: of {len(prompts)} prompts {' and '.join(parts)} are resampled"

@@ -145,20 +145,6 @@ MetricOption = Annotated[
         "log-probability, loss or kl. Default: logit-difference, or log-probability without wrong answers.",
     ),
 ]
-PromptOption = Annotated[
-    str | None, typer.Option("--prompt", help="One prompt instead of --behaviour; needs --answer.")
-]
-AnswerOption = Annotated[
-    list[str] | None,
-    typer.Option("--answer", help="What follows the prompt, with its leading space; may be given several times."),
-]
-WrongOption = Annotated[
-    list[str] | None, typer.Option("--wrong", help="A wrong answer to compare with; may be given several times.")
-]
-CounterfactualOption = Annotated[
-    str | None,
-    typer.Option("--counterfactual", help="Another prompt of as many tokens, whose activations are patched in."),
-]
 PlanOption = Annotated[
     bool,
     typer.Option("--plan", help="Print passes, memory and an estimate of the time, from one timed chunk; then stop."),
@@ -178,9 +164,6 @@ TokenizerOption = Annotated[
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Revision of a hub id.")]
 DtypeOption = Annotated[
     str, typer.Option("--dtype", help="Number format of a natural model: auto (as stored), float32, bfloat16, float16.")
-]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
 ]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows of the printed table.")]
 BackboneOption = Annotated[

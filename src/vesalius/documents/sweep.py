@@ -9,6 +9,7 @@ from pydantic import Field, computed_field, model_validator
 
 from vesalius.components import Component
 from vesalius.documents.base import Document, FrozenList, Line, Record
+from vesalius.documents.contrast import Contrast
 from vesalius.documents.difference import (
     Compared,
     ComponentDifference,
@@ -63,6 +64,7 @@ class HalfAgreement(Record):
 class Sweep(Viewable, Document, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
+    `contrast` says whether replacing everything lowers the score, where values come from counterfactual prompts.
     `forwards` is the cost in forward passes of all prompts.
     """
 
@@ -72,7 +74,7 @@ class Sweep(Viewable, Document, kind="sweep"):
     RECOGNISED_BY = ("forwards", "baseline")
     SCHEMA = 2
     REMEDY = "run `vesalius sweep` again"
-    ABSENT_IF_DEFAULT = ("directory", "heatmap")
+    ABSENT_IF_DEFAULT = ("directory", "heatmap", "contrast")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -85,6 +87,7 @@ class Sweep(Viewable, Document, kind="sweep"):
     seconds: float
     directory: str | None = None
     heatmap: str | None = None
+    contrast: Contrast | None = None
 
     @model_validator(mode="after")
     def _whole_numbers(self) -> Self:
@@ -187,7 +190,12 @@ class Sweep(Viewable, Document, kind="sweep"):
             f"{subject}: {self.kind} ablation",
             Answer(answer),
             [
-                Facts([("largest effects (clean minus edited)", strongest)]),
+                Facts(
+                    [
+                        ("largest effects (clean minus edited)", strongest),
+                        *([] if self.contrast is None else self.contrast.facts()),
+                    ]
+                ),
                 *([self.head_map()] if single else []),
                 Sheet(
                     ("component", "effect", "low", "high", "n"),
