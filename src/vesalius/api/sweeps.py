@@ -116,8 +116,8 @@ def _sweep(
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
     store = _store(directory, request, specimen, given, sets)
-    effects = _measured(specimen, sets, given, ablation, store, progress, spread)
-    document = _document(effects, request, draw.seed).model_copy(update={"contrast": contrast})
+    effects = replace(_measured(specimen, sets, given, ablation, store, progress, spread), contrast=contrast)
+    document = _document(effects, request, draw.seed)
     if directory is not None:
         picture = None if pairs or has_units(sets) else str(_draw(specimen, document, directory / "heatmap.png"))
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
@@ -266,6 +266,7 @@ def _document(effects: Effects, request: Request, seed: int) -> Sweep:
         components=tuple(sorted(rows, key=lambda row: -row.effect)),
         forwards=effects.forwards,
         seconds=effects.seconds,
+        contrast=effects.contrast,
     )
 
 

@@ -251,7 +251,8 @@ def _proposed(fate: Fate, one: Substitution | None, change: str | None, text: st
     """
     effect = {"range": None, "wrong_rise": None, "broken": None}
     if one is not None:
-        effect = {"range": one.range, "wrong_rise": one.wrong_rise, "broken": one.broken}
+        turned = one.range > 0 and (one.wrong_rise is None or one.wrong_rise > 0)  # of others it is not measured
+        effect = {"range": one.range, "wrong_rise": one.wrong_rise, "broken": one.broken if turned else None}
     return {"row": fate.row.number, "counterfactual": text, "change": change, **effect}
 
 
