@@ -90,7 +90,8 @@ def check_behaviour(
         progress("replacing everything", 0, 0)
         drawn = behaviour.sample(tokenizer, n, seed=seed, split=behaviour.measured_split, **sizes)
         every = _Figures.joined(list(measured.values()))
-        performance = summary(every.margins, every.is_top).model_copy(update={"contrast": contrast_on(model, drawn)})
+        known = {"contrast": contrast_on(model, drawn), "open_answer": behaviour.open_answer}
+        performance = summary(every.margins, every.is_top).model_copy(update=known)
     return {
         "behaviour": behaviour.name,
         "n_rows": len(rows),

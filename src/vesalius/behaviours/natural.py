@@ -146,7 +146,7 @@ def require_performance(
             f"{specimen.name} does not perform {title_of(source.name)}: {result.describe()}; choose another behaviour, "
             f"or `force` to {purpose}"
         )
-    result = result.model_copy(update={"contrast": contrast_on(model, prompts)})
+    result = result.model_copy(update={"contrast": contrast_on(model, prompts), "open_answer": source.open_answer})
     assert result.contrast is not None
     require_contrast(result.contrast, source.name, model=specimen.name, force=force)
     return result

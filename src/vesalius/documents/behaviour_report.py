@@ -77,13 +77,14 @@ class BehaviourReport(Viewable, Entry):
         facts = [("", f"{title_of(self.behaviour)} on {self.model}: {self.n_kept} of {rows} can be used")]
         figures = {PREFERS: self.accuracy, SAYS: self.top1, self.metric_name: self.metric}
         facts += [(name, f"{_figure(one)}, n {one['n']}") for name, one in figures.items() if one is not None]
-        if self.contrast is not None:
-            contrast = Contrast.model_validate(self.contrast)
+        contrast = None if self.contrast is None else Contrast.model_validate(self.contrast)
+        if contrast is not None:
             facts.append(("contrast", f"{contrast.figures}; counterfactuals: {contrast.source}"))
         if self.says_instead:
             words = ", ".join(f"{one['text']!r} {one['n']}" for one in self.says_instead[:MOST_SAID])
             facts.append(("says instead", words))
-        facts += [("but", doubt) for doubt in self.doubts if doubt not in self.answer["text"]]
+        told = (self.answer["text"], contrast and contrast.doubt)  # the line of the contrast says what is wrong with it
+        facts += [("but", doubt) for doubt in self.doubts if doubt not in told[0] and doubt != told[1]]
         return [*facts, ("next", self.next)]
 
     def _splits(self) -> Sheet:
@@ -151,9 +152,10 @@ def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
     if proposed is not None:
         after = Contrast.model_validate(proposed["contrast"])
         text = f"{subject}: {proposed['n_proposed']} of {proposed['n_asked']} rows got a counterfactual; with it the "
-        verdict = "yes" if after.verdict == "clear" and data["performs"] else "partly" if after.usable else "no"
+        left = [doubt for doubt in doubts if doubt != contrast.doubt]
+        verdict = "no" if not after.usable else "partly" if left or after.doubt else "yes"
         return (
-            Answer(f"{text}contrast is {after.figures}", verdict),
+            Answer("; ".join([f"{text}contrast is {after.figures}", *left[:1]]), verdict),
             f"look at {proposed['file']}, then: vesalius discover {model} -b {shlex.quote(proposed['file'])}",
         )
     if data["performs"] is False and not _may_perform(data):

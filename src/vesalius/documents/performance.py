@@ -17,10 +17,11 @@ class Performance(Record):
     the mean logit difference, Student's below 8 prompts, none for one prompt); `performs` follows from `rule`.
 
     `accuracy` is the share of prompts on which the right answer is preferred to the wrong one, `top1` that on which it
-    is the likeliest of all tokens. `contrast` is measured on some of the prompts.
+    is the likeliest of all tokens. `contrast` is measured on some of the prompts. With `open_answer` the right answer
+    is one of several right ones, so that it need not be said.
     """
 
-    ABSENT_IF_DEFAULT = ("contrast",)
+    ABSENT_IF_DEFAULT = ("contrast", "open_answer")
 
     accuracy: float
     accuracy_low: float
@@ -33,6 +34,7 @@ class Performance(Record):
     performs: bool
     rule: str = ""
     contrast: Contrast | None = None
+    open_answer: bool = False
 
     def describe(self) -> str:
         """Both shares and the logit difference with their intervals, as text."""
@@ -62,7 +64,7 @@ class Performance(Record):
 
     @property
     def _not_said(self) -> str | None:
-        if self.top1 >= LEAST_SAID:
+        if self.open_answer or self.top1 >= LEAST_SAID:
             return None
         return f"the model says the right answer on {self.top1:.2f} of {self._prompts}, though it may prefer it"
 
