@@ -208,7 +208,7 @@ class EdgeShares:
     def __init__(self, shares: Shares) -> None:
         self.shares, self.graph = shares, EdgeGraph.of(shares.model.config)
         model, material = shares.model, shares.material
-        width = material.batch.tokens.shape[1] * model.config.d_model * model.W_E.element_size()
+        width = material.batch.tokens.shape[1] * model.config.d_model * next(model.parameters()).element_size()
         at_once = max(1, activation_memory(model, shares.memory) // (8 * len(self.graph.senders) * width))
         rows = torch.arange(len(material.batch)).split(at_once)
         self.parts = [material.take(part) for part in rows]
