@@ -6,9 +6,10 @@ import torch
 import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.faithfulness import scores_without
-from vesalius.discovery.masks import Masks, masked_scores
+from vesalius.discovery.masks import Masks
 from vesalius.discovery.method import MethodInput
 from vesalius.errors import BadInput
+from vesalius.intervene.masking import masked_scores
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "frac_prevs"])
@@ -18,11 +19,9 @@ def test_masks_of_zeros_and_ones_replace_components_as_the_engine_does(name: str
     kept = set(parts[::3])
     scores, _ = scores_without(specimen.model, material, [frozenset(parts) - kept, frozenset(parts)])
     mask = torch.tensor([float(part in kept) for part in parts])
-    rows = torch.arange(6)
-    assert torch.allclose(
-        masked_scores(specimen.model, material, material.readout, rows, mask), scores[:, 0], atol=1e-3
-    )
-    closed = masked_scores(specimen.model, material, material.readout, rows, torch.zeros(len(parts)))
+    prompts = (specimen.model, material.batch, material.counterfactual, material.readout)
+    assert torch.allclose(masked_scores(*prompts, mask, where=material.where), scores[:, 0], atol=1e-3)
+    closed = masked_scores(*prompts, torch.zeros(len(parts)), where=material.where)
     assert torch.allclose(closed, scores[:, 1], atol=1e-3)
 
 

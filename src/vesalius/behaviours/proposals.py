@@ -23,7 +23,8 @@ from vesalius.behaviours.metrics import NONE
 from vesalius.behaviours.prompts import Prompts
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.model.hooks import HookPoint
+from vesalius.intervene import Batch
+from vesalius.intervene.attribution import embedding_change, embedding_slopes
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
@@ -119,7 +120,10 @@ class _Bench:
         self.words = [self._words(row) for row in self.tokens]
         every = list(range(len(prompts)))
         self.full, self.wrong = self._scores(every, self.tokens)
-        self.slopes = self._slopes()
+        self.slopes = [
+            embedding_slopes(model, Batch(torch.tensor([list(row)])), self.readout.take(torch.tensor([place])))[0]
+            for place, row in enumerate(self.tokens)
+        ]
 
     def _words(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
         """Start and end of every word but the last, the beginning-of-sequence token left out."""
@@ -274,34 +278,12 @@ class _Bench:
         }
 
     def _first_order(self, row: int, start: int, old: Sequence[int], new: Sequence[int]) -> float:
-        change = self.model.W_E[list(new)].cpu().float() - self.model.W_E[list(old)].cpu().float()
+        change = embedding_change(self.model, old, new)
         return float((self.slopes[row][start : start + len(old)] * change).sum())
 
     @torch.no_grad()
     def _logits(self, tokens: Sequence[int]) -> Float[Tensor, "pos vocab"]:
         return self.model(torch.tensor([list(tokens)], device=self.model.device))[0].float().cpu()
-
-    def _slopes(self) -> list[Float[Tensor, "pos d_model"]]:
-        """The gradient of each prompt's score at its embeddings."""
-        slopes: list[Tensor] = []
-        for row, tokens in enumerate(self.tokens):
-            leaf: list[Tensor] = []
-
-            def watch(value: Tensor, hook: HookPoint, leaf: list[Tensor] = leaf) -> Tensor:
-                leaf.append(value.detach().clone().requires_grad_())
-                return leaf[0]
-
-            at = self.prompts.position[row : row + 1, None].to(self.model.device)
-            with torch.enable_grad():
-                logits = self.model.run_with_hooks(
-                    torch.tensor([list(tokens)], device=self.model.device),
-                    at=at,
-                    fwd_hooks=[("blocks.0.hook_resid_pre", watch)],
-                )
-                score = self._read(logits, torch.tensor([row]))
-                (slope,) = torch.autograd.grad(score.sum(), leaf)
-            slopes.append(slope[0].float().cpu())
-        return slopes
 
     def _read(self, logits: Float[Tensor, "row 1 vocab"], rows: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
         """The metric from all logits at the position where the answer is read."""

@@ -16,20 +16,15 @@ this way, arXiv 2512.10903 nodes).
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.behaviours.trial import Trial
 from vesalius.discovery.attribution import EAPIG, smooth_readout
 from vesalius.discovery.method import Method, MethodInput, Scores, option
 from vesalius.errors import BadInput, require_whole
-from vesalius.intervene import Batch
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload, attribution_peak
-from vesalius.intervene.readout import Readout
-from vesalius.intervene.values import Values, activations
-from vesalius.model.hooks import Hook, HookPoint
-from vesalius.model.transformer import Transformer
+from vesalius.intervene.masking import masked_scores
 
 #: Prompts of one step, the first and the last noise of the logits, and how far apart a warm start puts first and last.
 ROWS, NOISE, WARM = 8, (1.0, 0.2), 2.0
@@ -66,9 +61,15 @@ class Masks(Method):
         optimizer = torch.optim.Adam([logits], lr=self.rate)
         generator = torch.Generator().manual_seed(given.seed)
         n, rows = len(material.batch), min(ROWS, len(material.batch))
+
+        def scores_of(prompts: Tensor, mask: Tensor) -> Tensor:
+            where = None if material.where is None else material.where[prompts]
+            batch, other = material.batch.take(prompts), material.counterfactual.take(prompts)
+            return masked_scores(model, batch, other, readout.take(prompts), mask, where=where)
+
         with torch.no_grad():
-            everything = masked_scores(model, material, readout, torch.arange(n), torch.ones(len(logits)))
-            nothing = masked_scores(model, material, readout, torch.arange(n), torch.zeros(len(logits)))
+            everything = scores_of(torch.arange(n), torch.ones(len(logits)))
+            nothing = scores_of(torch.arange(n), torch.zeros(len(logits)))
         span = (everything - nothing).mean()
         if not float(span.abs()) > 0:
             raise BadInput("masks: the score is the same with everything replaced; choose prompts that the model tells")
@@ -78,7 +79,7 @@ class Masks(Method):
             some = torch.randperm(n, generator=generator)[:rows]
             noise = NOISE[0] + (NOISE[1] - NOISE[0]) * step / max(1, self.steps - 1)
             mask = torch.sigmoid(logits + noise * torch.randn(len(logits), generator=generator))
-            scores = masked_scores(model, material, readout, some, mask)
+            scores = scores_of(some, mask)
             loss = ((scores - everything[some]) / span).square().mean() + self.sparsity * mask.mean()
             optimizer.zero_grad()
             loss.backward()
@@ -107,55 +108,3 @@ class Masks(Method):
     def peak(self, work: Workload) -> int:
         """That of edge attribution, which keeps as many activations for a backward pass."""
         return attribution_peak(work.model.config, work.dtype, work.sizes, steps=2, rule="gradient", memory=work.memory)
-
-
-def masked_scores(
-    model: Transformer,
-    material: Trial,
-    readout: Readout,
-    prompts: Int[Tensor, " prompt"],
-    mask: Float[Tensor, " component"],
-) -> Float[Tensor, " prompt"]:
-    """The score of some prompts with every component mixed with its value on the counterfactual, by its mask."""
-    batch = material.batch.take(prompts).to(model.device)
-    other = activations(model, material.counterfactual.take(prompts).to(model.device))
-    where = None if material.where is None else material.where[prompts].to(model.device)
-    with torch.set_grad_enabled(mask.requires_grad):
-        logits = model.run_with_hooks(
-            batch.tokens, mask=batch.mask, fwd_hooks=_mixing(model, batch, other, mask.to(model.device), where)
-        )
-        if readout.at is not None:
-            rows = torch.arange(len(prompts), device=logits.device)[:, None]
-            logits = logits[rows, readout.at[prompts].to(logits.device)]
-        if readout.choose is not None:
-            chosen = readout.choose[prompts].to(logits.device)
-            logits = logits.gather(2, chosen[:, None].expand(-1, logits.shape[1], -1))
-        return readout.score(logits, prompts.to(logits.device)).cpu()
-
-
-def _mixing(
-    model: Transformer, batch: Batch, other: Values, mask: Float[Tensor, " component"], where: Tensor | None
-) -> list[Hook]:
-    """Hooks that mix what heads and MLPs put out with the counterfactual's values."""
-    n_heads = model.config.n_heads
-
-    def heads(value: Tensor, hook: HookPoint) -> Tensor:
-        layer = hook.layer()
-        open_ = mask[layer * (n_heads + 1) : layer * (n_heads + 1) + n_heads].to(value)[None, None, :, None]
-        return _mixed(value, other.z[layer], open_, None if where is None else where[:, :, None, None])
-
-    def mlp(value: Tensor, hook: HookPoint) -> Tensor:
-        layer = hook.layer()
-        replaced = other.mlp[layer] + model.blocks[layer].mlp_bias
-        open_ = mask[layer * (n_heads + 1) + n_heads].to(value)
-        return _mixed(value, replaced, open_, None if where is None else where[:, :, None])
-
-    return [
-        (lambda name: name.endswith("attn.hook_z"), heads),
-        (lambda name: name.endswith("hook_mlp_out"), mlp),
-    ]
-
-
-def _mixed(value: Tensor, replaced: Tensor, open_: Tensor, where: Tensor | None) -> Tensor:
-    mixed = open_ * value + (1 - open_) * replaced.to(value.device)
-    return mixed if where is None else torch.where(where, mixed, value)
