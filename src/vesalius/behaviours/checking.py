@@ -21,8 +21,9 @@ from vesalius.behaviours.encoding import Fate
 from vesalius.behaviours.metrics import NONE, unit_of
 from vesalius.behaviours.own import ALL_ROWS, RowBehaviour, from_rows, ids_note, metric_label
 from vesalius.behaviours.performance import answers, preferred, score, summary
-from vesalius.behaviours.prompts import SPLITS, Prompts
+from vesalius.behaviours.prompts import SPLITS, Prompt, Prompts
 from vesalius.behaviours.proposals import Proposal, Substitution, propose
+from vesalius.behaviours.reading import shown_tokens
 from vesalius.behaviours.rows import Row
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
@@ -81,9 +82,10 @@ def check_behaviour(
         prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, **sizes)
         measured[split], unit = _figures(model, prompts, progress), unit_of(prompts.metric)
         if not isinstance(behaviour, RowBehaviour):
+            shown, always = tokens_read(prompts, tokenizer), {"kept": True, "reason": None, "suggestion": None}
             rows += [
-                {"row": len(rows) + i, "kept": True, "reason": None, "split": split, "prompt": text, "suggestion": None}
-                for i, text in enumerate(prompts.texts, 1)
+                {"row": len(rows) + i, **always, "split": split, "prompt": text, "tokens": tokens}
+                for i, (text, tokens) in enumerate(zip(prompts.texts, shown, strict=True), 1)
             ]
     total, performance = _summary(list(measured.values())), None
     if measured:
@@ -109,6 +111,15 @@ def check_behaviour(
         "doubts": [] if performance is None else list(performance.doubts),
         "note": _notes(behaviour, tokenizer) if isinstance(behaviour, RowBehaviour) else None,
     }
+
+
+def tokens_read(prompts: Prompts, tokenizer: Tokenizer) -> list[str]:
+    """The tokens of each prompt as the model reads them, and what is read after them."""
+    question, tokens = prompts.question, prompts.tokens.tolist()
+    sides = [[[token for token in row if token != NONE] for row in side.tolist()]
+             for side in (question.answers, question.wrongs)]  # fmt: skip
+    read = zip(tokens, question.position.tolist(), *sides, strict=True)
+    return [shown_tokens(tokenizer, row[: last + 1], 0, right, wrong) for row, last, right, wrong in read]
 
 
 def _contrast(performance: Performance | None) -> dict[str, Any] | None:
@@ -203,8 +214,8 @@ def propose_counterfactuals(
     found = propose(model, tokenizer, prompts, listed=words, progress=progress)
     new = {
         fate.row.number: text
-        for fate, one, tokens in zip(asked, found.rows, found.counterfactuals, strict=True)
-        if one is not None and one.range > 0 and tokens is not None and (text := _as_text(tokenizer, tokens))
+        for fate, prompt, one, tokens in zip(asked, rows, found.rows, found.counterfactuals, strict=True)
+        if one is not None and one.range > 0 and tokens is not None and (text := _as_text(tokenizer, prompt, tokens))
     }
     if not new:
         raise Failed(
@@ -227,12 +238,17 @@ def propose_counterfactuals(
     }
 
 
-def _as_text(tokenizer: Tokenizer, tokens: tuple[int, ...]) -> str | None:
-    """Tokens as a text that is read back as the same tokens; None where there is none."""
-    start = int(tokens[0] == tokenizer.bos)
-    text = tokenizer.decode(list(tokens[start:]))
+def _as_text(tokenizer: Tokenizer, prompt: Prompt, tokens: tuple[int, ...]) -> str | None:
+    """A counterfactual as a text that is read back as the same tokens, without what the answers of the prompt begin
+    with; None where there is none.
+    """
+    end = len(prompt.own)
+    own, after = tokens[:end], tokens[end:]
+    if after != prompt.tokens[end:]:
+        return None
+    text = tokenizer.decode(list(own[int(own[0] == tokenizer.bos) :]))
     try:
-        return text if tuple(tokenizer.encode(text)) == tokens else None
+        return text if tuple(tokenizer.encode(text)) == own else None
     except BadInput:  # a vocabulary of whole words does not read every text of its own tokens
         return None
 

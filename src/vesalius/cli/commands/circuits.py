@@ -28,29 +28,14 @@ from vesalius.options import (
     Edit,
     Explaining,
     Force,
+    HowFound,
     Knockout,
     Load,
     Parts,
-    Record,
     flag,
 )
 
 commands = typer.Typer()
-
-
-class HowFound(Record):
-    """The discovery method, and the options of methods."""
-
-    method: Annotated[
-        str, flag("sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in.", "--method", "-m", role="method")
-    ] = "sweep"
-    budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).")] = None
-    paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper")] = False
-    seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
-    steps: Annotated[
-        int | None,
-        flag("eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).", least=0),
-    ] = None
 
 
 @command(commands)
