@@ -430,7 +430,20 @@ class Force(Record):
 
 
 class Cut(Record):
-    """How a circuit is cut to a size."""
+    """How small a circuit is looked for, or by which rule it is cut to a size."""
+
+    keep: Annotated[
+        float | None,
+        flag(
+            "Share of the behaviour that the circuit keeps on prompts which chose nothing. Default: 0.8, or 0.95 for a "
+            "listed vocabulary.",
+            word="keep{}",
+        ),
+    ] = None
+    most: Annotated[
+        int | None,
+        flag("Components that the circuit has at most. Default: a fifth of the model.", least=1, word="most{}"),
+    ] = None
 
     select: Annotated[
         str | Sequence[str] | None,
