@@ -35,11 +35,9 @@ def own(*rows: dict, **options) -> RowBehaviour:
         ({"counterfactual": "The capital of New Zealand is"}, "6 tokens against 7"),
         ({"counterfactual": GOOD["prompt"]}, "identical pair"),
         ({"answer": "Paris"}, "starts without a space: did you mean ' Paris'?"),
-        ({"answer": " Mary John"}, "' Mary John' is 2 tokens: give a list, or `metric` log-probability"),
-        ({"wrong": " Mary John"}, "wrong: ' Mary John' is 2 tokens"),
         ({"wrong": None, "answer": [" Paris", " Rome"]}, "no wrong answer: give one, or `metric` log-probability"),
         ({"wrong": " Paris"}, "' Paris' is both right and wrong"),
-        ({"prompt": "The capital of France is "}, "the prompt ends with a space"),
+        ({"wrong": " Paris Rome"}, "' Paris Rome' begins with ' Paris': give a wrong answer that parts from the right"),
         ({"answer": None}, "has no answer"),
         ({"answer": ""}, "has no answer"),
         ({"answer": {"a": 1}}, "answer is neither a text nor a list of texts"),
@@ -56,7 +54,6 @@ def own(*rows: dict, **options) -> RowBehaviour:
         ({"answer_ids": "Paris"}, "answer_ids is neither a token id nor a list of them"),
         ({"prompt": ["The capital of France is"]}, "the prompt is list, not a text"),
         ({"prompt": " \n"}, "has no prompt"),
-        ({"answer": [" Mary John", " John Mary"]}, "is 2 tokens, and no other of 2 is one token: give another of one"),
     ],
 )
 def test_a_dropped_row_says_why(change: dict, reason: str) -> None:

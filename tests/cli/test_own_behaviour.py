@@ -70,7 +70,9 @@ def test_the_check_says_what_becomes_of_each_row(vesalius: Vesalius, tiny: Path,
         "split": "train",
         "prompt": "The capital of France is",
         "suggestion": 'to continue the word, give the row "as_written": true',
+        "tokens": None,
     }
+    assert found["rows"][0]["tokens"] == "<bos>|The| capital| of| France| is → ' Paris' against ' Berlin'"
     assert found["rows"][13]["reason"] == "duplicate: the same as row 2"
     assert {split: part["n"] for split, part in found["splits"].items()} == {"train": 4, "validation": 4, "test": 4}
     for part in (found, *found["splits"].values()):

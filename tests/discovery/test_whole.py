@@ -9,7 +9,15 @@ from vesalius.components import Component
 from vesalius.discovery.faithfulness import scores_without
 from vesalius.discovery.method import MethodInput
 from vesalius.discovery.sweep import Sweep
-from vesalius.discovery.whole import Search, Shares, on_paths, prompt_sets, random_circuits, whole_circuit
+from vesalius.discovery.whole import (
+    Search,
+    Shares,
+    measured_circuit,
+    on_paths,
+    prompt_sets,
+    random_circuits,
+    whole_circuit,
+)
 from vesalius.documents.whole import answer
 from vesalius.intervene.edges import EdgeGraph
 
@@ -71,3 +79,16 @@ def test_random_circuits_have_as_many_heads_and_mlps() -> None:
     for other in random_circuits(parts, circuit, seed=0):
         assert sorted(part.is_head for part in other) == [False, True, True]
         assert set(other) != set(circuit)
+
+
+def test_given_components_are_measured_and_judged_as_found_ones_are() -> None:
+    specimen = ves.load("reverse")
+    search = Search(specimen, prompt_sets(specimen, trial(specimen, 16)))
+    everything = measured_circuit(search, specimen.model.components)
+    assert everything.method == "given"
+    assert everything.kept.value == pytest.approx(1.0)
+    one = measured_circuit(search, specimen.components[:1])
+    assert one.components == (str(specimen.components[0]),)
+    judged = answer(one, "reverse")
+    assert judged.verdict == "no"
+    assert "given for reverse" in judged.text

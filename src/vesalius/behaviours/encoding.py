@@ -4,10 +4,10 @@ A row is kept if
 
 1. it is complete, its counterfactual differs from the prompt, and no earlier row asks the same;
 2. prompt and counterfactual have the same number of tokens and fit the model's context;
-3. appending an answer leaves the prompt's tokens as they are and adds one token, or several where the metric scores
-   them by teacher forcing.
+3. appending an answer leaves the prompt's tokens as they are, and the answers can be compared at a token (`reading`).
 
-Of a list of answers those of one token are used. What a kept row lost, a member of a list or a role, is said with it.
+A prompt that ends with a space is read as one text with its answers. What was done to a kept row, and what it lost, a
+member of a list or a role, is said with it.
 """
 
 import random
@@ -17,37 +17,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vesalius.behaviours.metrics import (
-    LOG_PROBABILITY,
-    LOGIT_DIFFERENCE,
-    NEEDS_WRONG,
-    NONE,
-    TEACHER_FORCED,
-    BehaviourMetric,
-    metric_name,
-)
+from vesalius.behaviours.metrics import NONE, BehaviourMetric, metric_name
 from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, Prompt, Prompts
+from vesalius.behaviours.reading import Dropped, Given, Tokens, read_answers, shown_tokens
 from vesalius.behaviours.rows import END, TAKEN, Answer, Row
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 
 #: Scripts without spaces between words, besides those of wide characters (Chinese, Japanese).
 UNSPACED = ("THAI", "LAO", "KHMER", "MYANMAR")
-Tokens = tuple[int, ...]
-
-
-class Dropped(Exception):
-    """A row, or a part of one, that cannot be used: the reason, and what would help."""
-
-    def __init__(self, reason: str, suggestion: str | None = None) -> None:
-        super().__init__(reason)
-        self.reason, self.suggestion = reason, suggestion
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a row: its prompt if it is kept, the reason if not (or what was left out of a kept one), and what
-    would help.
+    """What became of a row: its prompt if it is kept, the reason if not (or what was done to a kept one), what would
+    help, and its tokens as the model reads them.
     """
 
     row: Row
@@ -55,6 +39,7 @@ class Fate:
     prompt: Prompt | None = None
     reason: str | None = None
     suggestion: str | None = None
+    tokens: str | None = None
 
     @property
     def kept(self) -> bool:
@@ -64,7 +49,7 @@ class Fate:
     def as_data(self) -> dict[str, Any]:
         """One entry of the check of a file."""
         data = {"row": self.row.number, "kept": self.kept, "reason": self.reason, "split": self.split}
-        return {**data, "prompt": self.row.prompt, "suggestion": self.suggestion}
+        return {**data, "prompt": self.row.prompt, "suggestion": self.suggestion, "tokens": self.tokens}
 
 
 @dataclass(frozen=True)
@@ -82,11 +67,10 @@ class Encoder:
         """
         if row.defect:
             raise Dropped(row.defect)
+        done: list[str] = []
+        row = self._as_one_text(row, done)
         if row.counterfactual == row.prompt:
             raise Dropped("identical pair: the counterfactual is the prompt itself")
-        if row.prompt.endswith(" ") and isinstance(row.answers[0], str):
-            better = f"{row.prompt.rstrip()!r} and {' ' + row.answers[0].strip()!r}"
-            raise Dropped("the prompt ends with a space: put it at the start of the answer", better)
         tokens = self._tokens(row.prompt)
         other = tokens if row.counterfactual is None else self._tokens(row.counterfactual)
         if len(tokens) != len(other):
@@ -94,91 +78,69 @@ class Encoder:
                 f"{len(tokens)} tokens against {len(other)}",
                 _alignment(self.tokenizer, row.prompt, row.counterfactual or ""),
             )
-        lost: list[str] = []
-        answers, wrongs = self._answers(row, tokens, lost), self._wrongs(row, tokens, lost)
-        if shared := set(answers) & set(wrongs):
-            raise Dropped(f"{self.tokenizer.decode(list(shared.pop()))!r} is both right and wrong")
-        correct, forced = answers[0][0], answers[0] if len(answers[0]) > 1 else ()
-        if len(tokens) + max(0, len(forced) - 1) > self.n_ctx:
-            raise Dropped(f"{len(tokens) + max(0, len(forced) - 1)} tokens; the model's context holds {self.n_ctx}")
+        right, wrong = (
+            self._given(row, tokens, what, given, done)
+            for what, given in (("answer", row.answers), ("wrong", row.wrongs))
+        )
+        reading = read_answers(right, wrong, metric_name(self.metric), self.tokenizer)
+        places, lost = self._places(row, tokens, reading.lost), reading.lost
+        tokens, other = (*tokens, *reading.prefix), (*other, *reading.prefix)
+        if (whole := len(tokens) + max(0, len(reading.forced) - 1)) > self.n_ctx:
+            raise Dropped(f"{whole} tokens; the model's context holds {self.n_ctx}")
         prompt = Prompt(
             tokens,
             other,
-            correct,
-            wrongs[0][0] if wrongs else NONE,
-            {**self._places(row, tokens, lost), END: len(tokens) - 1},
-            row.prompt,
-            answers=tuple(one[0] for one in answers) if len(answers) > 1 else (),
-            wrongs=tuple(one[0] for one in wrongs) if len(wrongs) > 1 else (),
-            forced=forced,
+            reading.answers[0],
+            reading.wrongs[0] if reading.wrongs else NONE,
+            {**places, END: len(tokens) - 1},
+            row.prompt + "".join(map(self.tokenizer.piece, reading.prefix)),
+            answers=reading.answers if len(reading.answers) > 1 else (),
+            wrongs=reading.wrongs if len(reading.wrongs) > 1 else (),
+            forced=reading.forced,
+            prefix=len(reading.prefix),
         )
-        return prompt, f"kept without {' and '.join(lost)}" if lost else None
+        without = [f"kept without {' and '.join(lost)}"] if lost else []
+        return prompt, "; ".join([*done, *reading.said, *without]) or None
 
-    def _answers(self, row: Row, tokens: Tokens, lost: list[str]) -> list[Tokens]:
-        """The right answers of one token, or the only one if it has several and is teacher-forced."""
-        read, refused = self._read(row, row.answers, tokens)
-        if len(row.answers) == 1 and read and metric_name(self.metric) in TEACHER_FORCED:
-            return list(read.values())
-        single = self._single(row.answers, read, refused, "answer", lost)
-        if not single and len(read) > 1 and metric_name(self.metric) in TEACHER_FORCED:
-            raise Dropped(f"none of {len(row.answers)} answers is one token: give one, scored by teacher forcing")
-        return single or self._refuse(row.answers, read, refused, "")
+    def shown(self, prompt: Prompt) -> str:
+        """The tokens of a prompt as the model reads them, and what is read after them."""
+        right, wrong = prompt.answers or (prompt.correct,), prompt.wrongs or (prompt.wrong,)
+        return shown_tokens(self.tokenizer, prompt.tokens, prompt.prefix, right, [one for one in wrong if one != NONE])
 
-    def _wrongs(self, row: Row, tokens: Tokens, lost: list[str]) -> list[Tokens]:
-        """The wrong answers of one token; none where the metric can do without."""
-        needed = metric_name(self.metric) in NEEDS_WRONG
-        if needed and not row.wrongs:
-            raise Dropped(f"no wrong answer: give one, or `metric` {LOG_PROBABILITY}")
-        read, refused = self._read(row, row.wrongs, tokens)
-        single = self._single(row.wrongs, read, refused, "wrong", lost)
-        return self._refuse(row.wrongs, read, refused, "wrong: ") if needed and not single else single
+    def _as_one_text(self, row: Row, done: list[str]) -> Row:
+        """A row whose prompt ends with a space, asked as its reader means it: one space between prompt and answer. It
+        stays with the prompt where it is a token of its own before every answer, else each answer begins with it.
+        """
+        texts = [one.lstrip(" ") for one in (*row.answers, *row.wrongs) if isinstance(one, str)]
+        if row.as_written or not row.prompt.endswith(" ") or not texts:
+            return row
+        base, other = row.prompt.rstrip(" "), row.counterfactual and row.counterfactual.rstrip(" ")
+        roles = {
+            role: where.rstrip(" ") or where if isinstance(where, str) else (where[0], min(where[1], len(base)))
+            for role, where in row.roles.items()
+        }
+        if all(self._starts(f"{base} {text}", f"{base} ") for text in texts):
+            done.append("the space at the end of the prompt is a token of its own")
+            base, other, start = f"{base} ", other and f"{other} ", ""
+        else:
+            done.append("the space at the end of the prompt is read with the answer")
+            start = " "
+        right, wrong = (
+            tuple(start + one.lstrip(" ") if isinstance(one, str) else one for one in side)
+            for side in (row.answers, row.wrongs)
+        )
+        return replace(row, prompt=base, counterfactual=other, answers=right, wrongs=wrong, roles=roles)
 
-    def _read(
-        self, row: Row, given: Sequence[Answer], tokens: Tokens
-    ) -> tuple[dict[Answer, Tokens], dict[Answer, Dropped]]:
+    def _given(self, row: Row, tokens: Tokens, what: str, given: Sequence[Answer], done: list[str]) -> Given:
         """The tokens that each answer adds to the prompt, and what is wrong with those that cannot follow it."""
         read: dict[Answer, Tokens] = {}
         refused: dict[Answer, Dropped] = {}
         for one in given:
             try:
-                read[one] = self._continuation(row, tokens, one)
+                read[one] = self._continuation(row, tokens, one, done)
             except Dropped as dropped:
                 refused[one] = dropped
-        return read, refused
-
-    def _single(
-        self,
-        given: Sequence[Answer],
-        read: dict[Answer, Tokens],
-        refused: dict[Answer, Dropped],
-        what: str,
-        lost: list[str],
-    ) -> list[Tokens]:
-        """The answers of one token; the others are added to what was lost."""
-        for one in given:
-            if one in refused:
-                lost.append(f"{what} {one!r} ({refused[one].reason})")
-            elif len(read[one]) > 1:
-                lost.append(f"{what} {one!r} ({len(read[one])} tokens)")
-        return list(dict.fromkeys(ids for ids in read.values() if len(ids) == 1))
-
-    def _refuse(
-        self, given: Sequence[Answer], read: dict[Answer, Tokens], refused: dict[Answer, Dropped], what: str
-    ) -> list[Tokens]:
-        """Drop the row for its first answer, where none can be used."""
-        first = given[0]
-        if first in refused:
-            raise Dropped(what + refused[first].reason, refused[first].suggestion)
-        many = len(given) > 1
-        use = "give another of one token" if many else "give a list"
-        if metric_name(self.metric) not in (*NEEDS_WRONG, LOGIT_DIFFERENCE):
-            use = "give a shorter one"
-        also = f", and no other of {len(given)} is one token" if many else ""
-        pieces = [self.tokenizer.piece(token) for token in read[first]]
-        reason = f"{what}{first!r} is {len(read[first])} tokens{also}: {use}, or `metric` {LOG_PROBABILITY}"
-        if any("\ufffd" in piece for piece in pieces):  # the bytes of a character, which cannot be shown
-            raise Dropped(reason)
-        raise Dropped(reason, f"its tokens are {', '.join(map(repr, pieces))}")
+        return Given(what, tuple(given), read, refused)
 
     def _tokens(self, text: str) -> Tokens:
         try:
@@ -189,8 +151,18 @@ class Encoder:
             raise Dropped("the tokenizer gives tokens that the model does not have")
         return tokens
 
-    def _continuation(self, row: Row, tokens: Tokens, answer: Answer) -> Tokens:
-        """The tokens that an answer adds to a prompt."""
+    def _starts(self, text: str, beginning: str) -> bool:
+        """Whether the tokens of a text start with those of its beginning; False for what the vocabulary lacks."""
+        try:
+            start = self._tokens(beginning)
+            return self._tokens(text)[: len(start)] == start
+        except Dropped:
+            return False
+
+    def _continuation(self, row: Row, tokens: Tokens, answer: Answer, done: list[str]) -> Tokens:
+        """The tokens that an answer adds to a prompt. One that the tokenizer would join with the prompt's last word is
+        read on its own where the row says that it is meant so.
+        """
         if isinstance(answer, int):
             if not 0 <= answer < self.d_vocab:
                 raise Dropped(f"answer token {answer} is outside the model's vocabulary of {self.d_vocab}")
@@ -201,9 +173,15 @@ class Encoder:
                 'to continue the word, give the row "as_written": true',
             )
         longer = self._tokens(row.prompt + answer)
-        if longer[: len(tokens)] != tokens or len(longer) == len(tokens):
-            raise Dropped(f"the tokenizer joins the end of the prompt with {answer!r}")
-        return longer[len(tokens) :]
+        if longer[: len(tokens)] == tokens and len(longer) > len(tokens):
+            return longer[len(tokens) :]
+        if not row.as_written:
+            raise Dropped(
+                f"the tokenizer joins the end of the prompt with {answer!r}",
+                'to read it apart from the prompt, give the row "as_written": true',
+            )
+        done.append(f"{answer!r} is read apart from the prompt, with which the tokenizer would join it")
+        return tuple(self.tokenizer.continuing(answer))
 
     def _places(self, row: Row, tokens: Tokens, lost: list[str]) -> dict[str, int]:
         """The position of the last token of each role."""
@@ -269,18 +247,19 @@ def with_counterfactuals(fates: Sequence[Fate]) -> list[Fate]:
     groups: dict[tuple[str, int], list[int]] = {}
     for place, fate in enumerate(fates):
         if fate.prompt is not None:
-            groups.setdefault((fate.split, len(fate.prompt.tokens)), []).append(place)
+            groups.setdefault((fate.split, len(fate.prompt.own)), []).append(place)
     filled = list(fates)
     for group in groups.values():
         prompts = [prompt for place in group if (prompt := fates[place].prompt) is not None]
         for place, prompt, partner in zip(group, prompts, partners(prompts), strict=True):
             if fates[place].row.counterfactual is not None:
                 continue
-            text, taken = f"a prompt of {len(prompt.tokens)} tokens would align", replace(prompt, source=RANDOM_TOKENS)
+            text, taken = f"a prompt of {len(prompt.own)} tokens would align", replace(prompt, source=RANDOM_TOKENS)
             if partner is not None:
                 other = fates[group[partner]].row
                 text = f"row {other.number} would align ({other.prompt!r})"
-                taken = replace(prompt, counterfactual=prompts[partner].tokens, source=OTHER_PROMPT)
+                tokens = (*prompts[partner].own, *prompt.tokens[len(prompt.own) :])
+                taken = replace(prompt, counterfactual=tokens, source=OTHER_PROMPT)
             filled[place] = replace(fates[place], prompt=taken, suggestion=f"no counterfactual: {text}")
     return filled
 
@@ -292,7 +271,7 @@ def partners(prompts: Sequence[Prompt]) -> list[int | None]:
     with one answer take as long as thousands with many.
     """
     to_other_answer = _to_next_other([prompt.correct for prompt in prompts])
-    to_other_tokens = _to_next_other([prompt.tokens for prompt in prompts])
+    to_other_tokens = _to_next_other([prompt.own for prompt in prompts])
     return [_partner(start, prompts, to_other_answer, to_other_tokens) for start in range(len(prompts))]
 
 
@@ -303,7 +282,7 @@ def _partner(
     while passed < start + len(prompts):
         if prompts[at].correct == prompts[start].correct:
             steps = to_other_answer[at]
-        elif prompts[at].tokens == prompts[start].tokens:
+        elif prompts[at].own == prompts[start].own:
             steps = to_other_tokens[at]
         else:
             return at
@@ -326,10 +305,11 @@ def _to_next_other(values: Sequence[object]) -> list[int]:
 
 
 def random_tokens(row: Prompt, tokenizer: Tokenizer, d_vocab: int) -> tuple[int, ...]:
-    """As many random tokens as a prompt has, for want of another prompt of its length."""
+    """As many random tokens as a prompt has, for want of another prompt of its length; its prefix stays."""
     first = int(bool(row.tokens) and row.tokens[0] == tokenizer.bos)
     rng = random.Random(f"{row.text}/{len(row.tokens)}")
-    return (*row.tokens[:first], *(_random_token(rng, tokenizer, d_vocab) for _ in row.tokens[first:]))
+    drawn = (_random_token(rng, tokenizer, d_vocab) for _ in row.own[first:])
+    return (*row.tokens[:first], *drawn, *row.tokens[len(row.own) :])
 
 
 def _random_token(rng: random.Random, tokenizer: Tokenizer, d_vocab: int) -> int:

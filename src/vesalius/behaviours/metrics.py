@@ -10,9 +10,9 @@
 | `kl`                     | minus KL(clean run || this run) of the next token, in nats           | no          |
 
 An answer of several tokens is scored by teacher forcing: its probability is the product over its tokens, each given the
-prompt and the tokens before it. Logit and probability differences compare single tokens only. In Python a metric may
-also be a function `metric(logits, answers, wrongs)` of the logits [row, vocabulary] after the prompt and the token ids
-[row, answer], padded with -1; it returns one value per row.
+prompt and the tokens before it. Logit and probability differences compare the tokens where answers part (`reading`).
+In Python a metric may also be a function `metric(logits, answers, wrongs)` of the logits [row, vocabulary] after the
+prompt and the token ids [row, answer], padded with -1; it returns one value per row.
 """
 
 from collections.abc import Callable

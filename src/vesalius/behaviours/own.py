@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS, Behaviour
-from vesalius.behaviours.encoding import Dropped, Encoder, Fate, random_tokens, with_counterfactuals
+from vesalius.behaviours.encoding import Encoder, Fate, random_tokens, with_counterfactuals
 from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, BehaviourMetric, metric_name, require_metric
 from vesalius.behaviours.prompts import RANDOM_TOKENS, SPLITS, Prompts, split_index
+from vesalius.behaviours.reading import Dropped
 from vesalius.behaviours.rows import Row, parse_row, parse_rows
 from vesalius.errors import BadInput, quoted
 from vesalius.model.tokenizer import Tokenizer
@@ -131,7 +132,8 @@ class RowBehaviour(Behaviour):
                 continue
             try:
                 prompt, lost = encoder.encode(row)
-                fates.append(Fate(row, split, prompt, "; ".join(filter(None, (lost, self._shared(row)))) or None))
+                said = "; ".join(filter(None, (lost, self._shared(row)))) or None
+                fates.append(Fate(row, split, prompt, said, tokens=encoder.shown(prompt)))
             except Dropped as dropped:
                 fates.append(Fate(row, split, reason=dropped.reason, suggestion=dropped.suggestion))
         return with_counterfactuals(fates)

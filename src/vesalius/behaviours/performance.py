@@ -17,6 +17,7 @@ from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.metrics import NONE, unit_of
 from vesalius.behaviours.own import RowBehaviour, ids_note, metric_label
 from vesalius.behaviours.prompts import SPLITS, Prompts
+from vesalius.behaviours.reading import shown_tokens
 from vesalius.documents.metric import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene import Readout
@@ -201,9 +202,10 @@ def check_behaviour(
         prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, **sizes)
         measured[split], unit = _figures(model, prompts, progress), unit_of(prompts.metric)
         if not isinstance(behaviour, RowBehaviour):
+            shown, always = tokens_read(prompts, tokenizer), {"kept": True, "reason": None, "suggestion": None}
             rows += [
-                {"row": len(rows) + i, "kept": True, "reason": None, "split": split, "prompt": text, "suggestion": None}
-                for i, text in enumerate(prompts.texts, 1)
+                {"row": len(rows) + i, **always, "split": split, "prompt": text, "tokens": tokens}
+                for i, (text, tokens) in enumerate(zip(prompts.texts, shown, strict=True), 1)
             ]
     total = _summary(list(measured.values()))
     return {
@@ -219,6 +221,15 @@ def check_behaviour(
         "performs": total["performs"],
         "note": _notes(behaviour, tokenizer) if isinstance(behaviour, RowBehaviour) else None,
     }
+
+
+def tokens_read(prompts: Prompts, tokenizer: Tokenizer) -> list[str]:
+    """The tokens of each prompt as the model reads them, and what is read after them."""
+    question, tokens = prompts.question, prompts.tokens.tolist()
+    sides = [[[token for token in row if token != NONE] for row in side.tolist()]
+             for side in (question.answers, question.wrongs)]  # fmt: skip
+    read = zip(tokens, question.position.tolist(), *sides, strict=True)
+    return [shown_tokens(tokenizer, row[: last + 1], 0, right, wrong) for row, last, right, wrong in read]
 
 
 def _notes(behaviour: RowBehaviour, tokenizer: Tokenizer) -> str | None:

@@ -32,7 +32,8 @@ class Prompt:
     """One prompt as token ids, before padding; the answer is predicted after the last token.
 
     `answers` and `wrongs` hold all right and wrong answers where there are several, `forced` all tokens of an answer of
-    several tokens, of which `correct` is the first. `source` says where the counterfactual comes from.
+    several tokens, of which `correct` is the first. `source` says where the counterfactual comes from, `prefix` how
+    many tokens at the end of both prompts are the beginning that all answers share.
     """
 
     tokens: tuple[int, ...]
@@ -45,6 +46,7 @@ class Prompt:
     wrongs: tuple[int, ...] = ()
     forced: tuple[int, ...] = ()
     source: str = GIVEN
+    prefix: int = 0
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.counterfactual):
@@ -52,6 +54,11 @@ class Prompt:
             raise BadInput(
                 f"prompt {self.text!r}: clean and counterfactual have {lengths} tokens; they must have the same number"
             )
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The prompt's own tokens, without the beginning of the answers."""
+        return self.tokens[: len(self.tokens) - self.prefix]
 
     @property
     def key(self) -> tuple[object, ...]:

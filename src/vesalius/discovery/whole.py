@@ -37,7 +37,7 @@ from vesalius.discovery.faithfulness import NothingToKeep
 from vesalius.discovery.method import MethodInput, Scores
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
 from vesalius.documents.metric import Metric
-from vesalius.documents.whole import KEEP, LEAST_MOST, MOST_SHARE, TOO_MUCH, Point, Tried, WholeCircuit, WithMLPs
+from vesalius.documents.whole import GIVEN, KEEP, LEAST_MOST, MOST_SHARE, TOO_MUCH, Point, Tried, WholeCircuit, WithMLPs
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample
@@ -408,6 +408,20 @@ def whole_circuit(
     else:
         found = _all_inside(search.model, [*members, *search.kept_anyway])
     return _reported(search, best, found, start), *found
+
+
+def measured_circuit(
+    search: Search, components: Collection[Component], edges: Sequence[Edge] | None = None
+) -> WholeCircuit:
+    """What given components keep, by the figures of a circuit that was searched for; `edges` are theirs (None: all that
+    lie between them).
+    """
+    start, inside = time.perf_counter(), set(components)
+    parts = [part for part in search.parts if part in inside]
+    order = [*parts, *(part for part in search.parts if part not in inside)]
+    given = Ranking(GIVEN, torch.zeros(0, len(order)), order, {}, len(parts), parts)
+    own = _all_inside(search.model, parts)[1] if edges is None else edges
+    return _reported(search, given, (parts, own), start)
 
 
 def _reported(

@@ -24,6 +24,8 @@ MOST_RANDOM, LEAST_STABLE = 0.3, 0.5
 #: The range of the contrast must be at least this share of the score.
 LEAST_RANGE = 0.5
 Verdict = Literal["yes", "partly", "no"]
+#: In the place of a method's name: the components were given, not searched for.
+GIVEN = "given"
 
 
 class Tried(Record):
@@ -104,7 +106,9 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Ans
         text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject} ({whole.size} keep"
         return Answer(f"{text} {_figure(whole.kept)}{instead})", "no")
     if whole.kept.high is not None and whole.kept.high < whole.keep:
-        text = f"the {whole.size} {of} that kept {whole.keep:g} of {subject} where they were chosen keep"
+        chosen = f"that kept {whole.keep:g} of {subject} where they were chosen"
+        chosen = f"given for {subject}" if whole.method == GIVEN else chosen
+        text = f"the {whole.size} {of} {chosen} keep"
         return Answer(f"{text} {_figure(whole.kept)} on {whole.kept.n} other prompts", "no")
     said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing"
     if doubt := first_doubt(whole) or weak:
