@@ -74,7 +74,8 @@ def test_the_contrast_falls_by_one_when_everything_is_switched() -> None:
 def test_refusals() -> None:
     specimen = ves.load("frac_prevs")
     with pytest.raises(
-        BadInput, match="method 'magic' does not exist; choose one of sweep, best, eap, eap-ig, relp, relp-qk, gim, masks, acdc"
+        BadInput,
+        match="method 'magic' does not exist; choose one of sweep, best, eap, eap-ig, relp, relp-qk, gim, masks, acdc",
     ):
         discover(specimen, "magic")
     with pytest.raises(BadInput, match=r"use `vesalius sets` or ves\.discover_sets"):
