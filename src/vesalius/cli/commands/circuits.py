@@ -28,36 +28,14 @@ from vesalius.options import (
     Edit,
     Explaining,
     Force,
+    HowFound,
     Knockout,
     Load,
     Parts,
-    Record,
     flag,
 )
 
 commands = typer.Typer()
-
-
-class HowFound(Record):
-    """The discovery method, and the options of methods."""
-
-    method: Annotated[
-        str | None,
-        flag(
-            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, acdc, bandit, rl, or a plug-in. Default: best, or "
-            "sweep for a listed vocabulary.",
-            "--method",
-            "-m",
-            role="method",
-        ),
-    ] = None
-    budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).")] = None
-    paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper")] = False
-    seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
-    steps: Annotated[
-        int | None,
-        flag("eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).", least=0),
-    ] = None
 
 
 @command(commands)
