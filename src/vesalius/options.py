@@ -534,7 +534,7 @@ class HowFound(Record):
             "sweep for a listed vocabulary.",
             "--method",
             "-m",
-            role="method",
+            method_of=("discover",),
         ),
     ] = None
     budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).")] = None
