@@ -69,6 +69,8 @@ from vesalius.statistics import mean_lower_bound, share_lower_bound
 # that the discovery has not seen; for rows of a file the guarantee holds as far as the rows are independent draws.
 
 PROMPTS, SEED, LEVEL = 100, 2_000_003, 0.95
+#: Why a check has no figure where the prompts show no behaviour: any circuit would look perfect.
+NOTHING_VARIED = "nothing varied on these prompts"
 #: A share of outputs counts as all of them from here on.
 _ALL = 1 - 1e-6
 
@@ -96,8 +98,14 @@ def guarantee(
             f"this model has {len(candidates):,} edges and up to {MAX_EDGES:,} are cut; choose a circuit of components"
         )
     material, whole = guarantee_prompts(specimen, seen, n, seed=seed), frozenset(candidates)
+    if material.searched:
+        raise BadInput(
+            "inputs on which outputs differ are rare and were searched; a guarantee needs inputs drawn independently"
+        )
     removed = [whole, whole - frozenset(kept), frozenset()]
     scores, forwards = scores_without(specimen.model, material, removed)
+    if bool((scores[:, 0] == scores[:, 2]).all()):
+        raise BadInput(f"{NOTHING_VARIED}: replacing everything leaves every score as it is")
     natural = material.prompts is not None
     return Guarantee(
         by="edges" if by_edges else "components",
@@ -345,6 +353,8 @@ class _Case:
 
     def _stability(self) -> tuple[Stability, float]:
         """With the work in passes of one prompt."""
+        if not any(score for _, score in self.result.circuit.ranked()):
+            raise BadInput(f"{NOTHING_VARIED}: every component's score is 0, and would be on any prompts like them")
         stability, forwards = self.result.method.stability(self.specimen, self.result, self.size, seed=self.seed)
         return stability, forwards * len(self.result.material.batch)
 
