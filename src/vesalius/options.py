@@ -36,6 +36,8 @@ MOST_PROMPTS = 100_000
 MAX_TOKENS, TIMEOUT = 4096, 120.0
 NEURON_RULES = ("gradient", "relp", "relp-qk")
 Answer = TypeVar("Answer")
+#: Every record that is declared, in order.
+RECORDS: list[type["Record"]] = []
 #: Seeds of controls and held-out prompts are larger than the one requested, and all must fit 64 bits.
 LARGEST_SEED = 2**62
 
@@ -46,8 +48,8 @@ class Flag:
 
     `of` lists the accepted values. `rare` options stand under "More" in the help. `asked` says when the field is part
     of a request: "given" where it is not the verb's default, "always", or "never" because it decides nothing. `word` is
-    how the name of a directory writes the value. `off` is the flag that switches the field off. `role` "method" marks
-    what a request calls its method, "words" what follows the command without a flag.
+    how the name of a directory writes the value. `off` is the flag that switches the field off. `method_of` are the
+    commands whose requests call the value their method. `words` stand after the command without a flag.
     """
 
     help: str
@@ -60,7 +62,8 @@ class Flag:
     asked: str = "given"
     word: str | None = None
     off: str | None = None
-    role: str | None = None
+    method_of: tuple[str, ...] = ()
+    words: bool = False
 
 
 def flag(text: str, *names: str, **more: Any) -> Flag:
@@ -83,6 +86,11 @@ class Option:
         if self.flag.off is not None:
             return self.flag.off
         return self.flag.names[0].removeprefix("--").replace("-", "_") if self.flag.names else self.name
+
+    @property
+    def long(self) -> str:
+        """Its flag as it is written: `--max-cost`."""
+        return f"--{self.key.replace('_', '-')}"
 
     @property
     def repeated(self) -> bool:
@@ -119,6 +127,7 @@ class Record:
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
         dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+        RECORDS.append(cls)
 
     def __init__(self, *args: Any, **given: Any) -> None:
         own = fields(self)
@@ -147,9 +156,6 @@ class Record:
             value = getattr(self, option.name)
             if option.whole and not (value is None and option.default is None):
                 require_whole(**{option.name: value})
-            if option.flag.of and not isinstance(value, str):  # an object, such as `Mean()`, goes by its name
-                value = str(value)
-                object.__setattr__(self, option.name, value)
             if option.flag.of and value not in option.flag.of:
                 raise BadInput(f"{option.name} {value!r} does not exist; choose one of {choices(option.flag.of)}")
 
@@ -430,7 +436,20 @@ class Force(Record):
 
 
 class Cut(Record):
-    """How a circuit is cut to a size."""
+    """How small a circuit is looked for, or by which rule it is cut to a size."""
+
+    keep: Annotated[
+        float | None,
+        flag(
+            "Share of the behaviour that the circuit keeps on prompts which chose nothing. Default: 0.8, or 0.95 for a "
+            "listed vocabulary.",
+            word="keep{}",
+        ),
+    ] = None
+    most: Annotated[
+        int | None,
+        flag("Components that the circuit has at most. Default: a fifth of the model.", least=1, word="most{}"),
+    ] = None
 
     select: Annotated[
         str | Sequence[str] | None,
@@ -477,7 +496,7 @@ class Scoring(Record):
             "How neurons are scored: relp, relp-qk or gradient.",
             "--method",
             "-m",
-            role="method",
+            method_of=("neurons",),
             asked="always",
             word="{}",
         ),
@@ -499,9 +518,32 @@ class Pruned(Record):
     least: Annotated[float, flag("Prune what scores less than this, by magnitude.", least=0.0)] = 0.0
     pin: Annotated[Any, flag("Components and edges that stay whatever they score: L1H2,a0.h1->m1.")] = None
     prune: Annotated[Any, flag("Components and edges to prune as well.")] = None
-    kind: Annotated[
-        str, flag("resample, zero or mean; edges are resampled.", "--kind", "-k", of=("resample", "zero", "mean"))
-    ] = "resample"
+    kind: Annotated[Any, flag("resample, zero, mean or value-bias; edges are resampled.", "--kind", "-k")] = "resample"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", str(self.kind))
+
+
+class HowFound(Record):
+    """The discovery method, and the options of methods."""
+
+    method: Annotated[
+        str | None,
+        flag(
+            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, acdc, bandit, rl, or a plug-in. Default: best, or "
+            "sweep for a listed vocabulary.",
+            "--method",
+            "-m",
+            method_of=("discover",),
+        ),
+    ] = None
+    budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).")] = None
+    paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper")] = False
+    seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
+    steps: Annotated[
+        int | None,
+        flag("eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).", least=0),
+    ] = None
 
 
 class CircuitMethod(Record):
@@ -534,7 +576,7 @@ class Who(Record):
             "Who explains: builtin, hyve with a language model, hybrid (built in, then a language model for the rest), "
             "a plug-in, command:PROGRAM that speaks JSON lines, or package.module:function. Default: hyve with "
             "--backbone.",
-            role="method",
+            method_of=("explain", "bench circuits"),
         ),
     ] = None
     seed: Annotated[int, flag("Seed of all inputs; the same seed, the same explanation.")] = 0
@@ -690,7 +732,8 @@ class Compared(Record):
     """Which discovery methods are compared, and on which models."""
 
     methods: Annotated[
-        str | Sequence[str], flag("Discovery methods, comma-separated; also of plug-ins.", role="method")
+        str | Sequence[str],
+        flag("Discovery methods, comma-separated; also of plug-ins.", method_of=("bench discovery",)),
     ] = ("sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc")
     hard: Annotated[
         bool, flag("Models written by hand that mislead discovery, instead of the 84 circuits.", "--hard")

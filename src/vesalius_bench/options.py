@@ -50,7 +50,8 @@ class Explainer(Ask):
         str | None,
         flag(
             "Who explains beside the built-in scientist: hyve, which --backbone alone means as well, hybrid (built in, "
-            "then the language model for the rest), or your own as package.module:function."
+            "then the language model for the rest), or your own as package.module:function.",
+            method_of=("study af1",),
         ),
     ] = None
 
@@ -71,6 +72,18 @@ class RatedBy(Record):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "judge", tuple(self.judge or ()))  # a flag that is not given is None
+
+
+class Cells(Record):
+    """Which models are surveyed, on which behaviours."""
+
+    models: Annotated[
+        Sequence[str],
+        flag("Natural models: smollm2-135m, directories, GGUF files, hub ids.", words=True, metavar="MODEL..."),
+    ] = ()
+    behaviours: Annotated[
+        Sequence[str], flag("A behaviour by name or file; give it once for each.", "--behaviour", "-b")
+    ] = ()
 
 
 class SurveyOptions(Record):

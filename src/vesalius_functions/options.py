@@ -40,7 +40,8 @@ class Interpreting(Record):
         str,
         flag(
             "builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, a plug-in, command:PROGRAM that "
-            "speaks JSON lines, answers:DIR of `functions serve`, or package.module:function."
+            "speaks JSON lines, answers:DIR of `functions serve`, or package.module:function.",
+            method_of=("bench functions",),
         ),
     ] = "builtin"
     backbone: Annotated[

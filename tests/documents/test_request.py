@@ -3,8 +3,14 @@
 import shlex
 import subprocess
 import sys
+from typing import Any, cast
 
+import pytest
+import typer
+
+from vesalius.cli import app
 from vesalius.documents import Request
+from vesalius.documents.request import Command
 
 
 def test_the_command_line_names_everything_that_was_asked() -> None:
@@ -25,6 +31,36 @@ def test_the_command_line_names_everything_that_was_asked() -> None:
 def test_lists_are_joined_by_commas_except_for_judges() -> None:
     asked = Request(command="bench circuits", method="builtin", options={"ids": ["3", "4"], "judge": ["a:b", "c:d"]})
     assert asked.command_line() == "vesalius bench circuits --scientist builtin --ids 3,4 --judge a:b --judge c:d"
+
+
+OF_WINGS = """
+import sys
+from vesalius.documents import Request
+survey = Request(command="survey", options={"models": ["a b", "c"], "behaviour": ["x", "y"], "discover": "eap"})
+print(survey.command_line())
+print(Request(command="bench functions", method="table", options={"ids": ["1", "2"]}).command_line())
+print(Request(command="study af1", method="hyve", options={"judge": ["a:b", "c:d"]}).command_line())
+assert "torch" not in sys.modules
+"""
+
+
+def test_commands_of_the_packages_beside_the_core_are_written_as_their_records_say() -> None:
+    done = subprocess.run([sys.executable, "-c", OF_WINGS], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "vesalius survey 'a b' c --behaviour x --behaviour y --discover eap",
+        "vesalius bench functions --interpreter table --ids 1,2",
+        "vesalius study af1 --scientist hyve --judge a:b --judge c:d",
+    ]
+
+
+@pytest.mark.parametrize("command", ["discover", "neurons", "explain", "bench circuits", "bench discovery"])
+def test_the_method_is_an_option_of_its_command(command: str) -> None:
+    words = shlex.split(Request(command=cast(Command, command), method="relp").command_line())
+    flag = words[words.index("relp") - 1]
+    found = typer.main.get_command(app)
+    for word in command.split():
+        found = cast(Any, found).get_command(None, word)
+    assert flag in [name for parameter in found.params for name in parameter.opts]
 
 
 def test_a_request_says_which_versions_made_the_result() -> None:

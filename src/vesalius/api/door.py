@@ -88,7 +88,7 @@ def request_on(
             named["components"] = tuple(map(str, split_names(value)))
         elif option.name in _OWN_FIELDS:
             named[option.name] = value
-        elif option.flag.role == "method":
+        elif option.flag.method_of:
             named["method"] = str(value)
         else:
             options[option.key] = not value if option.flag.off else list(value) if isinstance(value, tuple) else value

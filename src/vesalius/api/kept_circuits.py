@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,12 @@ class _Subject:
     discovery: Discovery | None = None
 
 
-@verb
+def require_pruned(pruned: Pruned) -> None:
+    """Refuse a kind that does not exist."""
+    ablation_named(pruned.kind)
+
+
+@partial(verb, check=require_pruned)
 def faithfulness(
     specimen: Specimen,
     components: Given = None,
@@ -58,7 +64,7 @@ def faithfulness(
 
     `components` is what `ves.discover` returned, a circuit, or names; `circuit` the same, or a file or a directory of
     one, or of an explanation. Where it lists edges, edges are cut, otherwise components are ablated (`kind`
-    "resample", "zero" or "mean"). Pruned first: what the rule `select` ("top", "greedy", "exact" or "positive-ratio",
+    as in `ves.sweep`). Pruned first: what the rule `select` ("top", "greedy", "exact" or "positive-ratio",
     as in `ves.discover`) does not keep among `size`, what scores less than `least`, and what `prune` names; what `pin`
     names stays. The prompts are those of the checks of a discovery: of another split than the discovery's, and for
     random inputs other ones where the discovery is known.

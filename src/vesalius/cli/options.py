@@ -91,7 +91,10 @@ def _parameter(option: Option) -> inspect.Parameter:
     """A field as a parameter of typer."""
     told = option.flag
     name, default = option.key, option.default if told.off is None else not option.default
-    names = told.names or (f"--{name.replace('_', '-')}",)
+    if told.words:
+        words = Annotated[list[str], typer.Argument(help=told.help, metavar=told.metavar)]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=words)
+    names = told.names or (option.long,)
     given: dict[str, Any] = {"min": told.least, "max": told.most, "metavar": told.metavar}
     made = typer.Option(
         *names,

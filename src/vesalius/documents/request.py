@@ -7,6 +7,7 @@ import importlib.metadata
 import platform
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue
@@ -14,6 +15,8 @@ from pydantic import Field, JsonValue
 from vesalius.documents.base import Document, FrozenDict, FrozenMap
 from vesalius.documents.view import LONGEST_REPR, shortened
 from vesalius.errors import quoted, visible
+from vesalius.options import RECORDS, Option, options_of
+from vesalius.plugins import COMMANDS, find_plugin
 from vesalius.version import __version__
 
 Command = Literal[
@@ -33,19 +36,6 @@ Command = Literal[
     "bench mechrl",
     "functions reliability",
 ]
-#: The option that names the method of each command.
-METHOD_OPTIONS: dict[str, str] = {
-    "discover": "--method",
-    "explain": "--scientist",
-    "study af1": "--scientist",
-    "bench circuits": "--scientist",
-    "bench discovery": "--methods",
-    "bench functions": "--interpreter",
-}
-#: Options that are given once per value; other lists are given as one value with commas.
-REPEATED = ("behaviour", "judge")
-#: Options that are the words after the command.
-POSITIONAL = ("models",)
 #: The digest of prompts that were given in Python, which no command takes.
 MATERIAL = "material"
 #: What stands for a tokenizer that was given as an object.
@@ -96,9 +86,12 @@ class Request(Document, kind="request"):
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of the function of `vesalius` that gives the same result."""
-        method = METHOD_OPTIONS.get(self.command, "--method").removeprefix("--")
         fields = ("behaviour", "components", "circuit", "seed", "backbone", "protocol")
-        given = {name: getattr(self, name) for name in fields} | {method: self.method} | dict(self.options)
+        given = (
+            {name: getattr(self, name) for name in fields}
+            | {_method_name(self.command): self.method}
+            | dict(self.options)
+        )
         keywords = {name: value for name, value in given.items() if value is not None}
         return keywords | {"checks": False} if keywords.pop("quick", False) else keywords
 
@@ -110,7 +103,7 @@ class Request(Document, kind="request"):
             "--behaviour": self.behaviour,
             "--components": None if self.components is None else ",".join(self.components),
             "--circuit": self.circuit,
-            METHOD_OPTIONS.get(self.command, "--method"): self.method,
+            f"--{_method_name(self.command)}": self.method,
             "--backbone": self.backbone,
             "--protocol": self.protocol,
         }
@@ -119,7 +112,7 @@ class Request(Document, kind="request"):
                 yield from (option, text)
         for name, value in self.options.items():
             if name != MATERIAL:
-                yield from _option(name, value)
+                yield from _option(self.command, name, value)
         if self.seed is not None:
             yield from ("--seed", str(self.seed))
 
@@ -132,17 +125,35 @@ def whole_option(request: Request, name: str) -> int:
     return value or 0
 
 
-def _option(name: str, value: JsonValue) -> Iterator[str]:
-    """The words of one option; none where it is off or left out."""
+@cache
+def _method_name(command: str) -> str:
+    """What a command calls its method, as a record declares it."""
+    return next((option.key for option in _declared(command) if command in option.flag.method_of), "method")
+
+
+def _declared(command: str) -> Iterator[Option]:
+    """The options of all records, among them those of the package that the command is of."""
+    for name in (command.replace(" ", "."), command.partition(" ")[0]):
+        plugin = find_plugin(COMMANDS, name, ())
+        if plugin is not None and plugin.built_in:
+            plugin.load()
+            break
+    return (option for record in tuple(RECORDS) for option in options_of(record))
+
+
+def _option(command: str, name: str, value: JsonValue) -> Iterator[str]:
+    """The words of one option; none where it is off or left out. A list is given once per value where a record says
+    so, otherwise as one value with commas.
+    """
     option = f"--{name.replace('_', '-')}"
     if value is None or value is False:
         return
-    if name in POSITIONAL:
-        yield from map(str, value) if isinstance(value, list) else (str(value),)
-    elif value is True:
+    if value is True:
         yield option
     elif isinstance(value, list):
-        for text in map(str, value) if name in REPEATED else [",".join(map(str, value))]:
-            yield from (option, text)
+        several = [one for one in _declared(command) if one.key == name and one.repeated]
+        words = any(one.flag.words for one in several)
+        for text in map(str, value) if several else [",".join(map(str, value))]:
+            yield from (text,) if words else (option, text)
     else:
         yield from (option, str(value))

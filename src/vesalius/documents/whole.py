@@ -11,8 +11,8 @@ from vesalius.documents.base import Record
 from vesalius.documents.metric import Metric
 from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text
 
-#: The share that is asked for where the user says nothing.
-KEEP = 0.8
+#: The share that is asked for where the user says nothing, and that of a specimen with a listed vocabulary.
+KEEP, KEEP_LISTED = 0.8, 0.95
 #: A circuit is looked for up to this share of the components, and up to this many at least.
 MOST_SHARE, LEAST_MOST = 0.2, 10
 #: A circuit that keeps more than this much of the model's score has left out what hinders: it is another mechanism.
@@ -63,8 +63,8 @@ class WholeCircuit(Record):
     `reached` which larger size did, where none of them does. `kept` is measured on the reported prompts with every
     component outside resampled, `wired` with every edge outside resampled as well, `elsewhere` on other templates,
     `random` is the mean of random circuits of as many heads and MLPs. `stable` is the similarity (Jaccard) of the
-    circuits that two halves of the ranking prompts give. `shared` says why the three sets of prompts are not apart,
-    where they are not.
+    circuits that two halves of the ranking prompts give. `kept_anyway` components were not searched and are always
+    kept. `shared` says why the three sets of prompts are not apart, where they are not.
     """
 
     method: str
@@ -75,6 +75,7 @@ class WholeCircuit(Record):
     found: bool
     reached: int | None = None
     components: tuple[str, ...]
+    kept_anyway: int = 0
     n_edges: int
     connected: bool
     kept: Metric
@@ -98,7 +99,7 @@ class WholeCircuit(Record):
 
 def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:
     """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the contrast, if anything."""
-    of = f"of {whole.candidates} components"
+    of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
     kept = f"{_figure(whole.kept)} of {subject}"
     if not whole.found:
         instead = f"; {whole.reached} do" if whole.reached else ""

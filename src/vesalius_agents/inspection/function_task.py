@@ -23,9 +23,12 @@ from vesalius_agents.inspection.tools import query_function, submit_function
 from vesalius_functions.bench.functions import FunctionCases
 from vesalius_functions.box import Answer, Box
 from vesalius_functions.interpreters import WITH_MODEL
+from vesalius_functions.options import Drawn
 
 VERSION = "1"
 QUERIES = 400
+#: The functions of a task, where it does not say which.
+FIRST = Drawn(count=100)
 #: What grading decides in each category; what does not apply to a function is unscored.
 FIGURES = {
     "numeric": ("success", "family_named", "interval_found", "queries"),
@@ -42,21 +45,16 @@ def functions(
     interpreter: str = BUILTIN,
     backbone: str | None = None,
     agent: bool = False,
-    count: int | None = 100,
-    mode: str | None = None,
-    dataset: str | None = None,
+    drawn: Drawn = FIRST,
     queries: int = QUERIES,
     rounds: int = 20,
-    seed: int | None = None,
     grading_seed: int | None = None,
 ) -> Task:
     """Say what black-box functions do. `category` is numeric, strings, entities or relations; `queries` bounds what may
     be asked of each. `interpreter` is builtin, oracle, table, aia, milan, aia+milan or `package.module:function`; those
     with a language model ask inspect's, or the `backbone` that is named.
     """
-    cases = FunctionCases.chosen(
-        category, seed=seed, count=count, mode=mode, dataset=dataset, grading_seed=grading_seed
-    )
+    cases = FunctionCases.chosen(category, drawn, grading_seed=grading_seed)
     asks = interpreter in WITH_MODEL
     cases.require(interpreter, model="inspect" if asks and backbone is None else backbone)
     if queries < 1:

@@ -28,6 +28,7 @@ from vesalius.sandbox import Executions
 from vesalius_agents.mcp.runs import ToolRun
 from vesalius_agents.session import AgentSession
 from vesalius_functions.bench.functions import FunctionCases
+from vesalius_functions.options import Drawn
 
 #: What a connection may use, unless the server is started with other limits.
 BUDGET = Budget(forwards=2_000_000, executions=100, seconds=1_800, memory=2 << 30, queries=400)
@@ -173,8 +174,7 @@ class Desk:
         if category not in self._functions:
             self._functions[category] = FunctionCases.chosen(
                 category,
-                seed=self.options.functions_seed,
-                count=self.options.functions,
+                Drawn(self.options.functions, self.options.functions_seed),
                 repeatable=True,
                 unsafe_sandbox=self.options.unsafe_sandbox,
             )

@@ -1,23 +1,14 @@
 """Several models on several behaviours."""
 
-from typing import Annotated
-
 import typer
 
 from vesalius.cli.options import JsonOption, PlanOption, RunOption
 from vesalius.options import Parts
-from vesalius_bench.options import SurveyOptions
+from vesalius_bench.options import Cells, SurveyOptions
 
 
 def survey(
-    models: Annotated[
-        list[str],
-        typer.Argument(help="Natural models: smollm2-135m, directories, GGUF files, hub ids.", metavar="MODEL..."),
-    ],
-    behaviour: Annotated[
-        list[str] | None,
-        typer.Option("--behaviour", "-b", help="A behaviour by name or file; give it once for each."),
-    ] = None,
+    cells: Cells,
     out: RunOption = None,
     plan: PlanOption = False,
     json: JsonOption = False,
@@ -36,9 +27,9 @@ def survey(
     from vesalius.cli.console import output, resumable
 
     if plan:
-        return output(api.survey_plan(models, behaviour or (), surveyed), as_json=json)
+        return output(api.survey_plan(cells.models, cells.behaviours, surveyed), as_json=json)
     with resumable():
-        result = api.survey(models, behaviour or (), surveyed, parts, out=out or True)
+        result = api.survey(cells.models, cells.behaviours, surveyed, parts, out=out or True)
     output(result, as_json=json)
     if result.n_failed:
         raise typer.Exit(1)

@@ -139,7 +139,7 @@ def _described(suite: Suite, function: Function) -> dict[str, Any]:
 
 # Single functions of the functions benchmark, for agents that ask them and harnesses that sum up themselves.
 #
-#     cases = FunctionCases.chosen("numeric", count=20)
+#     cases = FunctionCases.chosen("numeric", Drawn(count=20))
 #     answer = cases.interpret("f00003")                        # or: asked(cases.box(...), inputs), and write an answer
 #     figures = cases.grade("f00003", answer).metrics
 #
@@ -174,11 +174,8 @@ class FunctionCases:
     def chosen(
         cls,
         category: str,
+        drawn: Drawn,
         *,
-        seed: int | None = None,
-        count: int | None = None,
-        mode: str | None = None,
-        dataset: str | Path | None = None,
         grading_seed: int | None = None,
         repeatable: bool = False,
         unsafe_sandbox: bool = False,
@@ -188,7 +185,7 @@ class FunctionCases:
         """
         if grading_seed is not None and not 0 <= grading_seed < GRADING_SEEDS:
             raise BadInput(f"grading seed {grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
-        suite = chosen_suite(category, Drawn(count, seed, mode, dataset))
+        suite = chosen_suite(category, drawn)
         suite_functions(suite)
         if grading_seed is None:
             grading_seed = suite.usual_grading_seed if repeatable else secrets.randbelow(GRADING_SEEDS)
