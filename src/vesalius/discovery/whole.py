@@ -497,18 +497,26 @@ def _heads_beside_mlps(search: Search, order: Sequence[Component]) -> Circuit | 
 
 
 def random_circuits(parts: Sequence[Component], circuit: Collection[Component], *, seed: int) -> list[Circuit]:
-    """Other circuits of as many heads and MLPs, with at most half of the members in common where there are such; none
-    where this is the only one of its make-up.
+    """Other circuits of as many heads and MLPs, with few members in common. Where the make-up leaves only such as share
+    more than half of the members, others of the same size; none where this is the only one.
     """
-    rng, drawn = random.Random(f"random circuits/{seed}"), []
-    kinds = [[part for part in parts if part.is_head], [part for part in parts if not part.is_head]]
-    counts = [sum(part in circuit for part in kind) for kind in kinds]
-    if all(count in (0, len(kind)) for count, kind in zip(counts, kinds, strict=True)):
-        return []
-    while len(drawn) < RANDOM_CIRCUITS:
-        tries = [[p for kind, n in zip(kinds, counts, strict=True) for p in rng.sample(kind, n)] for _ in range(20)]
-        drawn.append(frozenset(min(tries, key=lambda one: max(len(circuit) / 2, sum(p in circuit for p in one)))))
-    return drawn
+    heads, mlps = [part for part in parts if part.is_head], [part for part in parts if not part.is_head]
+    for kinds in ([heads, mlps], [list(parts)]):
+        rng, counts = random.Random(f"random circuits/{seed}"), [sum(p in circuit for p in kind) for kind in kinds]
+        drawn = [_least_alike(kinds, counts, circuit, rng) for _ in range(RANDOM_CIRCUITS)]
+        if all(2 * len(one & frozenset(circuit)) <= len(one) for one in drawn):
+            return drawn
+    return [] if len(circuit) == len(parts) else drawn
+
+
+def _least_alike(
+    kinds: Sequence[Sequence[Component]], counts: Sequence[int], circuit: Collection[Component], rng: random.Random
+) -> Circuit:
+    """Of some random circuits the one with the fewest members in common: what a circuit shares with this one is no
+    evidence that others do as well.
+    """
+    tries = [[p for kind, n in zip(kinds, counts, strict=True) for p in rng.sample(kind, n)] for _ in range(20)]
+    return frozenset(min(tries, key=lambda one: sum(p in circuit for p in one)))
 
 
 def signed_scores(model: Transformer, parts: Sequence[Component], scores: Scores) -> Float[Tensor, "prompt component"]:

@@ -21,8 +21,8 @@ TOO_MUCH = 1.2
 INTERVAL_SLACK, TEMPLATE_SLACK = 0.1, 0.2
 #: Random circuits of the same make-up must stay below this, and halves of the prompts must agree this far.
 MOST_RANDOM, LEAST_STABLE = 0.3, 0.5
-#: The range of the contrast must be at least this share of the score.
-LEAST_RANGE = 0.5
+#: Fewer prompts cannot be halved, or report a share: eight that all keep everything leave 0.69 possible (exact, 95 %).
+LEAST_RANKING, LEAST_REPORTING = 4, 8
 Verdict = Literal["yes", "partly", "no"]
 #: In the place of a method's name: the components were given, not searched for.
 GIVEN = "given"
@@ -123,6 +123,10 @@ def first_doubt(whole: WholeCircuit) -> str | None:
     assert kept.value is not None
     if whole.shared:
         return whole.shared
+    if kept.n is not None and kept.n < LEAST_REPORTING:
+        return f"{kept.n} prompts are too few to report it on ({LEAST_REPORTING} wanted): use more prompts (--n)"
+    if whole.n_rank < LEAST_RANKING and whole.method != GIVEN:
+        return f"{whole.n_rank} prompts are too few to rank by ({LEAST_RANKING} wanted): use more prompts (--n)"
     if kept.value < whole.keep:
         return f"that is less than {whole.keep:g}"
     if kept.value > TOO_MUCH:
