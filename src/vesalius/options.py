@@ -580,13 +580,18 @@ class Explaining(Who):
     ] = None
 
 
-class Paid(Record):
-    """What language models may cost, and how long they are waited for."""
+class Cap(Record):
+    """What language models may cost."""
 
     max_cost: Annotated[
         float | None,
         flag("Spend at most this many dollars, over all jobs and resumptions.", rare=True, asked="never"),
     ] = None
+
+
+class Paid(Cap):
+    """What language models may cost, and how long they are waited for."""
+
     timeout: Annotated[
         float,
         flag(
