@@ -2,7 +2,7 @@
 
 Natural models: the behaviour's prompts and logit difference. Specimens with a finite vocabulary: random inputs,
 other random inputs of independent lengths as counterfactuals (so that dependence on the length is visible), and the
-share of unchanged outputs.
+share of unchanged outputs. Where almost no such pair differs in an output, pairs that do are searched (`rare`).
 
 A trial can be drawn *apart from* another one, to check results on unseen inputs. The splits of a natural behaviour
 share no prompt; random inputs of a small vocabulary do repeat, so inputs that were seen are left out, and a vocabulary
@@ -22,14 +22,15 @@ from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import RowBehaviour, ids_note
 from vesalius.behaviours.performance import draw_prompts
 from vesalius.behaviours.prompts import Prompts, split_index
+from vesalius.behaviours.rare import NUMERIC_TOLERANCE, RARE, is_rare, searched_pairs
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput, note
 from vesalius.intervene import Batch, Readout, Recordings, agreement
+from vesalius.intervene.readout import SHARE_OF_OUTPUTS
 from vesalius.model.specimen import FiniteVocabulary, IdVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.options import require_drawable
 
-NUMERIC_TOLERANCE = 0.05
 #: How often inputs are drawn, and how many at least each time, before a vocabulary counts as exhausted.
 MAX_DRAWS, LEAST_PER_DRAW = 16, 1024
 Row = tuple[int, ...]
@@ -45,7 +46,8 @@ class Trial:
 
     `prompts` is set for natural models. `where` marks the positions at which a counterfactual can be patched in: its
     own, without padding. Elsewhere the clean value stays. None means everywhere. `answers` are the outputs that count
-    as right where they are not the model's own.
+    as right where they are not the model's own. `searched` pairs were looked for because their outputs differ, so they
+    are no draws from the specimen's distribution.
     """
 
     batch: Batch
@@ -54,6 +56,7 @@ class Trial:
     prompts: Prompts | None = None
     where: Bool[Tensor, "prompt pos"] | None = None
     answers: Int[Tensor, "prompt pos"] | None = None
+    searched: bool = False
 
     def take(self, rows: slice | Int[Tensor, " n"]) -> "Trial":
         """Some of the prompts."""
@@ -65,6 +68,7 @@ class Trial:
             None if self.prompts is None else self.prompts.take(index),
             None if self.where is None else self.where[index],
             None if self.answers is None else self.answers[index],
+            self.searched,
         )
 
 
@@ -112,14 +116,24 @@ def trial(
     if isinstance(vocabulary, IdVocabulary):
         return _of_ids(specimen, n, seed, () if apart_from is None else rows_of(apart_from))
     assert isinstance(vocabulary, FiniteVocabulary)
-    if apart_from is None:
+    seen = None if apart_from is None else rows_of(apart_from)
+    if seen is None:
         inputs, others = specimen.sample(n, seed), specimen.sample(n, seed + 1)
     else:
-        inputs, others = _unseen_pairs(specimen, n, seed, rows_of(apart_from))
+        inputs, others = _unseen_pairs(specimen, n, seed, seen)
+    searched = searched_pairs(specimen, n, seed=seed, seen=seen) if is_rare(specimen, inputs, others) else None
+    if searched is not None:
+        inputs, others = searched
+        if apart_from is None:
+            note(
+                f"specimen {specimen.name!r}: of random pairs of inputs fewer than {RARE:.0%} differ in an output, so "
+                "pairs that do were searched; shares and effects are those on such pairs"
+            )
     tokens, n = specimen.tokenize([*inputs, *others]), len(inputs)
     mask = tokens != specimen.model.config.pad_token
     batch, other = Batch(tokens[:n], mask[:n]), Batch(tokens[n:], mask[n:])
-    return Trial(batch, other, unchanged_outputs(specimen, batch), where=mask[n:])
+    readout = unchanged_outputs(specimen, batch)
+    return Trial(batch, other, readout, where=mask[n:], searched=searched is not None)
 
 
 def _of_ids(specimen: Specimen, n: int, seed: int, seen: Collection[Row]) -> Trial:
@@ -227,7 +241,8 @@ def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
     counted[:, 0] = False
     with torch.no_grad():
         clean = specimen.model(batch.tokens.to(specimen.model.device)).cpu()
-    if specimen.model.config.d_vocab_out > 1:
+    vocabulary = specimen.vocabulary
+    if not isinstance(vocabulary, FiniteVocabulary) or vocabulary.outputs is not None:  # one class is no number
         return agreement(clean.argmax(-1), counted)
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
@@ -235,4 +250,4 @@ def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
         unchanged = (logits - reference).abs()[..., 0] < NUMERIC_TOLERANCE
         return (unchanged & mask).sum(1) / mask.sum(1)
 
-    return Readout(score, unit="share of outputs")
+    return Readout(score, unit=SHARE_OF_OUTPUTS)

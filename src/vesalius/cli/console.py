@@ -78,14 +78,16 @@ def with_flags(text: str, flags: Collection[str]) -> str:
 
 @contextmanager
 def notes_on_stderr(one_line: Callable[[object], str]) -> Iterator[None]:
-    """Print every note as one line; other warnings as Python does."""
+    """Print every note as one line, and once; other warnings as Python does."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", Note)
-        usual = warnings.showwarning
+        usual, said = warnings.showwarning, set[str]()
 
         def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, Note):
-                print(f"note: {one_line(message)}", file=sys.stderr)
+                if (line := f"note: {one_line(message)}") not in said:
+                    print(line, file=sys.stderr)
+                said.add(line)
             else:
                 usual(message, category, *place, **more)
 

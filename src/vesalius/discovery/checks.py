@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -69,6 +69,8 @@ from vesalius.statistics import mean_lower_bound, share_lower_bound
 # that the discovery has not seen; for rows of a file the guarantee holds as far as the rows are independent draws.
 
 PROMPTS, SEED, LEVEL = 100, 2_000_003, 0.95
+#: Why a check has no figure where the prompts show no behaviour: any circuit would look perfect.
+NOTHING_VARIED = "nothing varied on these prompts"
 #: A share of outputs counts as all of them from here on.
 _ALL = 1 - 1e-6
 
@@ -96,8 +98,14 @@ def guarantee(
             f"this model has {len(candidates):,} edges and up to {MAX_EDGES:,} are cut; choose a circuit of components"
         )
     material, whole = guarantee_prompts(specimen, seen, n, seed=seed), frozenset(candidates)
+    if material.searched:
+        raise BadInput(
+            "inputs on which outputs differ are rare and were searched; a guarantee needs inputs drawn independently"
+        )
     removed = [whole, whole - frozenset(kept), frozenset()]
     scores, forwards = scores_without(specimen.model, material, removed)
+    if bool((scores[:, 0] == scores[:, 2]).all()):
+        raise BadInput(f"{NOTHING_VARIED}: replacing everything leaves every score as it is")
     natural = material.prompts is not None
     return Guarantee(
         by="edges" if by_edges else "components",
@@ -136,6 +144,8 @@ def kept_bound(scores: Float[Tensor, "prompt 3"]) -> Bound | None:
 HELD_OUT_PROMPTS, HELD_OUT_SPLIT, HELD_OUT_SEED = 12, "validation", 1_000_003
 #: Where a check needs a circuit of one size, it is the components worth explaining, but never more than this.
 LARGEST_CIRCUIT = 10
+#: How a circuit was cut.
+Cut = Literal["rule", "whole"]
 #: The checks that run the model, each on its own.
 ELSEWHERE = ("faithfulness", "edge faithfulness", "specificity", "detectors")
 
@@ -146,15 +156,16 @@ def run_checks(
     *,
     n: int = HELD_OUT_PROMPTS,
     size: int | None = None,
-    cut: bool = False,
+    cut: Cut | None = None,
     seed: int = 0,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Checks:
     """Make every check of a discovery that its specimen allows.
 
-    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. With `cut`, what is
-    guaranteed is the circuit in the graph, otherwise its `size` strongest components. `spread` makes the checks of
+    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. `cut` says how the circuit in
+    the graph was cut, by a rule or to the smallest whole one: that is guaranteed then, otherwise its `size` strongest
+    components. `spread` makes the checks of
     a natural model that run it elsewhere.
     """
     start, components = time.perf_counter(), len(specimen.model.components)
@@ -276,7 +287,7 @@ class _Case:
     n: int
     size: int
     seed: int
-    cut: bool = False
+    cut: Cut | None = None
 
     @cached_property
     def held_out(self) -> Trial:
@@ -334,7 +345,7 @@ class _Case:
         ranked = [part for part, _ in circuit.ranked()]
         if not self.cut:
             return guarantee(self.specimen, self.result.material, ranked[: self.size], ranked, seed=self.seed)
-        if circuit.edges:
+        if circuit.edges and self.cut != "whole":
             kept, candidates = circuit.kept_edges, EdgeGraph.of(self.specimen.model.config).edges
             return guarantee(self.specimen, self.result.material, kept, candidates, seed=self.seed)
         inside = [part for part in ranked if circuit.nodes[part].in_graph]
@@ -342,6 +353,8 @@ class _Case:
 
     def _stability(self) -> tuple[Stability, float]:
         """With the work in passes of one prompt."""
+        if not any(score for _, score in self.result.circuit.ranked()):
+            raise BadInput(f"{NOTHING_VARIED}: every component's score is 0, and would be on any prompts like them")
         stability, forwards = self.result.method.stability(self.specimen, self.result, self.size, seed=self.seed)
         return stability, forwards * len(self.result.material.batch)
 

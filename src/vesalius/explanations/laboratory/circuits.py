@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vesalius.behaviours.trial import NUMERIC_TOLERANCE, trial
+from vesalius.behaviours.rare import NUMERIC_TOLERANCE
+from vesalius.behaviours.trial import trial
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.base import ALL_REPLACEMENTS, CLAIM_SEED, Lab, PerPrompt, Replacement, own_circuit
