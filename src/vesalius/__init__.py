@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
-    from vesalius.discovery.attribution import EAP, EAPIG, GIM, RelP, RelPQK
+    from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
     from vesalius.discovery.masks import Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
@@ -66,6 +66,7 @@ __all__ = [
     "GIM",
     "BadInput",
     "Behaviour",
+    "Best",
     "Component",
     "Edge",
     "Failed",
@@ -115,7 +116,7 @@ _HOMES = {
     "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
-    **dict.fromkeys(("EAP", "EAPIG", "GIM", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
     "Masks": "vesalius.discovery.masks",
     "ACDC": "vesalius.discovery.pruning",
     "Sweep": "vesalius.discovery.sweep",

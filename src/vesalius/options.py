@@ -438,7 +438,20 @@ class Force(Record):
 
 
 class Cut(Record):
-    """How a circuit is cut to a size."""
+    """How small a circuit is looked for, or by which rule it is cut to a size."""
+
+    keep: Annotated[
+        float | None,
+        flag(
+            "Share of the behaviour that the circuit keeps on prompts which chose nothing. Default: 0.8, or 0.95 for a "
+            "listed vocabulary.",
+            word="keep{}",
+        ),
+    ] = None
+    most: Annotated[
+        int | None,
+        flag("Components that the circuit has at most. Default: a fifth of the model.", least=1, word="most{}"),
+    ] = None
 
     select: Annotated[
         str | Sequence[str] | None,
@@ -517,14 +530,15 @@ class HowFound(Record):
     """The discovery method, and the options of methods."""
 
     method: Annotated[
-        str,
+        str | None,
         flag(
-            "sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, or a plug-in.",
+            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, acdc, bandit, rl, or a plug-in. Default: best, or "
+            "sweep for a listed vocabulary.",
             "--method",
             "-m",
             method_of=("discover",),
         ),
-    ] = "sweep"
+    ] = None
     budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).")] = None
     paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper")] = False
     seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
@@ -582,13 +596,18 @@ class Explaining(Who):
     ] = None
 
 
-class Paid(Record):
-    """What language models may cost, and how long they are waited for."""
+class Cap(Record):
+    """What language models may cost."""
 
     max_cost: Annotated[
         float | None,
         flag("Spend at most this many dollars, over all jobs and resumptions.", rare=True, asked="never"),
     ] = None
+
+
+class Paid(Cap):
+    """What language models may cost, and how long they are waited for."""
+
     timeout: Annotated[
         float,
         flag(

@@ -38,6 +38,13 @@ def test_the_verdict_follows_the_interval_of_the_range(
     assert contrast_of(_tensor(*full), _tensor(*replaced)).verdict == verdict
 
 
+def test_outputs_that_agree_by_chance_do_not_make_a_contrast_weak() -> None:
+    full, replaced = _tensor(*[1.0] * 8), _tensor(1.0, 1.0, 1.0, 0.5, 0.5, 0.75, 0.5, 0.75)
+    assert contrast_of(full, replaced, unit="nats").verdict == "weak"
+    assert contrast_of(full, replaced, unit="share of outputs").verdict == "clear"
+    assert contrast_of(full, full, unit="share of outputs").verdict == "empty"
+
+
 def test_an_empty_contrast_is_refused_in_one_line_with_both_scores() -> None:
     contrast = contrast_of(_tensor(3.6, 3.5, 3.7, 3.6), _tensor(4.2, 4.1, 4.3, 4.2), unit="logits", source="given")
     with pytest.raises(BadInput, match=r"behaviour past: the contrast is reversed: the score is 3\.60 .* and 4\.20"):

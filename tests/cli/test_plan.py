@@ -76,7 +76,11 @@ def test_refusals(vesalius: Vesalius, tiny: Path) -> None:
     refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--method", "magic"], "method 'magic' does not exist")
     refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--method", "sets"], "method 'sets'")
     refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--pool", "L0H0"], "--pool")
-    refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--steps", "5"], "--steps cannot be given with --method")
+    refused(
+        vesalius,
+        ["discover", tiny, *INDUCTION, "--plan", "-m", "sweep", "--steps", "5"],
+        "--steps cannot be given with --method",
+    )
     refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--engine", "slurm"], "slurm")
     refused(vesalius, ["explain", tiny, *INDUCTION, "--plan", "--circuit", "nowhere.json"], "nowhere.json")
     refused(vesalius, ["explain", tiny, *INDUCTION, "--plan", "--circuit-from", "magic"], "'magic' does not exist")

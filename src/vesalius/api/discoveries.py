@@ -12,20 +12,25 @@ from vesalius.api.places import removed_if_empty
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
+from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import held_out_prompts, run_checks
 from vesalius.discovery.discover import Named, method_named
 from vesalius.discovery.discover import discover as scored
-from vesalius.discovery.method import Method, MethodResult
+from vesalius.discovery.faithfulness import NothingToKeep
+from vesalius.discovery.method import Method, MethodInput, MethodResult
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
+from vesalius.discovery.sweep import Sweep
+from vesalius.discovery.whole import Search, prompt_sets, whole_circuit
 from vesalius.documents.checks import Checks, CircuitCut
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
+from vesalius.documents.whole import KEEP, KEEP_LISTED, WholeCircuit
 from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
-from vesalius.model.specimen import Specimen
+from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
 from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts
@@ -34,9 +39,13 @@ from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
 
 
-def require_discoverable(method: Named, cut: Cut, checked: Checked, **options: Any) -> Method:
-    """The method with its options; refuses what does not go together before the model is loaded."""
-    scoring = method_named(method, **options)
+def require_discoverable(method: Named | None, cut: Cut, checked: Checked, **options: Any) -> Method:
+    """The method with its options (None: the usual one of a natural model); refuses what does not go together before
+    the model is loaded.
+    """
+    scoring = method_named(Best.name if method is None else method, **options)
+    if cut.keep is not None and not 0 < cut.keep < 1:
+        raise BadInput(f"`keep` {cut.keep:g} is not a share to keep; give one between 0 and 1, such as 0.8")
     parse_rules(cut.select, cut.size)
     require_rivals(checked.rivals, cast(By, checked.rivals_by), scores_edges=scoring.scores_edges is not False)
     return scoring
@@ -45,7 +54,7 @@ def require_discoverable(method: Named, cut: Cut, checked: Checked, **options: A
 @partial(verb, check=require_discoverable)
 def discover(
     specimen: Specimen,
-    method: Named = "sweep",
+    method: Named | None = None,
     *,
     draw: Draw = DISCOVERED,
     cut: Cut,
@@ -57,14 +66,17 @@ def discover(
     progress: Progress = silent,
     **options: Any,
 ) -> Discovery:
-    """Score the components (and edges) of a specimen on `n` prompts, and check the circuit on prompts not seen.
+    """The smallest connected circuit that keeps a share of a behaviour (`keep`), or the answer that there is none.
 
-    `method` is a method, such as `ves.EAPIG(steps=3)`, or the name of one: "sweep", "eap", "eap-ig", "relp", "relp-qk",
-    "acdc", "bandit", "rl" or that of a plug-in. `options` are those of a method that is named: `"eap-ig", steps=3`.
-    The result holds the `circuit` and its `checks`, which `checks=False` leaves out. A behaviour that a natural model
-    does not perform is refused, unless `force`. `material` gives other prompts than the specimen's own, `behaviour` and
-    `metric` are those of `ves.load`. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
-    page are written.
+    Components are scored on `n` prompts, the size is chosen on others (of at most `most` components), and what the
+    circuit keeps is measured on prompts that had no part in either: `answer`, `kept`, `size`, `connected`, `whole`.
+    `method` is a method, such as `ves.EAPIG(steps=3)`, or the name of one: "best", "sweep", "eap", "eap-ig", "relp",
+    "relp-qk", "gim", "masks", "acdc", "bandit", "rl" or that of a plug-in; by default "best", or "sweep" for a listed
+    vocabulary. `options` are those of a method that is named: `"eap-ig", steps=3`.
+    The result holds the `circuit`, its answer and its `checks`; `checks=False` leaves out both. A behaviour that a
+    natural model does not perform is refused, unless `force`. `material` gives other prompts than the specimen's own,
+    `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under `vesalius-runs`)
+    the files and the page are written.
 
     `select` cuts the circuit to at most `size` edges (components, for methods that score no edges) by a rule: "top",
     "greedy", "exact", "bootstrap" or "positive-ratio". Of several rules the first makes the circuit and the others are
@@ -78,7 +90,8 @@ def discover(
     sweep, some prompts of EAP and EAP-IG, and each check. Other methods decide one step by the last; their checks are
     run elsewhere.
     """
-    scoring, checks, rules = method_named(method, **options), checked.checks, parse_rules(cut.select, cut.size)
+    scoring = method_named(usual_method(specimen) if method is None else method, **options)
+    checks, rules = checked.checks, parse_rules(cut.select, cut.size)
     require_selection(specimen.model, scoring, rules, cut.size)
     by = cast(By, checked.rivals_by)
     require_searchable(specimen.model, by)
@@ -100,13 +113,52 @@ def discover(
         result = scored(specimen, scoring, **prompts, force=force.force, spread=spread, progress=progress)
         note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
         result, selection = _selected(specimen, result, rules, cut.size, seed=seed, checks=checks)
-        how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": progress}
+        whole = None
+        if checks and not rules:
+            result, whole = _whole(specimen, result, cut, draw, progress)
+        how = {
+            "cut": "rule" if rules else "whole" if whole else None,
+            "seed": seed,
+            "spread": spread,
+            "progress": progress,
+        }
         figures = run_checks(specimen, result, **how) if checks else None
         compared = {"rivals": checked.rivals, "by": by, "seed": seed, "progress": progress}
         others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
-    found = {"selection": selection, "rivals": others}
+    found = {"selection": selection, "rivals": others, "whole": whole}
     discovery = _discovery(specimen, request, result, figures).model_copy(update=found)
     return discovery if directory is None else _write_files(discovery, directory)
+
+
+def usual_method(specimen: Specimen) -> str:
+    """The method where none is named: an exact sweep where the vocabulary is listed and components are few."""
+    return Best.name if isinstance(specimen.vocabulary, TextVocabulary) else Sweep.name
+
+
+def _whole(
+    specimen: Specimen, result: MethodResult, cut: Cut, draw: Draw, progress: Progress
+) -> tuple[MethodResult, WholeCircuit | None]:
+    """The result with its circuit cut to the smallest one that keeps the share, and what that keeps; as it was, without
+    one, where there is nothing to search.
+    """
+    scores, natural = result.scores, isinstance(specimen.vocabulary, TextVocabulary)
+    assert scores is not None
+    try:
+        sets = prompt_sets(specimen, result.material, seed=draw.seed, split=draw.split)
+        keep = cut.keep or (KEEP if natural else KEEP_LISTED)
+        search = Search(specimen, sets, keep, cut.most, draw.seed, progress, searched=tuple(scores.components))
+        rankings = {name: (one, one.forwards) for name, one in scores.rankings.items()}
+        exact = (lambda: Sweep().score(MethodInput(specimen, sets.rank))) if scores.rankings else None
+        whole, _, edges = whole_circuit(search, rankings or {result.method.name: (scores, scores.forwards)}, exact)
+    except NothingToKeep as error:
+        note(str(error))
+        return result, None
+    best = scores.rankings.get(whole.method)
+    circuit = result.circuit
+    if best is not None:
+        config = specimen.model.config
+        circuit = Circuit.scored(config, config.d_model, best.components, best.edges)
+    return replace(result, circuit=circuit.cut_to(edges)), whole
 
 
 def require_selection(model: Transformer, method: Method, rules: Sequence[str], size: int | None) -> None:

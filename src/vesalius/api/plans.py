@@ -26,6 +26,7 @@ from vesalius.behaviours import behaviours
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
+from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
@@ -38,10 +39,22 @@ from vesalius.discovery.rivals import most_searches, require_searchable, rival_p
 from vesalius.discovery.selection import parse_rules, selectable_parts, selection_sizes
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
+from vesalius.discovery.sweep import Sweep
+from vesalius.discovery.whole import (
+    CHOOSE,
+    EDGE_POINTS,
+    EDGE_REFINED,
+    RANDOM_CIRCUITS,
+    REFINED,
+    REPORT,
+    SHARES,
+    TRIM_PROMPTS,
+)
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.printed import Plan
 from vesalius.documents.rivals import By
+from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
@@ -206,6 +219,7 @@ class _DiscoverWork(_Work):
         self.checked: Checked = arguments["checked"]
         further = VERBS["discover"].further(arguments)
         self.method = require_discoverable(arguments["method"], arguments["cut"], self.checked, **further)
+        self.usual = arguments["method"] is None
 
     def check(self, specimen: Specimen) -> None:
         draw = self.prompts
@@ -214,12 +228,14 @@ class _DiscoverWork(_Work):
 
     def passes(self, case: "_Case") -> _Passes:
         cut, by, n = self.arguments["cut"], cast(By, self.checked.rivals_by), case.sizes.n
+        if self.usual and case.finite:
+            self.method = Sweep()
         rules, checks = parse_rules(cut.select, cut.size), self.checked.checks
         require_selection(case.model, self.method, rules, cut.size)
         require_searchable(case.model, by)
         return _Passes(
             self.method.cost(case),
-            _check_rows(case, self.method) / n if checks else 0.0,
+            (_check_rows(case, self.method) + (0 if rules else _whole_rows(case, self.method))) / n if checks else 0.0,
             _selection_rows(case, self.method, rules, cut.size, checks=checks) / n,
             most_searches(case.model, self.checked.rivals, by) if self.checked.rivals else 0.0,
         )
@@ -393,6 +409,18 @@ def _check_rows(case: _Case, method: Method) -> float:
         others = case.behaviours * SPECIFICITY_PROMPTS + TEXT_ROWS
         rows += TEXT_ROWS + others * sweep_forwards(model, circuits)
     return rows + ATTENTION_ROWS
+
+
+def _whole_rows(case: _Case, method: Method) -> float:
+    """Passes of one prompt for the search of the smallest circuit, about: how far a circuit can be trimmed, and whether
+    a further ranking is needed, is not known before.
+    """
+    parts, rankings = len(case.model.components), 1 + (len(method.beside) if isinstance(method, Best) else 0)
+    limit = min(parts, max(LEAST_MOST, round(MOST_SHARE * parts)))
+    read = min(parts, len(SHARES) + 1) + REFINED
+    ranked = rankings * (CHOOSE * (read + 2 * REFINED) + 2 * TRIM_PROMPTS * limit)
+    edges = CHOOSE * (EDGE_POINTS + EDGE_REFINED + 2)
+    return ranked + edges + 2 * CHOOSE + (3 + RANDOM_CIRCUITS) * REPORT + (0 if case.finite else 3 * CHOOSE)
 
 
 def _random_removed(

@@ -17,6 +17,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.effects import effect_columns
+from vesalius.intervene.readout import SHARE_OF_OUTPUTS
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import interval_or_none
 
@@ -53,7 +54,7 @@ def contrast_of(
         against=against,
         unit=unit,
         source=source,
-        verdict=_verdict(mean, float(full.mean()), against),
+        verdict=_verdict(mean, float(full.mean()), against, by_chance=unit == SHARE_OF_OUTPUTS),
     )
 
 
@@ -69,7 +70,10 @@ def require_contrast(contrast: Contrast, name: str, *, force: bool = False) -> N
     raise BadInput(f"behaviour {name}: {contrast.doubt}; {advice}, or `force` to go on without a verdict")
 
 
-def _verdict(mean: Metric, full: float, against: float) -> Judgement:
+def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool) -> Judgement:
+    """`by_chance`: outputs of any other prompt are partly the same, so that the range cannot reach the score. Where
+    outputs are few it is small on every prompt, which says nothing against the counterfactuals.
+    """
     assert mean.value is not None
     if mean.low is None or mean.high is None:  # one prompt
         return "weak" if mean.value > 0 else "empty"
@@ -77,6 +81,8 @@ def _verdict(mean: Metric, full: float, against: float) -> Judgement:
         return "reversed"
     if mean.low <= 0:
         return "empty"
+    if by_chance:
+        return "clear"
     return "weak" if mean.value < LEAST_RANGE * abs(full) or against > MOST_AGAINST else "clear"
 
 

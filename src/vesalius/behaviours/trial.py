@@ -26,6 +26,7 @@ from vesalius.behaviours.rare import NUMERIC_TOLERANCE, RARE, is_rare, searched_
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput, note
 from vesalius.intervene import Batch, Readout, Recordings, agreement
+from vesalius.intervene.readout import SHARE_OF_OUTPUTS
 from vesalius.model.specimen import FiniteVocabulary, IdVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.options import require_drawable
@@ -249,4 +250,4 @@ def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
         unchanged = (logits - reference).abs()[..., 0] < NUMERIC_TOLERANCE
         return (unchanged & mask).sum(1) / mask.sum(1)
 
-    return Readout(score, unit="share of outputs")
+    return Readout(score, unit=SHARE_OF_OUTPUTS)

@@ -115,6 +115,28 @@ class GIM(EAP):
     rule = "gim"
 
 
+@dataclass(frozen=True)
+class Best(EAPIG):
+    """EAP-IG, RelP and RelP-qk on the same prompts: which of them ranks best differs from behaviour to behaviour, and
+    the one that gives the smallest circuit on other prompts is taken (`discovery.whole`). Without that search the
+    scores are those of EAP-IG.
+    """
+
+    name = "best"
+    #: The others that are asked.
+    beside: ClassVar[tuple[type[EAP], ...]] = (RelP, RelPQK)
+
+    def score(self, given: MethodInput) -> Scores:
+        """The scores of EAP-IG, and those of all under `rankings`."""
+        own = EAPIG(self.steps).score(given)
+        rankings = {EAPIG.name: own, **{kind.name: kind().score(given) for kind in self.beside}}
+        return replace(own, rankings=rankings, forwards=sum(one.forwards for one in rankings.values()))
+
+    def cost(self, work: Workload) -> float:
+        """That of all."""
+        return super().cost(work) + sum(kind().cost(work) for kind in self.beside)
+
+
 def smooth_readout(model: Transformer, material: Trial) -> tuple[Readout, int]:
     """A readout with a slope, and the forward passes of all prompts that it took to make."""
     return (material.readout, 0) if material.prompts is not None else (contrast(model, material), 2)

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -144,6 +144,8 @@ def kept_bound(scores: Float[Tensor, "prompt 3"]) -> Bound | None:
 HELD_OUT_PROMPTS, HELD_OUT_SPLIT, HELD_OUT_SEED = 12, "validation", 1_000_003
 #: Where a check needs a circuit of one size, it is the components worth explaining, but never more than this.
 LARGEST_CIRCUIT = 10
+#: How a circuit was cut.
+Cut = Literal["rule", "whole"]
 #: The checks that run the model, each on its own.
 ELSEWHERE = ("faithfulness", "edge faithfulness", "specificity", "detectors")
 
@@ -154,15 +156,16 @@ def run_checks(
     *,
     n: int = HELD_OUT_PROMPTS,
     size: int | None = None,
-    cut: bool = False,
+    cut: Cut | None = None,
     seed: int = 0,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Checks:
     """Make every check of a discovery that its specimen allows.
 
-    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. With `cut`, what is
-    guaranteed is the circuit in the graph, otherwise its `size` strongest components. `spread` makes the checks of
+    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. `cut` says how the circuit in
+    the graph was cut, by a rule or to the smallest whole one: that is guaranteed then, otherwise its `size` strongest
+    components. `spread` makes the checks of
     a natural model that run it elsewhere.
     """
     start, components = time.perf_counter(), len(specimen.model.components)
@@ -284,7 +287,7 @@ class _Case:
     n: int
     size: int
     seed: int
-    cut: bool = False
+    cut: Cut | None = None
 
     @cached_property
     def held_out(self) -> Trial:
@@ -342,7 +345,7 @@ class _Case:
         ranked = [part for part, _ in circuit.ranked()]
         if not self.cut:
             return guarantee(self.specimen, self.result.material, ranked[: self.size], ranked, seed=self.seed)
-        if circuit.edges:
+        if circuit.edges and self.cut != "whole":
             kept, candidates = circuit.kept_edges, EdgeGraph.of(self.specimen.model.config).edges
             return guarantee(self.specimen, self.result.material, kept, candidates, seed=self.seed)
         inside = [part for part in ranked if circuit.nodes[part].in_graph]

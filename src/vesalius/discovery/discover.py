@@ -3,6 +3,7 @@
 | method              | measures                                                            | forward-equivalents    |
 |---------------------|---------------------------------------------------------------------|------------------------|
 | `sweep`, `Sweep`    | clean minus edited score, each component resampled alone; no edges  | at most 1 per component|
+| `best`, `Best`      | `eap-ig`, `relp` and `relp-qk`; the smallest circuit decides        | 24                     |
 | `eap`, `EAP`        | first-order effect of every edge                                    | 4                      |
 | `eap-ig`, `EAPIG`   | the same, gradient averaged between counterfactual and clean prompt | 1 + 3 per step         |
 | `relp`, `RelP`      | as `eap` in a linearised model (`intervene.attribution`)              | 4                      |
@@ -30,7 +31,7 @@ import torch
 from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
-from vesalius.discovery.attribution import EAP, EAPIG, GIM, RelP, RelPQK
+from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
 from vesalius.discovery.masks import Masks
 from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodResult, Scores
 from vesalius.discovery.pruning import ACDC
@@ -47,7 +48,7 @@ from vesalius.statistics import means_interval
 
 DEFAULT_PROMPTS = 32
 #: The methods of the core. Each scores a whole circuit.
-CORE: tuple[type[Method], ...] = (Sweep, EAP, EAPIG, RelP, RelPQK, GIM, Masks, ACDC)
+CORE: tuple[type[Method], ...] = (Sweep, Best, EAP, EAPIG, RelP, RelPQK, GIM, Masks, ACDC)
 CORE_NAMES = tuple(kind.name for kind in CORE)
 #: Names that no plug-in may take.
 TAKEN = (*CORE_NAMES, "sets")
@@ -142,6 +143,7 @@ def discover(
         scores.unit,
         performance,
         notes,
+        scores,
     )
 
 

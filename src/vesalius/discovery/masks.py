@@ -103,7 +103,7 @@ class Masks(Method):
     def cost(self, work: Workload) -> float:
         """A forward and a backward pass of a few prompts for each step, and the counterfactual's."""
         warm = EAPIG().cost(work) if self.warm else 0.0
-        return 2 + (2 if work.finite else 0) + warm + 4 * self.steps * min(1.0, ROWS / max(1, len(work.sizes)))
+        return 2 + (2 if work.finite else 0) + warm + 4 * self.steps * min(1.0, ROWS / max(1, work.sizes.n))
 
     def peak(self, work: Workload) -> int:
         """That of edge attribution, which keeps as many activations for a backward pass."""

@@ -59,7 +59,8 @@ class MethodInput:
 class Scores:
     """What a method found: a score per component and per edge (none where it does not look at edges), the forward
     passes of all prompts that it took, what the scores are measured in and, where they are means over prompts, those of
-    each prompt: [prompt, component], or [prompt, sender, receiver] (tables of `EdgeGraph`).
+    each prompt: [prompt, component], or [prompt, sender, receiver] (tables of `EdgeGraph`). `rankings` are the scores
+    of several methods by name, these being those of the first, where a method asks others.
     """
 
     components: dict[Component, float]
@@ -68,6 +69,7 @@ class Scores:
     unit: str
     per_prompt: Tensor | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    rankings: Mapping[str, "Scores"] = field(default_factory=dict)
 
 
 def option(default: Any, help: str) -> Any:
@@ -153,7 +155,8 @@ class MethodResult:
     (`material`).
 
     `per_prompt` holds the scores whose means over prompts the circuit's are, as in `Scores`; None where they are not
-    means. `unit` is what scores are measured in, `performance` how well a natural model does its behaviour.
+    means, and `scores` is what the method returned. `unit` is what scores are measured in, `performance` how well a
+    natural model does its behaviour.
     """
 
     method: Method
@@ -166,6 +169,7 @@ class MethodResult:
     unit: str = ""
     performance: Performance | None = None
     notes: tuple[str, ...] = ()
+    scores: Scores | None = field(default=None, compare=False, repr=False)
 
     def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
         """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""

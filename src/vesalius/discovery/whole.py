@@ -33,6 +33,7 @@ from vesalius.behaviours.prompts import SPLITS, Prompts
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
+from vesalius.discovery.faithfulness import NothingToKeep
 from vesalius.discovery.method import MethodInput, Scores
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
 from vesalius.documents.metric import Metric
@@ -128,11 +129,19 @@ def _parted(material: Trial) -> tuple[Trial, Trial]:
 
 class Shares:
     """What circuits keep on some prompts: their score with every other component resampled, between that of nothing
-    kept and that of the model.
+    kept and that of the model. Components that are not `searched` are always kept.
     """
 
-    def __init__(self, model: Transformer, material: Trial, *, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        material: Trial,
+        *,
+        searched: Collection[Component] | None = None,
+        memory: int | None = None,
+    ) -> None:
         self.model, self.material, self.memory, self.cost = model, material, memory, Cost()
+        self.searched = set(model.components if searched is None else searched)
         batch = material.batch.to(model.device)
         self.recordings = Recordings(model, batch, material.readout, memory=memory)
         self.full: Float[Tensor, " prompt"] = self.recordings.scores().cpu()
@@ -142,7 +151,8 @@ class Shares:
 
     def scores(self, circuits: Sequence[Collection[Component]]) -> Float[Tensor, "prompt circuit"]:
         """The score of every prompt with what each circuit leaves out resampled."""
-        removed = [tuple(part for part in self.model.components if part not in circuit) for circuit in circuits]
+        parts = [part for part in self.model.components if part in self.searched]
+        removed = [tuple(part for part in parts if part not in circuit) for circuit in circuits]
         some = [one for one in dict.fromkeys(removed) if one]
         columns: dict[tuple[Component, ...], Tensor] = {(): self.full}
         if some:
@@ -257,16 +267,25 @@ class Search:
     limit: int | None = None
     seed: int = 0
     progress: Progress = silent
+    searched: tuple[Component, ...] | None = None
     memory: int | None = None
     forwards: float = 0.0
     tried: list[Tried] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.model = self.specimen.model
-        self.parts: list[Component] = list(self.model.components)
+        inside = set(self.model.components if self.searched is None else self.searched)
+        self.parts = [part for part in self.model.components if part in inside]
+        self.kept_anyway = [part for part in self.model.components if part not in inside]
         usual = max(LEAST_MOST, round(MOST_SHARE * len(self.parts)))
         self.most = min(len(self.parts), usual if self.limit is None else self.limit)
-        self.choosing = Shares(self.model, self.sets.choose, memory=self.memory)
+        self.choosing = self.shares(self.sets.choose)
+        if not abs(float((self.choosing.full - self.choosing.nothing).double().mean())) > 0:
+            raise NothingToKeep("the score is the same with everything replaced, so that there is no circuit to find")
+
+    def shares(self, material: Trial) -> Shares:
+        """What circuits keep on some prompts."""
+        return Shares(self.model, material, searched=self.parts, memory=self.memory)
 
     def order(self, scores: Float[Tensor, "prompt component"]) -> list[Component]:
         """Components by mean score, most helpful first."""
@@ -280,12 +299,14 @@ class Search:
         return sorted({*(max(1, round(share * n)) for share in SHARES), self.most})
 
     def read(self, method: str, scores: Scores, passes: float) -> Ranking:
-        """The smallest circuit that a ranking gives: its smallest sufficient first part, or its best third, trimmed."""
+        """The smallest circuit that a ranking gives: its smallest sufficient first part, or its best third (of a small
+        model, all), trimmed.
+        """
         self.progress(f"choosing the size by {method}", len(self.tried), 0)
-        signed = signed_scores(self.model, scores)
+        signed = signed_scores(self.model, self.parts, scores)
         order = self.order(signed)
         size, curve = self.smallest(order)
-        most = max(self.most, round(BEST_SHARE * len(order)))
+        most = len(order) if len(order) <= EVERY else max(self.most, round(BEST_SHARE * len(order)))
         members = self.trimmed(order[: most if size is None else min(size, most)])
         kept = self.choosing.kept([members])[0]
         circuit = members if len(members) <= self.most and kept.clears(self.asked) else None
@@ -311,7 +332,7 @@ class Search:
         """The circuit without the members that it can do without: those whose loss costs least on the ranking prompts,
         as many as the choosing prompts allow, and again for what is left.
         """
-        ranking = Shares(self.model, self.sets.rank.take(slice(0, TRIM_PROMPTS)), memory=self.memory)
+        ranking = self.shares(self.sets.rank.take(slice(0, TRIM_PROMPTS)))
         members = list(circuit)
         for _ in range(TRIM_ROUNDS):
             if len(members) < 2:
@@ -364,8 +385,8 @@ class Search:
 def whole_circuit(
     search: Search,
     rankings: Mapping[str, tuple[Scores, float]],
-    *,
     exact: Callable[[], Scores] | None = None,
+    *,
     edges: Float[Tensor, "sender receiver"] | None = None,
 ) -> tuple[WholeCircuit, list[Component], list[Edge]]:
     """The smallest connected circuit by the best of several rankings, what it keeps, its components and its edges.
@@ -382,9 +403,10 @@ def whole_circuit(
         search.forwards += scores.forwards
     best = min(read, key=lambda one: one.place(search.most))
     members = best.circuit or best.order[: search.most]
-    found = (
-        search.connected(members, _edge_table(search, edges)) if best.circuit else _all_inside(search.model, members)
-    )
+    if best.circuit and not search.kept_anyway:
+        found = search.connected(members, _edge_table(search, edges))
+    else:
+        found = _all_inside(search.model, [*members, *search.kept_anyway])
     return _reported(search, best, found, start), *found
 
 
@@ -407,9 +429,9 @@ def _reported(
 ) -> WholeCircuit:
     """What the circuit keeps on the reported prompts, and beside what."""
     (parts, edges), is_found, order = found, best.circuit is not None, best.order
-    model, sets, graph = search.model, search.sets, EdgeGraph.of(search.model.config)
+    sets, graph = search.sets, EdgeGraph.of(search.model.config)
     search.progress("reporting on unseen prompts", 0, 0)
-    reporting = Shares(model, sets.report, memory=search.memory)
+    reporting = search.shares(sets.report)
     others = random_circuits(search.parts, parts, seed=search.seed)
     heads = _heads_beside_mlps(search, order)
     own, *controls = reporting.kept([parts, *others, *([] if heads is None else [heads])])
@@ -419,7 +441,7 @@ def _reported(
     for edge in edges:
         mask[graph.senders.index(edge.sender), graph.receivers.index((edge.receiver, edge.port))] = True
     wired = EdgeShares(reporting).kept(mask[None])[0] if edges else None
-    elsewhere = None if sets.elsewhere is None else Shares(model, sets.elsewhere, memory=search.memory)
+    elsewhere = None if sets.elsewhere is None else search.shares(sets.elsewhere)
     there = None if elsewhere is None else elsewhere.kept([parts])[0]
     n = len(sets.rank.batch)
     for shares in (search.choosing, reporting, elsewhere):
@@ -437,6 +459,7 @@ def _reported(
         found=is_found,
         reached=None if is_found else best.size,
         components=tuple(str(part) for part in search.parts if part in inside),
+        kept_anyway=len(search.kept_anyway),
         n_edges=len(edges),
         connected=bool(edges) and set(_members(graph, on_paths(graph, mask))) == inside,
         kept=own.metric(),
@@ -464,7 +487,7 @@ def _heads_beside_mlps(search: Search, order: Sequence[Component]) -> Circuit | 
     """
     heads = [part for part in order if part.is_head]
     mlps = [part for part in search.parts if not part.is_head]
-    if not mlps or not heads:
+    if not mlps or not heads or search.kept_anyway:
         return None
     limit = min(len(heads), search.most)
     counts = sorted({0, *_geometric(1, limit, 8), limit})
@@ -474,29 +497,39 @@ def _heads_beside_mlps(search: Search, order: Sequence[Component]) -> Circuit | 
 
 
 def random_circuits(parts: Sequence[Component], circuit: Collection[Component], *, seed: int) -> list[Circuit]:
-    """Other circuits of as many heads and MLPs, with at most half of the members in common where there are such; none
-    where this is the only one of its make-up.
+    """Other circuits of as many heads and MLPs, with few members in common. Where the make-up leaves only such as share
+    more than half of the members, others of the same size; none where this is the only one.
     """
-    rng, drawn = random.Random(f"random circuits/{seed}"), []
-    kinds = [[part for part in parts if part.is_head], [part for part in parts if not part.is_head]]
-    counts = [sum(part in circuit for part in kind) for kind in kinds]
-    if all(count in (0, len(kind)) for count, kind in zip(counts, kinds, strict=True)):
-        return []
-    while len(drawn) < RANDOM_CIRCUITS:
-        tries = [[p for kind, n in zip(kinds, counts, strict=True) for p in rng.sample(kind, n)] for _ in range(20)]
-        drawn.append(frozenset(min(tries, key=lambda one: max(len(circuit) / 2, sum(p in circuit for p in one)))))
-    return drawn
+    heads, mlps = [part for part in parts if part.is_head], [part for part in parts if not part.is_head]
+    for kinds in ([heads, mlps], [list(parts)]):
+        rng, counts = random.Random(f"random circuits/{seed}"), [sum(p in circuit for p in kind) for kind in kinds]
+        drawn = [_least_alike(kinds, counts, circuit, rng) for _ in range(RANDOM_CIRCUITS)]
+        if all(2 * len(one & frozenset(circuit)) <= len(one) for one in drawn):
+            return drawn
+    return [] if len(circuit) == len(parts) else drawn
 
 
-def signed_scores(model: Transformer, scores: Scores) -> Float[Tensor, "prompt component"]:
+def _least_alike(
+    kinds: Sequence[Sequence[Component]], counts: Sequence[int], circuit: Collection[Component], rng: random.Random
+) -> Circuit:
+    """Of some random circuits the one with the fewest members in common: what a circuit shares with this one is no
+    evidence that others do as well.
+    """
+    tries = [[p for kind, n in zip(kinds, counts, strict=True) for p in rng.sample(kind, n)] for _ in range(20)]
+    return frozenset(min(tries, key=lambda one: sum(p in circuit for p in one)))
+
+
+def signed_scores(model: Transformer, parts: Sequence[Component], scores: Scores) -> Float[Tensor, "prompt component"]:
     """A score of every component on every prompt, positive where it helps. Of a method that scores edges it is the sum
     over those that leave the component, which estimates what replacing it costs.
     """
-    table, parts = scores.per_prompt, model.components
+    table = scores.per_prompt
     if table is None:
         return torch.tensor([[scores.components.get(part, 0.0) for part in parts]])
     if table.ndim == 3:
-        return torch.where(EdgeGraph.of(model.config).real, table, 0.0).sum(-1)[:, 1:]
+        every = torch.where(EdgeGraph.of(model.config).real, table, 0.0).sum(-1)[:, 1:]
+        places = {part: place for place, part in enumerate(model.components)}
+        return every[:, [places[part] for part in parts]]
     columns = {part: i for i, part in enumerate(scores.components)}
     missing = torch.zeros(len(table))
     return torch.stack([table[:, columns[part]] if part in columns else missing for part in parts], 1)

@@ -42,10 +42,22 @@ class Guarantee(Record):
     kept: Bound | None = None
     rows: float
 
+    @property
+    def withheld(self) -> str | None:
+        """Why the bound of right answers says nothing: as many stay right with everything ablated. None where it does
+        say something.
+        """
+        if self.answers is None or self.answers.baseline is None or self.answers.low > self.answers.baseline:
+            return None
+        return (
+            f"guarantee of right answers: none ({self.answers.low:.3f} at least; {self.answers.baseline:.3f} remain "
+            "with everything ablated)"
+        )
+
     def sentence(self) -> str:
         """The guarantee in words; empty where there is none."""
         parts = []
-        if self.answers is not None:
+        if self.answers is not None and not self.withheld:
             given = self.answers.baseline
             empty = "" if given is None else f"; {given:.3f} with everything ablated"
             parts.append(
@@ -58,9 +70,10 @@ class Guarantee(Record):
                 f"each clipped to 0 and 1 (observed {self.kept.value:.3f} on {self.kept.n})"
             )
         if not parts:
-            return ""
+            return self.withheld or ""
         circuit = f"the one {self.by[:-1]} alone keeps" if self.size == 1 else f"the {self.size} {self.by} alone keep"
-        return f"with {100 * self.level:.0f} % confidence each, {circuit} " + ", and ".join(parts)
+        said = f"with {100 * self.level:.0f} % confidence each, {circuit} " + ", and ".join(parts)
+        return f"{said}; {self.withheld}" if self.withheld else said
 
 
 #: What heads that their attention identifies are called.
@@ -196,7 +209,9 @@ class Checks(Viewable, Record):
             "edge_cmd": self.edge_faithfulness and self.edge_faithfulness.cmd,
             "edge_cpr": self.edge_faithfulness and self.edge_faithfulness.cpr,
             "jaccard": self.stability and self.stability.value,
-            "guaranteed_answers": self.guarantee and self.guarantee.answers and self.guarantee.answers.low,
+            "guaranteed_answers": self.guarantee
+            and self.guarantee.answers
+            and (None if self.guarantee.withheld else self.guarantee.answers.low),
             "guaranteed_kept": self.guarantee and self.guarantee.kept and self.guarantee.kept.low,
             "specificity": self.specificity and self.specificity.ratio,
             "detectors": self.detectors and self.detectors.share,

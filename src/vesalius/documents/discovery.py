@@ -19,7 +19,7 @@ from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
-from vesalius.documents.metric import Performance
+from vesalius.documents.metric import Metric, Performance
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.rivals import Rivals
 from vesalius.documents.view import (
@@ -43,12 +43,15 @@ from vesalius.documents.view import (
     title_of,
     words,
 )
+from vesalius.documents.whole import WholeCircuit, answer
+from vesalius.documents.whole import sections as whole_sections
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 
 DISCOVERY_FILE, DISCOVERY_PAGE = "discovery.json", "discovery.html"
-#: Connections that are drawn, out of so many of the strongest edges; edges that a view lists.
-CONNECTIONS, DRAWN_FROM, LISTED_IN_VIEW = 18, 360, 20
+#: Connections that are drawn, out of so many of the strongest edges; edges that a view lists; connections of the
+#: whole circuit that are drawn.
+CONNECTIONS, DRAWN_FROM, LISTED_IN_VIEW, DRAWN_WHOLE = 18, 360, 20, 60
 #: Edges below this part of the strongest are not drawn.
 WORTH_DRAWING = 0.02
 #: A model with more edges than this has only its strongest edges listed; circuit.json has all.
@@ -62,8 +65,9 @@ class Discovery(Viewable, Document, kind="discovery"):
 
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
     are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
-    `directory` where the files are. `selection` says how the circuit was cut (None: what scores other than 0 is in it),
-    `rivals` which other circuits keep the behaviour.
+    `directory` where the files are. `whole` is the smallest connected circuit that keeps a share of the behaviour, from
+    which `answer`, `kept`, `size` and `connected` follow (None where it was not searched). `selection` says how the
+    circuit was cut by a rule (None: by none), `rivals` which other circuits keep the behaviour.
     `quirks` says what a reproduction of a published method does that others do not, `notes` what the method cannot see,
     `meaning` what a score is.
     """
@@ -84,6 +88,11 @@ class Discovery(Viewable, Document, kind="discovery"):
         "checks_forwards",
         "selection",
         "rivals",
+        "whole",
+        "answer",
+        "kept",
+        "size",
+        "connected",
     )
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
@@ -98,6 +107,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     checks: Checks | None = None
     selection: CircuitCut | None = None
     rivals: Rivals | None = None
+    whole: WholeCircuit | None = None
     quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
     meaning: str = ""
@@ -124,8 +134,40 @@ class Discovery(Viewable, Document, kind="discovery"):
     @computed_field
     @property
     def method(self) -> str:
-        """The discovery method."""
-        return self.request.method or "sweep"
+        """The discovery method; of several that were asked, the one whose ranking made the circuit."""
+        named = self.request.method or "sweep"
+        return named if self.whole is None else self.whole.method
+
+    @computed_field
+    @property
+    def answer(self) -> dict[str, str] | None:
+        """Whether a circuit of this size carries the behaviour: yes, partly or no, and why."""
+        said = self._answer()
+        return None if said is None or said.verdict is None else {"verdict": said.verdict, "text": said.text}
+
+    @computed_field
+    @property
+    def kept(self) -> Metric | None:
+        """The share of the behaviour that the circuit keeps on prompts that chose nothing."""
+        return None if self.whole is None else self.whole.kept
+
+    @computed_field
+    @property
+    def size(self) -> int | None:
+        """How many components the circuit has."""
+        return None if self.whole is None else self.whole.size
+
+    @computed_field
+    @property
+    def connected(self) -> bool | None:
+        """Whether every component lies on a path of its edges from the tokens to the logits."""
+        return None if self.whole is None else self.whole.connected
+
+    def _answer(self) -> Answer | None:
+        if self.whole is None:
+            return None
+        subject = title_of(self.behaviour) if self.behaviour else "the outputs"
+        return answer(self.whole, subject, weak=getattr(self.performance, "weak", None))
 
     @computed_field
     @property
@@ -255,10 +297,17 @@ class Discovery(Viewable, Document, kind="discovery"):
         )
         strongest = [f"{row.id} {row.score:+.3g}" for row in self.components if row.score]
         checks = "checks: left out" if self.checks is None else str(self.checks.view().answer)
+        described = (
+            f"Discovery in {subject} by {self.method} on {prompts(self.n)}, {len(self.components)} components"
+            f"{f' and {self.n_edges} edges' if self.n_edges else ''} ({self.unit}){f'; {areas}' if areas else ''}"
+        )
+        said = self._answer()
         sections: list[Section] = [
+            *([] if said is None else [Facts([("", described)])]),
             Facts([("strongest", join_first(strongest, 5) or "none other than 0"), ("", checks)]),
             Facts(self._facts()),
             *([Text(self.notes, bullets=True)] if self.notes else []),
+            *self._whole_sections(),
             Group(self._components(), title="Which components"),
             Group(self._edges(), title="Which edges"),
         ]
@@ -271,15 +320,35 @@ class Discovery(Viewable, Document, kind="discovery"):
         sections.append(Text([self._what_files_hold()], title="All scores", pages_only=True))
         return View(
             f"{subject}: discovered circuit",
-            Answer(
-                f"Discovery in {subject} by {self.method} on {prompts(self.n)}, {len(self.components)} components"
-                f"{f' and {self.n_edges} edges' if self.n_edges else ''} ({self.unit}){f'; {areas}' if areas else ''}"
-            ),
+            said or Answer(described),
             sections,
             command=self.request.command_line(),
             place=self.directory and str(Path(self.directory) / DISCOVERY_PAGE),
             files=[("circuit", str(Path(self.directory) / CIRCUIT_FILE))] if self.directory else [],
         )
+
+    def _whole_sections(self) -> list[Section]:
+        """The circuit as a drawing, what it keeps and how it was found."""
+        if self.whole is None:
+            return []
+        merged: dict[tuple[str, str], float] = {}
+        for edge in self.circuit.kept_edges:
+            ends, score = (
+                (str(edge.sender or "embedding"), str(edge.receiver or "logits")),
+                self.circuit.edges[edge].score,
+            )
+            merged[ends] = max(merged.get(ends, 0.0), abs(score or 0.0))
+        strongest = sorted(merged, key=lambda ends: -merged[ends])[:DRAWN_WHOLE]
+        scores = {str(part): f"{score:.3g}" for part, score in self.circuit.ranked()}
+        shown = dict.fromkeys(end for ends in strongest for end in ends if end in scores)
+        count = f"The {len(strongest)} strongest of {len(merged)}" if len(strongest) < len(merged) else "All"
+        drawing = Graph(
+            [Node(name, scores[name]) for name in shown],
+            [(*ends, merged[ends]) for ends in strongest],
+            caption=f"{count} connections of the circuit; q, k and v of a head are drawn as one.",
+        )
+        found = [drawing] if self.whole.found and self.whole.connected and strongest else []
+        return [Group([*whole_sections(self.whole), *found], title="The circuit")]
 
     def _facts(self) -> list[tuple[str, str]]:
         """How the circuit was found, how well the model performs, and the areas against a known circuit."""
@@ -331,7 +400,7 @@ class Discovery(Viewable, Document, kind="discovery"):
 
     def _meaning(self) -> str:
         """What a score is."""
-        if not self.meaning and self.circuit.edges:
+        if not self.meaning and self.circuit.edge_scores:
             return "A component's score is the largest magnitude among its outgoing edges."
         return self.meaning or f"A component's score is what the method {self.method} gave it."
 

@@ -11,8 +11,8 @@ from vesalius.documents.base import Record
 from vesalius.documents.metric import Metric
 from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text
 
-#: The share that is asked for where the user says nothing.
-KEEP = 0.8
+#: The share that is asked for where the user says nothing, and that of a specimen with a listed vocabulary.
+KEEP, KEEP_LISTED = 0.8, 0.95
 #: A circuit is looked for up to this share of the components, and up to this many at least.
 MOST_SHARE, LEAST_MOST = 0.2, 10
 #: A circuit that keeps more than this much of the model's score has left out what hinders: it is another mechanism.
@@ -21,8 +21,8 @@ TOO_MUCH = 1.2
 INTERVAL_SLACK, TEMPLATE_SLACK = 0.1, 0.2
 #: Random circuits of the same make-up must stay below this, and halves of the prompts must agree this far.
 MOST_RANDOM, LEAST_STABLE = 0.3, 0.5
-#: The range of the contrast must be at least this share of the score.
-LEAST_RANGE = 0.5
+#: Fewer prompts cannot be halved, or report a share: eight that all keep everything leave 0.69 possible (exact, 95 %).
+LEAST_RANKING, LEAST_REPORTING = 4, 8
 Verdict = Literal["yes", "partly", "no"]
 #: In the place of a method's name: the components were given, not searched for.
 GIVEN = "given"
@@ -63,8 +63,8 @@ class WholeCircuit(Record):
     `reached` which larger size did, where none of them does. `kept` is measured on the reported prompts with every
     component outside resampled, `wired` with every edge outside resampled as well, `elsewhere` on other templates,
     `random` is the mean of random circuits of as many heads and MLPs. `stable` is the similarity (Jaccard) of the
-    circuits that two halves of the ranking prompts give. `shared` says why the three sets of prompts are not apart,
-    where they are not.
+    circuits that two halves of the ranking prompts give. `kept_anyway` components were not searched and are always
+    kept. `shared` says why the three sets of prompts are not apart, where they are not.
     """
 
     method: str
@@ -75,6 +75,7 @@ class WholeCircuit(Record):
     found: bool
     reached: int | None = None
     components: tuple[str, ...]
+    kept_anyway: int = 0
     n_edges: int
     connected: bool
     kept: Metric
@@ -98,7 +99,7 @@ class WholeCircuit(Record):
 
 def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:
     """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the contrast, if anything."""
-    of = f"of {whole.candidates} components"
+    of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
     kept = f"{_figure(whole.kept)} of {subject}"
     if not whole.found:
         instead = f"; {whole.reached} do" if whole.reached else ""
@@ -122,6 +123,10 @@ def first_doubt(whole: WholeCircuit) -> str | None:
     assert kept.value is not None
     if whole.shared:
         return whole.shared
+    if kept.n is not None and kept.n < LEAST_REPORTING:
+        return f"{kept.n} prompts are too few to report it on ({LEAST_REPORTING} wanted): use more prompts (--n)"
+    if whole.n_rank < LEAST_RANKING and whole.method != GIVEN:
+        return f"{whole.n_rank} prompts are too few to rank by ({LEAST_RANKING} wanted): use more prompts (--n)"
     if kept.value < whole.keep:
         return f"that is less than {whole.keep:g}"
     if kept.value > TOO_MUCH:

@@ -13,6 +13,9 @@ from torch import Tensor
 
 Score = Callable[[Float[Tensor, "row query out"], Int[Tensor, " row"]], Tensor]
 
+#: The unit of scores that count the outputs which stay the same.
+SHARE_OF_OUTPUTS = "share of outputs"
+
 
 @dataclass(frozen=True)
 class Readout:
@@ -80,4 +83,4 @@ def agreement(clean: Int[Tensor, "prompt query"], counted: Bool[Tensor, "prompt 
         kept, real = clean.to(logits.device)[prompt], counted.to(logits.device)[prompt]
         return ((logits.argmax(-1) == kept) & real).sum(1) / real.sum(1)
 
-    return Readout(score, unit="share of outputs")
+    return Readout(score, unit=SHARE_OF_OUTPUTS)

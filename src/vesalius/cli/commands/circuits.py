@@ -123,12 +123,13 @@ def discover(
     one: OnePrompt,
     parts: Parts,
 ) -> None:
-    """Score the components and edges of a model by how much a behaviour needs them.
+    """Find the smallest connected circuit that keeps a stated share of a behaviour, or say that there is none.
 
-    Writes circuit.json in the format of the MIB benchmark and discovery.html with pictures. Where the true circuit is
-    known the scores are graded.
+    Components are ranked on some prompts, the size is chosen on others, and what the circuit keeps is measured on
+    prompts that had no part in either. The first line answers Yes, Partly or No. Writes circuit.json in the format of
+    the MIB benchmark and discovery.html with pictures. Where the true circuit is known the scores are graded.
 
-    Example: vesalius discover frac_prevs --method eap-ig
+    Example: vesalius discover smollm2-135m -b greater-than --keep 0.8
     """
     from vesalius import api
     from vesalius.cli.console import output, print_json, print_view

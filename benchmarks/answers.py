@@ -1,0 +1,398 @@
+"""Is the answer right? Yes, Partly and No on circuits with known truth, by kind of case.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.answers --out benchmarks/results/answers.json
+
+Models: the benchmark specimens, the generated ones of `fresh.tgz` and hard models written by hand, each with its true
+circuit. Kinds of cases, and the answers that are right:
+
+- `true circuit`: its components, given. Yes.
+- `half a circuit`: as many of them left out as bring it below 0.7; also the fewest. Not Yes.
+- `random set`: as many other heads and MLPs. No.
+- `search`: the whole circuit by the sweep's ranking. Yes, and what was found keeps 0.8. Left out where the true
+  circuit is larger than the largest that is looked for.
+- `memorised ranking`: random scores rank, nothing is trimmed. Not Yes where what was found keeps less than 0.8.
+- `empty contrast`: counterfactuals with the same outputs. Refused.
+- `too few prompts`: two or three rank, choose and report. Not Yes.
+- `template-bound`: short inputs rank, choose and report, long ones are the other template; also two halves of the
+  tokens. Not Yes where what was found, or the true circuit without one member that is not needed here, keeps less than
+  0.6 there; Yes where what was found keeps 0.85 on both (`template-free`). Models of two true components or more.
+
+Truth is what a circuit keeps on 1,024 fresh inputs, measured by plain ablations apart from the search's own code; cases
+between 0.7 and 0.85 there (template: 0.6 and 0.85) are left out and counted, but for `search`. Limits were tuned on
+models with an even number (`tuned`), and the reported figures are those of odd numbers (`reported`).
+"""
+
+import argparse
+import multiprocessing
+import random
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import vesalius as ves
+from vesalius.behaviours.contrast import measure_contrast
+from vesalius.behaviours.trial import NothingUnseen, Trial, trial, unchanged_outputs, unique
+from vesalius.circuits.planted import plant_hard
+from vesalius.circuits.specimens import benchmark_cards
+from vesalius.components import Component
+from vesalius.discovery.faithfulness import scores_without
+from vesalius.discovery.method import MethodInput, Scores
+from vesalius.discovery.sweep import Sweep
+from vesalius.discovery.whole import PromptSets, Search, measured_circuit, prompt_sets, whole_circuit
+from vesalius.documents.whole import KEEP, WholeCircuit, answer
+from vesalius.files import write_json
+from vesalius.grading.discovery import true_circuit
+from vesalius.intervene import Batch
+from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.statistics import share_interval
+
+RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD = 16, 1024, 9_100_003, 25, 15, 6
+#: Between these a circuit is neither enough nor too little; below the third it fails on another template.
+TOO_LITTLE, ENOUGH, BOUND = 0.7, 0.85, 0.6
+NOT_YES = ("partly", "no", "refused")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with its true circuit; `number` says in which half it is."""
+
+    name: str
+    number: int
+    specimen: Specimen
+    truth: frozenset[Component]
+
+    @property
+    def half(self) -> str:
+        """Tuned on, or reported."""
+        return "reported" if self.number % 2 else "tuned"
+
+    def random(self, what: str) -> random.Random:
+        """Numbers drawn for one purpose."""
+        return random.Random(f"{what}/{self.name}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One answer: `wanted` are the right ones (None: too close to call), `kept` what the circuit keeps on fresh inputs
+    and `elsewhere` on those of the other template.
+    """
+
+    kind: str
+    subject: str
+    half: str
+    verdict: str
+    wanted: tuple[str, ...] | None
+    kept: float | None
+    text: str
+    elsewhere: float | None = None
+
+    @property
+    def right(self) -> bool | None:
+        """Whether the answer is a right one; None where the case is left out."""
+        return None if self.wanted is None else self.verdict in self.wanted
+
+    def row(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**vars(self), "right": self.right}
+
+
+def kept_by(specimen: Specimen, material: Trial, circuits: Sequence[Collection[Component]]) -> list[float]:
+    """What circuits keep, by ablation of everything else: an independent twin of `discovery.whole.Shares`."""
+    everything = frozenset(specimen.model.components)
+    removed = [everything, frozenset[Component](), *(everything - frozenset(one) for one in circuits)]
+    scores, _ = scores_without(specimen.model, material, removed, kind="resample")
+    nothing, full, *own = scores.double().mean(0).tolist()
+    return [(score - nothing) / (full - nothing) if full > nothing else 0.0 for score in own]
+
+
+def judged(search: Search, whole: WholeCircuit) -> tuple[str, str]:
+    """The answer and its text; a contrast that is refused has none."""
+    contrast = measure_contrast(search.model, search.sets.rank)
+    if not contrast.usable:
+        return "refused", contrast.doubt or ""
+    given = answer(whole, search.specimen.name, weak=contrast.doubt)
+    return str(given.verdict), given.text
+
+
+def swept(search: Search) -> tuple[WholeCircuit, list[Component]]:
+    """The whole circuit by the sweep's ranking."""
+    scores = Sweep().score(MethodInput(search.specimen, search.sets.rank))
+    whole, parts, _ = whole_circuit(search, {"sweep": (scores, scores.forwards)})
+    return whole, parts
+
+
+def sufficient(kept: float, right: tuple[str, ...], wrong: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The right answers of a circuit that is enough, of one that is too little, and none in between."""
+    return right if kept >= ENOUGH else wrong if kept < TOO_LITTLE else None
+
+
+def given_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
+    """The true circuit, halves of it and random sets."""
+    specimen, truth = subject.specimen, subject.truth
+    search = Search(specimen, prompt_sets(specimen, trial(specimen, RANK)))
+
+    def case(kind: str, circuit: frozenset[Component], kept: float, wanted: tuple[str, ...] | None) -> Case:
+        verdict, text = judged(search, measured_circuit(search, circuit))
+        return Case(kind, subject.name, subject.half, verdict, wanted, kept, text)
+
+    kept = kept_by(specimen, fresh, [truth])[0]
+    yield case("true circuit", truth, kept, sufficient(kept, ("yes",), NOT_YES))
+    for less, kept in halves(subject, fresh):
+        yield case("half a circuit", less, kept, NOT_YES)
+    other = random_set(subject)
+    kept = kept_by(specimen, fresh, [other])[0]
+    yield case("random set", other, kept, ("no",) if kept < TOO_LITTLE else None)
+
+
+def halves(subject: Subject, fresh: Trial) -> list[tuple[frozenset[Component], float]]:
+    """Of the true circuit without one, two, ... members in random order the first below 0.7, and the best below 0.7 of
+    those without one member.
+    """
+    members = sorted(subject.truth)
+    if len(members) < 2:
+        return []
+    shuffled = subject.random("halves").sample(members, len(members))
+    ladder = [frozenset(shuffled[less:]) for less in range(1, len(members))]
+    single = [subject.truth - {part} for part in members]
+    kept = dict(zip(ladder + single, kept_by(subject.specimen, fresh, ladder + single), strict=True))
+    first = next((one for one in ladder if kept[one] < TOO_LITTLE), None)
+    best = max((one for one in single if kept[one] < TOO_LITTLE), key=lambda one: kept[one], default=None)
+    return [(one, kept[one]) for one in dict.fromkeys((first, best)) if one is not None]
+
+
+def random_set(subject: Subject) -> frozenset[Component]:
+    """As many heads and MLPs as the true circuit has, at random."""
+    parts, draw, drawn = subject.specimen.model.components, subject.random("set"), []
+    for is_head in (True, False):
+        kind = [part for part in parts if part.is_head == is_head]
+        drawn += draw.sample(kind, sum(part.is_head == is_head for part in subject.truth))
+    return frozenset(drawn)
+
+
+def search_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
+    """A search from scratch."""
+    search = Search(subject.specimen, prompt_sets(subject.specimen, trial(subject.specimen, RANK)))
+    whole, parts = swept(search)
+    kept = kept_by(subject.specimen, fresh, [parts])[0]
+    verdict, text = judged(search, whole)
+    wanted = None if len(subject.truth) > search.most else ("yes",) if kept >= KEEP else ()
+    yield Case("search", subject.name, subject.half, verdict, wanted, kept, text)
+
+
+class Untrimmed(Search):
+    """A search that keeps what the ranking put first."""
+
+    def trimmed(self, circuit: Sequence[Component]) -> list[Component]:
+        """All of it."""
+        return list(circuit)
+
+
+def memorised_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
+    """Random scores rank."""
+    specimen = subject.specimen
+    search = Untrimmed(specimen, prompt_sets(specimen, trial(specimen, RANK)))
+    generator = torch.Generator().manual_seed(subject.number)
+    table = torch.rand(RANK, len(search.parts), generator=generator)
+    scores = Scores(dict(zip(search.parts, table.mean(0).tolist(), strict=True)), {}, 0.0, "", table)
+    whole, parts, _ = whole_circuit(search, {"random": (scores, 0.0)})
+    kept = kept_by(specimen, fresh, [parts])[0]
+    verdict, text = judged(search, whole)
+    wanted = sufficient(kept, ("yes", *NOT_YES), NOT_YES)
+    yield Case("memorised ranking", subject.name, subject.half, verdict, wanted, kept, text)
+
+
+def few_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
+    """A search on two or three prompts of each set."""
+    sets, n = prompt_sets(subject.specimen, trial(subject.specimen, RANK)), 2 + subject.number // 2 % 2
+    rank, choose, report = (one.take(slice(0, n)) for one in (sets.rank, sets.choose, sets.report))
+    few = PromptSets(rank, choose, report)
+    search = Search(subject.specimen, few)
+    whole, parts = swept(search)
+    verdict, text = judged(search, whole)
+    kept = kept_by(subject.specimen, fresh, [parts])[0]
+    yield Case("too few prompts", subject.name, subject.half, verdict, NOT_YES, kept, text)
+
+
+def empty_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
+    """Counterfactuals that give the same outputs: other inputs where there are such, else the inputs themselves."""
+    specimen = subject.specimen
+    inputs = unique(specimen.sample(FRESH, FRESH_SEED))
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for one, outputs in zip(inputs, specimen.predict(inputs), strict=True):
+        groups.setdefault(tuple(outputs), []).append(one)
+    pairs = [(group[0], group[1]) for group in groups.values() if len(group) > 1]
+    pairs = pairs if len(pairs) >= RANK else [(one, one) for one in inputs]
+    whole = measure_contrast(specimen.model, of_inputs(specimen, *zip(*pairs, strict=True)))
+    contrast = measure_contrast(specimen.model, of_inputs(specimen, *zip(*pairs[:RANK], strict=True)))
+    verdict = "allowed" if contrast.usable else "refused"
+    assert whole.range.value is not None
+    wanted = ("refused",) if not whole.range.value > 0.02 else None
+    text = contrast.doubt or contrast.describe()
+    yield Case("empty contrast", subject.name, subject.half, verdict, wanted, None, text)
+
+
+def template_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
+    """Searches on a part of the inputs, with the rest as another template."""
+    specimen, vocabulary = subject.specimen, subject.specimen.vocabulary
+    assert isinstance(vocabulary, FiniteVocabulary)
+    if len(subject.truth) < 2 or len(specimen.model.components) > WIDEST:
+        return
+    inputs = unique(specimen.sample(2 * FRESH, FRESH_SEED))
+    middle = (vocabulary.min_len + vocabulary.max_len) // 2
+    early = set(vocabulary.tokens[: len(vocabulary.tokens) // 2])
+    late = set(vocabulary.tokens) - early
+    parts: list[tuple[str, Callable[[Any], bool], Callable[[Any], bool]]] = [
+        ("short", lambda one: len(one) <= middle, lambda one: len(one) > middle),
+        ("first tokens", lambda one: set(one) <= early, lambda one: set(one) <= late),
+    ]
+    for name, here, there in parts:
+        yield from bound_case(
+            subject, name, [one for one in inputs if here(one)], [one for one in inputs if there(one)]
+        )
+
+
+def bound_case(subject: Subject, name: str, here: list[Any], there: list[Any]) -> Iterator[Case]:
+    """A search on `here`, with some of `there` as the other template."""
+    specimen = subject.specimen
+    if len(here) < 3 * RANK or len(there) < RANK:
+        return
+    everywhere = [of_inputs(specimen, one, one[1:] + one[:1]) for one in (here, there)]
+    own, other = everywhere
+    n = min(32, (len(own.batch) - RANK) // 2)
+    bounds = (0, RANK, RANK + n, RANK + 2 * n)
+    rank, choose, report = (own.take(slice(*ends)) for ends in pairwise(bounds))
+    sets = PromptSets(rank, choose, report, other.take(slice(0, 32)))
+    if not all(measure_contrast(specimen.model, one).usable for one in (sets.rank, other.take(slice(0, 64)))):
+        return
+    search = Search(specimen, sets)
+    whole, parts = swept(search)
+    less = [subject.truth - {part} for part in sorted(subject.truth)]
+    shares = list(zip(*(kept_by(specimen, one, [parts, *less]) for one in everywhere), strict=True))
+    given = next(
+        (one for one, (near, far) in zip(less, shares[1:], strict=True) if near >= ENOUGH and far < BOUND), None
+    )
+    asked = [(whole, *shares[0])]
+    if given is not None:
+        asked.append((measured_circuit(search, given), *shares[1 + less.index(given)]))
+    for circuit, kept, elsewhere in asked:
+        verdict, text = judged(search, circuit)
+        bound = elsewhere < BOUND
+        wanted = NOT_YES if bound else ("yes",) if min(kept, elsewhere) >= ENOUGH else None
+        kind = "template-bound" if bound else "template-free"
+        yield Case(kind, f"{subject.name} ({name})", subject.half, verdict, wanted, kept, text, elsewhere)
+
+
+def of_inputs(specimen: Specimen, inputs: Sequence[Any], others: Sequence[Any]) -> Trial:
+    """A trial of stated inputs and counterfactuals."""
+    tokens: Tensor = specimen.tokenize([*inputs, *others])
+    mask, n = tokens != specimen.model.config.pad_token, len(inputs)
+    batch = Batch(tokens[:n], mask[:n])
+    return Trial(batch, Batch(tokens[n:], mask[n:]), unchanged_outputs(specimen, batch), where=mask[n:])
+
+
+KINDS = (given_cases, search_case, memorised_case, few_case, empty_case, template_cases)
+
+
+def subjects(folder: Path) -> Iterator[Subject]:
+    """All models; generated and hard ones are written into `folder`."""
+    for card in benchmark_cards():
+        yield Subject(card.name, int(card.id), ves.load(card.id), true_circuit(card.id).components)
+    with tarfile.open(Path(__file__).parent / "fresh.tgz") as archive:
+        archive.extractall(folder / "fresh", filter="data")
+    for number, place in enumerate(sorted((folder / "fresh").glob("generated_*"))):
+        specimen = ves.load(place)
+        yield Subject(place.name, number, specimen, true_circuit(specimen.name, place).components)
+    for seed in range(HARD):
+        place = plant_hard(seed).write(folder / f"hard-{seed:02d}")
+        specimen = ves.load(place)
+        yield Subject(place.name, seed, specimen, true_circuit(specimen.name, place).components)
+
+
+def cases_of(subject: Subject) -> list[Case]:
+    """Every case that a model gives."""
+    fresh, found = trial(subject.specimen, FRESH, seed=FRESH_SEED), []
+    for kind in KINDS:
+        try:
+            found += kind(subject, fresh)
+        except NothingUnseen:
+            continue
+    return found
+
+
+def _asked(asked: Sequence[Subject], jobs: int) -> Iterator[tuple[list[Case], float]]:
+    """The cases of every model with the CPU seconds they took, in order; forks share what was loaded."""
+
+    def timed(place: int) -> tuple[list[Case], float]:
+        start = time.process_time()
+        return cases_of(asked[place]), time.process_time() - start
+
+    if jobs == 1:
+        yield from map(timed, range(len(asked)))
+        return
+    _FORKED.append(timed)
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(_forked, range(len(asked)))
+
+
+#: What forked processes run: specimens hold functions and cannot be sent to them.
+_FORKED: list[Callable[[int], tuple[list[Case], float]]] = []
+
+
+def _forked(place: int) -> tuple[list[Case], float]:
+    return _FORKED[-1](place)
+
+
+def table(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """Right and wrong answers by half and kind, with Wilson intervals."""
+    rows = []
+    for half in ("tuned", "reported"):
+        for kind in ("all", *dict.fromkeys(case.kind for case in cases)):
+            some = [case for case in cases if case.half == half and kind in ("all", case.kind)]
+            told = [case for case in some if case.right is not None]
+            right = sum(bool(case.right) for case in told)
+            low, high = share_interval(right, len(told))
+            answers = {word: sum(case.verdict == word for case in told) for word in ("yes", *NOT_YES)}
+            row: dict[str, Any] = {"half": half, "kind": kind, "right": right, "n": len(told)}
+            share = right / len(told) if told else None
+            rows.append(row | {"share": share, "low": low, "high": high, "left_out": len(some) - len(told), **answers})
+    return rows
+
+
+def main() -> None:
+    """Ask every model, print and write the table and every case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--half", choices=("tuned", "reported"), help="ask the models of one half only")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    cases, seconds = list[Case](), 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        asked = [
+            one
+            for one in subjects(Path(folder))
+            if len(one.specimen.model.components) <= LARGEST and given.half in (None, one.half)
+        ]
+        for subject, (own, spent) in zip(asked, _asked(asked, given.jobs), strict=True):
+            cases, seconds = cases + own, seconds + spent
+            wrong = [f"{case.kind}: {case.verdict}" for case in own if case.right is False]
+            print(f"{subject.name}: {len(own)} cases {'; '.join(wrong)}", file=sys.stderr, flush=True)
+    rows = table(cases)
+    for row in rows:
+        print(f"{row['half']:9} {row['kind']:18} {row['right']:4} of {row['n']:4}, {row['left_out']} left out")
+    document = {"benchmark": "answers", "rank": RANK, "fresh": FRESH, "cpu_seconds": seconds, "rows": rows}
+    if given.out:
+        write_json(given.out, {**document, "cases": [case.row() for case in cases]})
+
+
+if __name__ == "__main__":
+    main()
