@@ -77,9 +77,9 @@ def sweep(
     "resample" for natural models, as in `discover`, and "zero" for others. Of several, "zero,mean", the effects of the
     first are returned; the document of `sweep_report` holds all, side by side. `material` gives other prompts than the
     behaviour's own, `behaviour` and `metric` are those of `ves.load`. Where "resample" is asked for and replacing
-    everything does not lower the score, it is refused unless `force`; by default the result says so. With `out` (a directory, or True for one under
-    `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep continues when the same call is
-    made again.
+    everything does not lower the score, it is refused unless `force`; by default the result says so. With `out` (a
+    directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
+    continues when the same call is made again.
 
     `engine` ("local" processes or "ray") and `jobs` run parts of a natural model's sweep elsewhere; a part that is
     finished is kept like any other.
