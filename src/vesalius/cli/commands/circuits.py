@@ -85,11 +85,11 @@ def what_if(
     edit: Edit,
     load: Load,
     draw: Draw,
-    force: Force,
     printed: Printed,
     file: Annotated[
         str | None, typer.Option("--from", help="Ask again what a what_if.json asked, instead of naming it here.")
     ] = None,
+    force: Force,
 ) -> None:
     """Replace some components together and print how the outputs change.
 
