@@ -44,7 +44,7 @@ from vesalius.behaviours.trial import NothingUnseen, Trial, trial, unchanged_out
 from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import Card, benchmark_cards
 from vesalius.components import Component
-from vesalius.discovery.faithfulness import scores_without
+from vesalius.discovery.faithfulness import NothingToKeep, scores_without
 from vesalius.discovery.method import MethodInput, Scores
 from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import PromptSets, Search, measured_circuit, prompt_sets, whole_circuit
@@ -60,6 +60,7 @@ RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD = 16, 1024, 9_100_003, 40, 15, 6
 TOO_LITTLE, ENOUGH, BOUND = 0.7, 0.85, 0.6
 #: A contrast is empty where everything replaced takes less than this share of the outputs on all inputs drawn.
 NO_RANGE = 0.02
+FAMILIES = ("benchmark", "generated", "hard")
 HALVES = ("tuned", "reported")
 NOT_YES = ("partly", "no", "refused")
 
@@ -218,9 +219,11 @@ def few_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
     sets, n = prompt_sets(subject.specimen, trial(subject.specimen, RANK)), 2 + subject.number // 2 % 2
     rank, choose, report = (one.take(slice(0, n)) for one in (sets.rank, sets.choose, sets.report))
     few = PromptSets(rank, choose, report)
-    search = Search(subject.specimen, few)
-    whole, _ = swept(search)
-    verdict, text = judged(search, whole)
+    try:
+        search = Search(subject.specimen, few)
+        verdict, text = judged(search, swept(search)[0])
+    except NothingToKeep as error:
+        verdict, text = "refused", str(error)
     yield Case("too few prompts", subject.name, subject.half, verdict, NOT_YES, None, text)
 
 
@@ -329,10 +332,12 @@ def models(folder: Path) -> dict[str, list[tuple[int, Loader]]]:
     }
 
 
-def chosen(folder: Path, half: str | None, limit: int | None) -> list[Loader]:
+def chosen(folder: Path, families: Sequence[str], half: str | None, limit: int | None) -> list[Loader]:
     """The models that are asked: of one half or of both, `limit` of each family and half, evenly spaced."""
     some: list[Loader] = []
-    for family in models(folder).values():
+    for name, family in models(folder).items():
+        if name not in families:
+            continue
         for rest in (0, 1):
             group = [loader for number, loader in family if number % 2 == rest]
             if half in (None, HALVES[rest]):
@@ -347,7 +352,7 @@ def cases_of(subject: Subject) -> list[Case]:
     for kind in KINDS:
         try:
             found += kind(subject, fresh)
-        except NothingUnseen:
+        except (NothingUnseen, NothingToKeep):  # too few inputs, or a part of them on which nothing changes
             continue
     return found
 
@@ -372,6 +377,7 @@ def main() -> None:
     """Ask every model, print and write the table and every case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--half", choices=HALVES, help="ask the models of one half only")
     parser.add_argument("--largest", type=int, default=LARGEST, help="components of the largest model that is asked")
     parser.add_argument("--limit", type=int, help="models of each family and half, evenly spaced (default: all)")
@@ -379,7 +385,7 @@ def main() -> None:
     torch.set_num_threads(1)
     cases, start = list[Case](), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        for load in chosen(Path(folder), given.half, given.limit):
+        for load in chosen(Path(folder), given.families, given.half, given.limit):
             subject = load()
             if len(subject.specimen.model.components) > given.largest:
                 continue
