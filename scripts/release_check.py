@@ -17,7 +17,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Files that the wheel must carry besides the code.
-SHIPPED = ("vesalius/py.typed", "vesalius/circuits/data/3/model.safetensors", "licenses/LICENSE")
+SHIPPED = (
+    *("vesalius/py.typed", "vesalius/circuits/data/3/model.safetensors", "licenses/LICENSE"),
+    *(
+        path.relative_to(ROOT / "src").as_posix()
+        for path in sorted((ROOT / "src/vesalius_bench/papers").rglob("*.json"))
+    ),
+)
+#: The packages of the distribution.
+PACKAGES = tuple(sorted(path.parent.name for path in (ROOT / "src").glob("*/__init__.py")))
 NOT_IN_CORE = ("langgraph", "langchain", "gymnasium")
 
 
@@ -36,6 +44,8 @@ def main() -> None:
         snippet.write_text(first_block(ROOT / "README.md"), encoding="utf-8")
         print(run(python, str(snippet), cwd=work))
         print(run(python, "-m", "vesalius", "--version", cwd=work).strip())
+        for words in (["--help"], ["specimens"], ["explain", "frac_prevs"]):
+            run(python, "-m", "vesalius", *words, cwd=work)
         print(f"release check passed: {wheel.name}, {sdist.name}, {len(packages)} packages in a plain install")
 
 
@@ -54,7 +64,7 @@ def check_wheel(wheel: Path) -> None:
         metadata = message_from_bytes(archive.read(path))
     missing = [file for file in SHIPPED if not any(name.endswith(file) for name in names)]
     require(not missing, f"the wheel lacks {', '.join(missing)}")
-    outside = [name for name in names if not name.startswith(("vesalius/", "vesalius-"))]
+    outside = [name for name in names if name.partition("/")[0] not in PACKAGES and not name.startswith("vesalius-")]
     require(not outside, f"the wheel holds {', '.join(outside[:5])}, which is not part of the package")
     relative = re.findall(r"\]\((?![a-z]+:|#)[^)]*\)", str(metadata.get_payload()))
     require(not relative, f"the description has relative links: {', '.join(relative)}")

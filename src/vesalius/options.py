@@ -379,13 +379,14 @@ class Knockout(Record):
     kind: Annotated[
         Any,
         flag(
-            "zero, mean, resample (from the counterfactual prompt) or value-bias.",
+            "zero, mean, resample (from the counterfactual prompt) or value-bias; several with commas are compared. "
+            "Default: resample for natural models, as in `discover`; zero for others.",
             "--kind",
             "-k",
             asked="always",
             word="{}",
         ),
-    ] = "zero"
+    ] = None
     pairs: Annotated[bool, flag("Replace every pair of components instead of each alone.", "--pairs", word="pairs")] = (
         False
     )
@@ -395,7 +396,8 @@ class Knockout(Record):
     ] = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", str(self.kind))  # an ablation, such as `Mean()`, goes by its name
+        if self.kind is not None:  # an ablation, such as `Mean()`, goes by its name
+            object.__setattr__(self, "kind", str(self.kind))
 
 
 class Edit(Record):
@@ -594,13 +596,18 @@ class Explaining(Who):
     ] = None
 
 
-class Paid(Record):
-    """What language models may cost, and how long they are waited for."""
+class Cap(Record):
+    """What language models may cost."""
 
     max_cost: Annotated[
         float | None,
         flag("Spend at most this many dollars, over all jobs and resumptions.", rare=True, asked="never"),
     ] = None
+
+
+class Paid(Cap):
+    """What language models may cost, and how long they are waited for."""
+
     timeout: Annotated[
         float,
         flag(

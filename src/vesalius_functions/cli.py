@@ -14,7 +14,7 @@ from vesalius.cli.options import (
     command,
     names,
 )
-from vesalius.options import Paid, Spend
+from vesalius.options import Cap, Spend
 from vesalius_functions.options import Drawn, Functions, Interpreting
 
 commands = typer.Typer(
@@ -95,7 +95,7 @@ def reliability(
         bool, typer.Option("--matrix", help="Also ask every entity for the words of all others (Figure A4).")
     ] = False,
     jobs: JobsOption = 2,
-    paid: Paid,
+    cap: Cap,
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -116,7 +116,7 @@ def reliability(
             drawn=drawn,
             inputs=inputs,
             matrix=matrix,
-            paid=paid,
+            max_cost=cap.max_cost,
             jobs=jobs,
             out=out,
         )
@@ -137,7 +137,7 @@ def unit_tests(
         str | None,
         typer.Option("--evaluator", help="A language model that takes the same tests now.", metavar="P:M"),
     ] = None,
-    paid: Paid,
+    cap: Cap,
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -160,7 +160,7 @@ def unit_tests(
         path = api.export_unit_tests(run, export, count=count, seed=seed)
         return output({"sheet": str(path)}, lambda written: print_line(f"sheet: {written['sheet']}"), as_json=json)
     with resumable():
-        study = api.unit_tests(run, answers or (), evaluator=evaluator, paid=paid, out=out)
+        study = api.unit_tests(run, answers or (), evaluator=evaluator, max_cost=cap.max_cost, out=out)
     return output(study, as_json=json)
 
 

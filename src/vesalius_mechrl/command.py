@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption, OneDeviceOption, OnePrompt, RunOption, SpecimenArgument, TopOption
+from vesalius.cli.options import JsonOption, OneDeviceOption, RunOption, SpecimenArgument, TopOption
 from vesalius.options import Force, Load
 from vesalius_mechrl.options import Experiment, SetSearch
 
@@ -46,7 +46,6 @@ def sets(
     search: Annotated[str, typer.Option(help="group, greedy, beam, prune, rl or pairs.")] = "group",
     options: SetSearch,
     load: Load,
-    one: OnePrompt,
     force: Force,
     top: TopOption = 12,
     out: Annotated[str | None, typer.Option(help="Directory for sets.json. Default: vesalius-runs/...")] = None,
@@ -62,5 +61,5 @@ def sets(
     from vesalius.cli.console import output, resumable
 
     with resumable():
-        head_sets = api.discover_sets(specimen, search, options, one.studied(load), force, out=out or True)
+        head_sets = api.discover_sets(specimen, search, options, load, force, out=out or True)
     output(head_sets, as_json=json, top=top)

@@ -69,7 +69,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
     [
         (
             ["discover", "TINY", *INDUCTION, "--method", "magic"],
-            "method 'magic' does not exist; choose one of sweep, eap",
+            "method 'magic' does not exist; choose one of sweep, best, eap",
         ),
         (["discover", "TINY", *INDUCTION, "--n", "0"], "--n"),
         (["discover", "TINY"], "name a behaviour, such as --behaviour induction"),
@@ -120,7 +120,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         ),
         (
             ["bench", "discovery", "--methods", "magic"],
-            "--methods: magic; choose from sweep, eap, eap-ig, relp, relp-qk, acdc",
+            "--methods: magic; choose from sweep, best, eap, eap-ig, relp, relp-qk, gim, masks, acdc",
         ),
         (["bench", "discovery", "--methods", ""], "--methods: none named"),
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),
@@ -131,7 +131,10 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["bench", "discovery", "--specimens", "/nowhere"], "--specimens /nowhere: no such directory"),
         (["bench", "discovery", "--specimens", "TINY"], "holds no specimen"),
         (["bench", "discovery", "--specimens", "TINY", "--ids", "3"], "leave it out with --specimens"),
-        (["bench", "circuits", "--circuit-from", "magic"], "--circuit-from 'magic' does not exist; use sweep, eap"),
+        (
+            ["bench", "circuits", "--circuit-from", "magic"],
+            "--circuit-from 'magic' does not exist; use sweep, best, eap",
+        ),
     ],
 )
 def test_discovery(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str) -> None:

@@ -178,7 +178,7 @@ def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
     assert got.code == 0
     assert "10 components, 2 prompts" in got.out
     assert sum(line.strip().startswith(("L0", "L1")) for line in got.out.splitlines()) == 3
-    assert Path("vesalius-runs/sweep-tiny-induction-zero-n2-seed0/heatmap.png").exists()
+    assert Path("vesalius-runs/sweep-tiny-induction-resample-n2-seed0/heatmap.png").exists()
     assert "heatmap.png" in got.out
 
 

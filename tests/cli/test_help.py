@@ -19,7 +19,7 @@ def test_the_six_verbs_of_the_story_come_first() -> None:
     assert {ROOT.get_command(None, name).rich_help_panel for name in names} == {*PANELS, OTHERS}
 
 
-@pytest.mark.parametrize("name", ["sweep", "what-if", "neurons", "faithfulness", "explain", "retest"])
+@pytest.mark.parametrize("name", ["sweep", "what-if", "neurons", "faithfulness", "explain"])
 def test_a_command_lists_ten_options_at_most_before_more(name: str) -> None:
     options = [one for one in ROOT.get_command(None, name).params if isinstance(one, TyperOption)]
     listed = [one.name for one in options if one.rich_help_panel != MORE]

@@ -10,6 +10,7 @@ from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
+from vesalius.sandbox import sandbox as sandbox_module
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +46,23 @@ def test_a_model_explains_and_leaves_its_files(vesalius: Vesalius, tmp_path: Pat
     traces = [json.loads((folder / "trace.json").read_text()) for folder in (tmp_path / "again", out)]
     assert_same_document(*traces)
     assert "supported (by the language model): We hypothesise" in " ".join(replayed.out.split())
+
+
+def test_code_of_a_model_runs_uncontained_only_where_that_is_asked_for(
+    vesalius: Vesalius, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unisolated(sandbox_module.WarmProcess):
+        def __init__(self, start: dict, **options: float) -> None:
+            super().__init__({**start, "layers": []}, **options)
+
+    monkeypatch.setattr(sandbox_module, "WarmProcess", Unisolated)
+    command = ("explain", "frac_prevs", "--backbone", SCRIPT, "--json")
+    refused = vesalius(*command, "--out", tmp_path / "refused")
+    assert refused.code == 1
+    assert "cannot contain" in refused.err
+    allowed = vesalius(*command, "--unsafe-sandbox", "--out", tmp_path / "allowed")
+    assert allowed.code == 0, allowed.err
+    assert Explanation.model_validate_json(allowed.out).scientist == "hyve"
 
 
 def test_text_of_a_model_is_printed_as_it_is(vesalius: Vesalius, tmp_path: Path) -> None:

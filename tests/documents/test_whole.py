@@ -21,7 +21,7 @@ def _whole(**changes: object) -> WholeCircuit:
         "candidates": 300,
         "found": True,
         "components": tuple(f"L{i}H0" for i in range(30)),
-        "n_edges": 100,
+        "edges": ("input->a0.h0<v>",),
         "connected": True,
         "kept": _metric(0.87),
         "elsewhere": _metric(0.84),

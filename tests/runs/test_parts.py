@@ -113,7 +113,7 @@ def test_what_is_finished_is_kept_when_a_worker_dies(
 ) -> None:
     """Ten components in five parts of two, of which one is lost: the next call computes its two and no others."""
     monkeypatch.setattr(sweeps, "ROWS_BETWEEN_SAVES", 12)
-    reason = r"zero ablation: 1 of 5 parts could not be finished \(its process ended with SIGKILL, 2 times\)"
+    reason = r"resample ablation: 1 of 5 parts could not be finished \(its process ended with SIGKILL, 2 times\)"
     with pytest.raises(ves.Failed, match=reason):
         ves.sweep(**quiet(inducer, engine="loses_the_second", jobs=1, out=tmp_path))
     computed = []

@@ -34,13 +34,11 @@ if TYPE_CHECKING:
     from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
-    from vesalius.api.families import check, check_document
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.listing import models, specimens
-    from vesalius.api.loading import load
-    from vesalius.api.looking import attention, lens, look
-    from vesalius.api.measuring import instruments
+    from vesalius.api.loading import check, check_document, load
+    from vesalius.api.looking import attention, instruments, lens, look
     from vesalius.api.neuron_circuits import neurons
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
@@ -62,8 +60,8 @@ _HOMES = {
     "bench_circuits": "vesalius.api.benchmarks",
     "bench_discovery": "vesalius.api.benchmarks",
     "bos_text": "vesalius.api.catalogue",
-    "check": "vesalius.api.families",
-    "check_document": "vesalius.api.families",
+    "check": "vesalius.api.loading",
+    "check_document": "vesalius.api.loading",
     "convert": "vesalius.api.circuit_formats",
     "diff": "vesalius.api.runs",
     "discover": "vesalius.api.discoveries",
@@ -72,7 +70,7 @@ _HOMES = {
     "faithfulness": "vesalius.api.kept_circuits",
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
-    "instruments": "vesalius.api.measuring",
+    "instruments": "vesalius.api.looking",
     "lens": "vesalius.api.looking",
     "load": "vesalius.api.loading",
     "look": "vesalius.api.looking",

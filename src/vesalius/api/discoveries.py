@@ -147,9 +147,12 @@ def _whole(
         sets = prompt_sets(specimen, result.material, seed=draw.seed, split=draw.split)
         keep = cut.keep or (KEEP if natural else KEEP_LISTED)
         search = Search(specimen, sets, keep, cut.most, draw.seed, progress, searched=tuple(scores.components))
-        rankings = {name: (one, one.forwards) for name, one in scores.rankings.items()}
+        asked = scores.rankings or {result.method.name: scores}
+        rankings = {name: (one, one.forwards) for name, one in asked.items()}
         exact = (lambda: Sweep().score(MethodInput(specimen, sets.rank))) if scores.rankings else None
-        whole, _, edges = whole_circuit(search, rankings or {result.method.name: (scores, scores.forwards)}, exact)
+        whole, members, edges = whole_circuit(
+            search, rankings or {result.method.name: (scores, scores.forwards)}, exact
+        )
     except NothingToKeep as error:
         note(str(error))
         return result, None
@@ -158,7 +161,7 @@ def _whole(
     if best is not None:
         config = specimen.model.config
         circuit = Circuit.scored(config, config.d_model, best.components, best.edges)
-    return replace(result, circuit=circuit.cut_to(edges)), whole
+    return replace(result, circuit=circuit.cut_to(edges if circuit.edges else members)), whole
 
 
 def require_selection(model: Transformer, method: Method, rules: Sequence[str], size: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Look at one prompt: its tokens and answer, where heads look, what components write."""
+"""Look at one prompt: its tokens and answer, where heads look, what components write; or measure with instruments."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,10 +12,13 @@ from vesalius.api.door import verb
 from vesalius.components import Component, parse_components, split_names
 from vesalius.documents.experiments import AttentionLook, HeadAttention, LensLook, Likely, Look
 from vesalius.errors import BadInput
+from vesalius.explanations.laboratory import NaturalLab
+from vesalius.explanations.natural.instruments import Instruments
 from vesalius.intervene import Batch
 from vesalius.intervene.probes import direct_logits
 from vesalius.intervene.values import OUTPUT_HOOKS, contribution, values_of
 from vesalius.model.specimen import Specimen, TextVocabulary, json_value
+from vesalius.options import Draw
 
 #: A longer prompt is refused: its picture could not be read, and takes memory quadratic in its length.
 MOST_TOKENS = 256
@@ -90,6 +93,22 @@ def lens(specimen: Specimen, prompt: Any, components: Iterable[str | Component] 
         tokens=specimen.pieces(tokens[0]),
         components={str(part): _gains(specimen, contribution(model, part, values)[0], resid, top) for part in parts},
     )
+
+
+@verb
+def instruments(specimen: Specimen, *, draw: Draw) -> Instruments:
+    """Instruments on `n` prompts of a natural model's behaviour: attention between roles, replacements of sets of
+    components at a role, corrupted roles, attention cuts, pruning, the logit lens, direct effects, restoring.
+
+    Each method returns plain data; docs/reference/instruments.md lists them.
+    """
+    vocabulary = specimen.vocabulary
+    if not isinstance(vocabulary, TextVocabulary) or specimen.behaviour is None:
+        raise BadInput(
+            f"specimen {specimen.name!r}: instruments measure a natural model on a behaviour; give `behaviour`"
+        )
+    lab = NaturalLab.draw(specimen, draw.n, seed=draw.seed, split=draw.split)
+    return Instruments(lab, piece=vocabulary.tokenizer.piece)
 
 
 def _gains(specimen: Specimen, output: Tensor, resid: Tensor, top: int) -> tuple[tuple[tuple[str, float], ...], ...]:

@@ -21,7 +21,7 @@ from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable
 from vesalius.api.loading import loaded
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
-from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of
+from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
@@ -59,7 +59,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
-from vesalius.intervene.ablations import Ablation, Resample, ablation_named
+from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import (
@@ -185,13 +185,20 @@ class _SweepWork(_Work):
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__(arguments)
         self.knockout: Knockout = arguments["knockout"]
-        self.ablation = ablation_named(self.knockout.kind)
+        self.kinds = kinds_of(self.knockout)
+        self.ablation = self.kinds[0]
+
+    def check(self, specimen: Specimen) -> None:
+        """What is usual depends on the specimen."""
+        super().check(specimen)
+        self.kinds = kinds_of(self.knockout, finite=not isinstance(specimen.vocabulary, TextVocabulary))
+        self.ablation = self.kinds[0]
 
     def sets(self, case: "_Case") -> list[ComponentSet]:
         return component_sets_of(case.model, self.knockout.components, pairs=self.knockout.pairs)
 
     def passes(self, case: "_Case") -> _Passes:
-        return _Passes(sweep_forwards(case.model, self.sets(case)))
+        return _Passes(len(self.kinds) * sweep_forwards(case.model, self.sets(case)))
 
     def peak(self, case: "_Case") -> int:
         config, sets, block = case.model.config, self.sets(case), ROWS_BETWEEN_SAVES

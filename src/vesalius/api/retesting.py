@@ -13,7 +13,7 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.explanations.retesting import decide_again, record_of, why_not_again
 from vesalius.model.specimen import Specimen
-from vesalius.options import Load, Out, Read, require_drawable
+from vesalius.options import Load, Out, require_drawable
 from vesalius.progress import Progress, silent
 
 __all__ = ["retest", "why_not_again"]
@@ -30,7 +30,6 @@ def retest(
     *,
     seed: int = 1,
     specimen: Specimen | str | int | Path | None = None,
-    read: Read,
     out: Out = None,
     progress: Progress = silent,
 ) -> Retest:
@@ -38,7 +37,7 @@ def retest(
 
     `explanation` is one, its file or its directory; `claim` a number from 1 among the claims about the component, or a
     kind, such as "necessary". The seed of the explanation draws the same inputs, and repeats the record. `specimen`
-    replaces the one that the explanation names.
+    replaces the one that the explanation names, which is read as it was then.
     """
     require_drawable(1, seed)
     start = time.perf_counter()
@@ -46,17 +45,14 @@ def retest(
     number, before = record_of(given, component, claim)
     asked = given.request
     options: dict[str, Any] = {name: asked.options[name] for name in _OF_THE_MODEL if asked and name in asked.options}
-    chosen = {name: value for name, value in read.values().items() if value != getattr(Read(), name)}
     name = specimen if specimen is not None else (asked and asked.specimen) or given.specimen
     if not isinstance(name, Specimen):
-        name = loaded(name, Load(**{"behaviour": given.behaviour, **options, **chosen}), progress=progress)
+        name = loaded(name, Load(**{"behaviour": given.behaviour, **options}), progress=progress)
     progress(f"testing {component} again", 0, 1)
     after = decide_again(name, given, component, before, seed=seed)
     progress(f"testing {component} again", 1, 1)
-    named = {"component": component, "claim": number}
-    named |= {name: str(value) for name, value in chosen.items() if name != "device"}
     document = Retest(
-        request=Request(command="retest", specimen=place, options=named, seed=seed),
+        request=Request(command="retest", specimen=place, options={"component": component, "claim": number}, seed=seed),
         specimen=given.specimen,
         behaviour=given.behaviour,
         component=component,

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units, number
 from vesalius.intervene.effects import pairs as all_pairs
-from vesalius.model.specimen import Specimen
+from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Draw, Knockout, Out, Parts
@@ -45,7 +45,16 @@ ROWS_BETWEEN_SAVES = 512
 
 def require_kind(knockout: Knockout) -> None:
     """Refuse an ablation that does not exist."""
-    ablation_named(knockout.kind)
+    kinds_of(knockout)
+
+
+def kinds_of(knockout: Knockout, *, finite: bool = False) -> list[Ablation]:
+    """What components are replaced by: the kinds asked for, else what `discover` uses on a natural model, and zero on
+    a specimen with listed tokens (`finite`).
+    """
+    usual = "zero" if finite else "resample"
+    names = (usual if knockout.kind is None else knockout.kind).split(",")
+    return [ablation_named(name) for name in dict.fromkeys(map(str.strip, names))]
 
 
 @partial(verb, check=require_kind)
@@ -62,10 +71,12 @@ def sweep(
     """Effect of replacing each component (or each pair) on `n` prompts: clean minus edited score, positive where it
     helps.
 
-    `kind` is what replaces it: "zero", "mean", "resample" (from the counterfactual prompt) or "value-bias". `material`
-    gives other prompts than the behaviour's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a
-    directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
-    continues when the same call is made again.
+    `kind` is what replaces it: "zero", "mean", "resample" (from the counterfactual prompt) or "value-bias"; by default
+    "resample" for natural models, as in `discover`, and "zero" for others. Of several, "zero,mean", the effects of the
+    first are returned; the document of `sweep_report` holds all, side by side. `material` gives other prompts than the
+    behaviour's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under
+    `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep continues when the same call is
+    made again.
 
     `engine` ("local" processes or "ray") and `jobs` run parts of a natural model's sweep elsewhere; a part that is
     finished is kept like any other.
@@ -97,17 +108,20 @@ def _sweep(
     out: Out,
     progress: Progress,
 ) -> tuple[Effects, Sweep]:
-    ablation, pairs = ablation_named(knockout.kind), knockout.pairs
+    kinds = kinds_of(knockout, finite=not isinstance(specimen.vocabulary, TextVocabulary))
+    pairs = knockout.pairs
     spread = parts_on(parts, specimen, progress, material=material)
     sets = component_sets_of(specimen.model, knockout.components, pairs=pairs)
     given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
-    note_limits(specimen, given.prompts, resampled=ablation.from_counterfactual)
-    asked = (replace(knockout, kind=ablation.name), replace(draw, n=len(given.batch)))
+    note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
+    asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)))
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
-    store = _store(directory, request, specimen, given, sets)
-    effects = _measured(specimen, sets, given, ablation, store, progress, spread)
-    document = _document(effects, request, draw.seed)
+    measured = []
+    for place, kind in enumerate(kinds):
+        store = _store(directory, request, specimen, given, sets, kind.name if place else None)
+        measured.append(_measured(specimen, sets, given, kind, store, progress, spread))
+    effects, document = measured[0], _document(measured, request, draw.seed)
     if directory is not None:
         picture = None if pairs or has_units(sets) else str(_draw(specimen, document, directory / "heatmap.png"))
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
@@ -215,12 +229,19 @@ class Scores:
 
 
 def _store(
-    directory: Path | None, request: Request, specimen: Specimen, material: Trial, sets: list[ComponentSet]
+    directory: Path | None,
+    request: Request,
+    specimen: Specimen,
+    material: Trial,
+    sets: list[ComponentSet],
+    beside: str | None,
 ) -> Scores:
+    """Where the scores of the first kind of replacement are kept, or of another one `beside` it."""
     if directory is None:
         return Scores(None, b"", len(material.batch), len(sets))
     key = _key(request, specimen, material)
-    return Scores(directory / "scores.safetensors", key, len(material.batch), len(sets))
+    name = "scores.safetensors" if beside is None else f"scores-{beside}.safetensors"
+    return Scores(directory / name, key, len(material.batch), len(sets))
 
 
 def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
@@ -240,12 +261,9 @@ def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
     return digest.digest()
 
 
-def _document(effects: Effects, request: Request, seed: int) -> Sweep:
-    low, high = effects.interval(seed=seed)
-    rows = [
-        SweepRow(id="+".join(map(str, members)), effect=float(mean), ci_low=number(a), ci_high=number(b))
-        for members, mean, a, b in zip(effects.sets, effects.mean, low, high, strict=True)
-    ]
+def _document(measured: Sequence[Effects], request: Request, seed: int) -> Sweep:
+    """The effects of the first kind of replacement, with those of the others beside them."""
+    effects = measured[0]
     baseline_low, baseline_high = interval_or_none(effects.baseline, seed=seed)
     return Sweep(
         request=request,
@@ -253,14 +271,25 @@ def _document(effects: Effects, request: Request, seed: int) -> Sweep:
         baseline=float(effects.baseline.mean()),
         baseline_low=baseline_low,
         baseline_high=baseline_high,
-        components=tuple(sorted(rows, key=lambda row: -row.effect)),
-        forwards=effects.forwards,
-        seconds=effects.seconds,
+        components=_rows(effects, seed),
+        beside={other.kind: _rows(other, seed) for other in measured[1:]},
+        forwards=sum(one.forwards for one in measured),
+        seconds=sum(one.seconds for one in measured),
     )
+
+
+def _rows(effects: Effects, seed: int) -> tuple[SweepRow, ...]:
+    """Every effect with its interval, most helpful first."""
+    low, high = effects.interval(seed=seed)
+    rows = [
+        SweepRow(id="+".join(map(str, members)), effect=float(mean), ci_low=number(a), ci_high=number(b))
+        for members, mean, a, b in zip(effects.sets, effects.mean, low, high, strict=True)
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.effect))
 
 
 def _draw(specimen: Specimen, document: Sweep, path: Path) -> Path:
     config, options = specimen.model.config, document.request.options
-    title = f"{subject_of(specimen.name, document.behaviour)}: {options['kind']} ablation, {options['n']} prompts"
+    title = f"{subject_of(specimen.name, document.behaviour)}: {document.kind} ablation, {options['n']} prompts"
     heads = replace(document.head_map(), layers=config.n_layers, heads=config.n_heads)
     return draw_heatmap(heads, path, title=title)

@@ -182,54 +182,14 @@ RevisionOption = Annotated[str | None, typer.Option("--revision", help="Revision
 DtypeOption = Annotated[
     str, typer.Option("--dtype", help="Number format of a natural model: auto (as stored), float32, bfloat16, float16.")
 ]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
-]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows of the printed table.")]
 BackboneOption = Annotated[
     str | None,
     typer.Option("--backbone", help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
 ]
-UnsafeSandboxOption = Annotated[
-    bool,
-    typer.Option("--unsafe-sandbox", help="Run code written by a model even where the kernel offers no isolation."),
-]
 CategoryOption = Annotated[str, typer.Option("--category", help="numeric, strings, entities or relations.")]
-FunctionsSeedOption = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, help="Seed of the draw. Default: 2309, the reported suite."),
-]
-FunctionIdsOption = Annotated[
-    str | None,
-    typer.Option("--ids", help="Only these functions, comma-separated: f00042,f00107 (or 42,107)."),
-]
-DatasetOption = Annotated[
-    str | None,
-    typer.Option("--dataset", help="A folder of the published dataset, instead of drawing functions."),
-]
-ModeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mode",
-        help="fixed, or published with the published faults. Default: published with --dataset, else fixed.",
-    ),
-]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases in parallel; the results do not depend on it.")]
 EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
-MaxCostOption = Annotated[
-    float | None,
-    typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
-]
-PricesOption = Annotated[
-    str | None,
-    typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
-]
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout", help="Seconds to wait for a language model before trying again, or for a line of a command."
-    ),
-]
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
 

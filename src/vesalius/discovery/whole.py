@@ -460,7 +460,7 @@ def _reported(
         reached=None if is_found else best.size,
         components=tuple(str(part) for part in search.parts if part in inside),
         kept_anyway=len(search.kept_anyway),
-        n_edges=len(edges),
+        edges=tuple(map(str, edges)),
         connected=bool(edges) and set(_members(graph, on_paths(graph, mask))) == inside,
         kept=own.metric(),
         wired=None if wired is None else wired.metric(),

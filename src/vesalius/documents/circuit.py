@@ -191,11 +191,10 @@ class Circuit(Viewable, Document, kind="circuit"):
         return self.model_copy(update={"nodes": FrozenDict(nodes), "edges": FrozenDict(edges)})
 
     def cut_to(self, kept: Collection[Component | Edge]) -> "Circuit":
-        """The circuit of these edges and their ends, or of these components. Edges that have no score are added."""
+        """The circuit of these edges and their ends or, where it has no edges, of these components."""
         edges = {edge: member.model_copy(update={"in_graph": edge in kept}) for edge, member in self.edges.items()}
-        given = [edge for edge in kept if isinstance(edge, Edge)]
-        edges |= {edge: Member() for edge in given if edge not in edges}
-        inside = {end for edge in given for end in (edge.sender, edge.receiver)} if edges else set(kept)
+        ends = {end for edge in kept if isinstance(edge, Edge) for end in (edge.sender, edge.receiver)}
+        inside = ends if edges else set(kept)
         nodes = {
             node: member.model_copy(update={"in_graph": not isinstance(node, Component) or node in inside})
             for node, member in self.nodes.items()

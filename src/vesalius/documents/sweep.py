@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, computed_field, model_validator
 
 from vesalius.components import Component
-from vesalius.documents.base import Document, FrozenList, Line, Record
+from vesalius.documents.base import Document, FrozenDict, FrozenList, FrozenMap, Line, Record
 from vesalius.documents.difference import (
     Compared,
     ComponentDifference,
@@ -40,6 +40,19 @@ class SweepRow(Record):
         return f"{self.id} {self.effect:+.3g}{_interval(self.ci_low, self.ci_high)}"
 
 
+def disagreement(kinds: Iterable[str], rows: Sequence[SweepRow]) -> str:
+    """Where the effects of one component under several replacements disagree; empty where they do not, or have no
+    intervals.
+    """
+    if any(row.ci_low is None or row.ci_high is None for row in rows):
+        return ""
+    signs = [(row.ci_low > 0) - (row.ci_high < 0) for row in rows]  # type: ignore[operator]
+    if {1, -1} <= set(signs):
+        return "in sign"
+    clear = [kind for kind, sign in zip(kinds, signs, strict=True) if sign]
+    return f"only {' and '.join(clear)}" if 0 < len(clear) < len(signs) else ""
+
+
 class HalfAgreement(Record):
     """How alike the effects on two halves of the prompts are: means over random halvings, and their middle 95 %.
 
@@ -63,7 +76,8 @@ class HalfAgreement(Record):
 class Sweep(Viewable, Document, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
-    `forwards` is the cost in forward passes of all prompts.
+    `beside` holds the effects of further kinds of replacement, where several were asked for. `forwards` is the cost in
+    forward passes of all prompts.
     """
 
     FILE = SWEEP_FILE
@@ -72,7 +86,7 @@ class Sweep(Viewable, Document, kind="sweep"):
     RECOGNISED_BY = ("forwards", "baseline")
     SCHEMA = 2
     REMEDY = "run `vesalius sweep` again"
-    ABSENT_IF_DEFAULT = ("directory", "heatmap")
+    ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -85,6 +99,7 @@ class Sweep(Viewable, Document, kind="sweep"):
     seconds: float
     directory: str | None = None
     heatmap: str | None = None
+    beside: FrozenMap[str, FrozenList[SweepRow]] = Field(default_factory=FrozenDict)
 
     @model_validator(mode="after")
     def _whole_numbers(self) -> Self:
@@ -107,8 +122,8 @@ class Sweep(Viewable, Document, kind="sweep"):
     @computed_field
     @property
     def kind(self) -> str:
-        """What components are replaced by: zero, mean, resample or value-bias."""
-        return str(self.request.options.get("kind", "zero"))
+        """What components are replaced by: zero, mean, resample or value-bias; the first of several."""
+        return str(self.request.options.get("kind", "zero")).split(",")[0]
 
     @computed_field
     @property
@@ -198,8 +213,10 @@ class Sweep(Viewable, Document, kind="sweep"):
                     ranked_by="effect",
                     pictured=True,
                 ),
+                *([self._side_by_side()] if self.beside else []),
                 Facts(
                     [
+                        *([("replacements disagree on", self._disagreeing())] if self.beside else []),
                         ("swept", counted),
                         *([("intervals that hold 0", f"{unclear} of {len(rows)}")] if intervals else []),
                     ]
@@ -211,6 +228,28 @@ class Sweep(Viewable, Document, kind="sweep"):
                 *([("numbers", f"{self.directory}/{SWEEP_FILE}")] if self.directory else []),
             ],
         )
+
+    def _side_by_side(self) -> Sheet:
+        """The effects of every kind of replacement, and where they disagree."""
+        kinds = {self.kind: self.components, **self.beside}
+        return Sheet(
+            ("component", *kinds, "disagree"),
+            [(rows[0].id, *(row.effect for row in rows), disagreement(kinds, rows)) for rows in self._by_component()],
+            title=f"By replacement ({self.unit}): clean minus edited",
+            caption="They disagree where the intervals of two lie on different sides of 0, or where one alone holds 0.",
+            signed=tuple(kinds),
+        )
+
+    def _by_component(self) -> list[list[SweepRow]]:
+        """The rows of each component, one for each kind of replacement."""
+        others = [{row.id: row for row in rows} for rows in self.beside.values()]
+        return [[row, *(other[row.id] for other in others)] for row in self.components]
+
+    def _disagreeing(self) -> str:
+        kinds, rows = (self.kind, *self.beside), self._by_component()
+        names = [one[0].id for one in rows if disagreement(kinds, one)]
+        more = f" and {len(names) - SUMMARY_ROWS} more" if len(names) > SUMMARY_ROWS else ""
+        return f"{len(names)} of {len(rows)}{': ' if names else ''}{', '.join(names[:SUMMARY_ROWS])}{more}"
 
     def _intervals(self) -> dict[str, tuple[float, float]]:
         return {

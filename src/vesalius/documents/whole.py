@@ -76,7 +76,7 @@ class WholeCircuit(Record):
     reached: int | None = None
     components: tuple[str, ...]
     kept_anyway: int = 0
-    n_edges: int
+    edges: tuple[str, ...] = ()
     connected: bool
     kept: Metric
     wired: Metric | None = None
@@ -95,6 +95,11 @@ class WholeCircuit(Record):
     def size(self) -> int:
         """How many components it has."""
         return len(self.components)
+
+    @property
+    def n_edges(self) -> int:
+        """How many edges it has."""
+        return len(self.edges)
 
 
 def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:

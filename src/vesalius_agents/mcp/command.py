@@ -38,7 +38,6 @@ def mcp(
     ] = None,
     root: Annotated[str, typer.Option(help="The only directory from which models and prompts are read by path.")] = ".",
     limits: Limits,
-    functions: Annotated[int, typer.Option(min=1, max=1_000, help="Black-box functions of each category.")] = 50,
     hub: Annotated[bool, typer.Option("--hub", help="Let agents name models of the hub to download.")] = False,
     unsafe_sandbox: Annotated[
         bool, typer.Option("--unsafe-sandbox", help="Run code even where it cannot be contained.")
@@ -86,9 +85,7 @@ def mcp(
     from vesalius_agents.mcp.start import new_run, serve_http, serve_stdio
 
     budget = Budget(**limits.values() | {"memory": limits.memory << 20})
-    options = Options(
-        Path(root), budget, functions=functions, hub=hub, unsafe_sandbox=unsafe_sandbox, clients=served.clients
-    )
+    options = Options(Path(root), budget, hub=hub, unsafe_sandbox=unsafe_sandbox, clients=served.clients)
     place = new_run() if run is None else Path(run)
     if served.http:
         return serve_http(place, options, port=served.port, say=print_line)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import DeviceOption, JsonOption
+from vesalius.cli.options import JsonOption
 
 claims = typer.Typer(no_args_is_help=True, help="Register a claim before its test, run it, check that nothing changed.")
 
@@ -25,7 +25,6 @@ def register(
     file: Annotated[str, typer.Argument(help="JSON or TOML: specimen, behaviour, claim, prediction, seed, n.")],
     out: Annotated[str, typer.Option(help="The file to write; one that exists is not overwritten.")] = "claim.json",
     key: KeyOption = None,
-    device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Write hypothesis, prediction, test, digests of model and prompts, and code version before the test is run.
@@ -37,7 +36,7 @@ def register(
     from vesalius import api
     from vesalius.cli.console import output, print_line
 
-    registration = api.register_claim(file, key=key, out=out, device=device)
+    registration = api.register_claim(file, key=key, out=out)
     output(registration, as_json=json)
     if not json:
         print_line(
@@ -57,7 +56,6 @@ def verify(
     specimen: Annotated[str | None, typer.Option(help="Where the model is, if not where the claim says.")] = None,
     key: KeyOption = None,
     out: Annotated[str | None, typer.Option(help="The verdict to write. Default: CLAIM.verdict.json.")] = None,
-    device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Check a registered claim, run its test and write the verdict: PASS, FAIL or TAMPERED.
@@ -73,9 +71,7 @@ def verify(
         result = api.check_verdict(claim, verdict, published=digest, signer=signer)
     else:
         place = out or str(Path(claim).with_suffix(".verdict.json"))
-        result = api.verify_claim(
-            claim, specimen=specimen, published=digest, signer=signer, key=key, out=place, device=device
-        )
+        result = api.verify_claim(claim, specimen=specimen, published=digest, signer=signer, key=key, out=place)
     output(result, as_json=json)
     raise typer.Exit(int(result.result != "PASS"))
 

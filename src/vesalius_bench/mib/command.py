@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import JsonOption, SpecimenArgument, command
-from vesalius.options import Draw, Load
+from vesalius.cli.options import BehaviourOption, DeviceOption, JsonOption, SpecimenArgument, command
 from vesalius_bench.options import MIB_SCORED
 
 mib = typer.Typer(no_args_is_help=True, help="Write, check and score submissions to MIB's circuit localization track.")
@@ -49,8 +48,9 @@ def check(
 def score(
     folder: Annotated[str, typer.Argument(help="A folder of a submission, such as submission/ioi_gpt2.")],
     specimen: SpecimenArgument,
-    load: Load,
-    draw: Draw = MIB_SCORED,
+    behaviour: BehaviourOption = None,
+    n: Annotated[int, typer.Option(min=1, help="Prompts.")] = MIB_SCORED.n,
+    device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Print CPR and CMD of a folder as MIB defines them, on prompts of a behaviour.
@@ -60,4 +60,4 @@ def score(
     from vesalius import api
     from vesalius.cli.console import output
 
-    output(api.score_mib(folder, specimen, load, draw), as_json=json)
+    output(api.score_mib(folder, specimen, behaviour=behaviour, n=n, device=device), as_json=json)

@@ -9,7 +9,7 @@ from typing import Any
 
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import discover
-from vesalius.api.measuring import instruments
+from vesalius.api.looking import instruments
 from vesalius.backbones import CapReached, SpendingCap, open_backbone
 from vesalius.behaviours.addition import ADDITION, Addition, addition
 from vesalius.behaviours.natural import with_behaviour

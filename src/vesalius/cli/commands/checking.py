@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from vesalius.cli.options import Printed, SpecimenArgument, command
-from vesalius.options import FAITHFUL, Cut, Draw, Load, Pruned, Read
+from vesalius.options import FAITHFUL, Cut, Draw, Load, Pruned
 
 commands = typer.Typer()
 
@@ -52,7 +52,6 @@ def retest(
     seed: Annotated[int, typer.Option(help="Seed of the held-out inputs; the explanation's own repeats it.")] = 1,
     *,
     printed: Printed,
-    read: Read,
 ) -> None:
     """Decide one claim of an explanation again, on the held-out inputs of another seed, by the same rule.
 
@@ -61,5 +60,5 @@ def retest(
     from vesalius import api
     from vesalius.cli.console import output
 
-    result = api.retest(explanation, component, claim, read, seed=seed, out=printed.out or True)
+    result = api.retest(explanation, component, claim, seed=seed, out=printed.out or True)
     return output(result, as_json=printed.json)

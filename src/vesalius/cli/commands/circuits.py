@@ -55,7 +55,9 @@ def sweep(
     Zero means a head's z, or what an MLP writes without its output bias: output biases of attention and MLPs stay.
     An interrupted sweep continues when the same command is given again.
 
-    Example: vesalius sweep smollm2-135m --behaviour induction --kind zero
+    Of several kinds a table shows where they disagree.
+
+    Example: vesalius sweep smollm2-135m --behaviour induction --kind resample,zero
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable

@@ -35,7 +35,6 @@ def convert(
     source: Annotated[str, typer.Argument(help="A circuit in MIB form, its directory, or an attribution graph.")],
     out: Annotated[str, typer.Option(help="The file to write; it ends in .json.")],
     model: Annotated[str, typer.Option(help="What a graph calls the model.")] = "model",
-    title: Annotated[str | None, typer.Option(help="What a graph is called.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Turn a circuit into an attribution graph of circuit-tracer and Neuronpedia, or such a graph into a circuit.
@@ -47,7 +46,7 @@ def convert(
     from vesalius import api
     from vesalius.cli.console import output, print_line
 
-    circuit = api.convert(source, out, model=model, title=title)
+    circuit = api.convert(source, out, model=model)
     output(
         circuit,
         lambda circuit: print_line(f"{len(circuit.nodes)} nodes, {len(circuit.edges)} edges: {out}"),

@@ -2,7 +2,7 @@
 
 import typer
 
-from vesalius.cli.options import OnePrompt, Ranked, SpecimenArgument, command
+from vesalius.cli.options import Ranked, SpecimenArgument, command
 from vesalius.options import NEURONS, Draw, Force, Load, Scoring
 
 commands = typer.Typer()
@@ -13,7 +13,6 @@ def neurons(
     specimen: SpecimenArgument,
     load: Load,
     scoring: Scoring,
-    one: OnePrompt,
     draw: Draw = NEURONS,
     *,
     force: Force,
@@ -29,7 +28,6 @@ def neurons(
     from vesalius import api
     from vesalius.cli.console import output
 
-    load = one.studied(load)
     if printed.plan:
         return output(api.plan("neurons", specimen, load, scoring, draw, force), as_json=printed.json)
     circuit = api.neurons(specimen, load, scoring, draw, force, out=printed.out or True)
