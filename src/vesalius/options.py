@@ -434,7 +434,9 @@ class Edit(Record):
 class Force(Record):
     """Whether work goes on where there may be nothing to find."""
 
-    force: Annotated[bool, flag("Continue although the model does not perform the behaviour.", "--force")] = False
+    force: Annotated[
+        bool, flag("Continue although the model does not perform the behaviour, or the contrast is empty.", "--force")
+    ] = False
 
 
 class Cut(Record):

@@ -8,7 +8,8 @@ from pydantic import Field, computed_field, model_validator
 
 from vesalius.documents.base import Document, FrozenDict, FrozenList, FrozenMap, Record
 from vesalius.documents.circuit import Score
-from vesalius.documents.metric import Figure, Performance
+from vesalius.documents.metric import Figure
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, join_first, made, prompts, subject_of
 

@@ -17,7 +17,7 @@ from vesalius.api.looking import MOST_TOKENS
 from vesalius.api.watching import stoppable
 from vesalius.documents.experiments import WhatIf
 from vesalius.errors import BadInput
-from vesalius.options import Draw, Edit
+from vesalius.options import Draw, Edit, Force
 from vesalius_workbench.store import located
 from vesalius_workbench.working import Work, current
 
@@ -106,7 +106,7 @@ class Models:
             del self._runs[key]  # it would keep a model in memory that was let go
         key = (name, behaviour, repr(edit.prompt), repr(edit.source), draw)  # not str: a prompt may be the word None
         ready = kept(self._runs, key, lambda: prepare(specimen, edit, draw), MOST_RUNS)
-        return answer(ready, asked["components"], edit, draw)
+        return answer(ready, asked["components"], edit, draw, Force(True))  # the page shows the contrast with it
 
 
 def kept(cache: OrderedDict[Any, Kept], key: Any, make: Callable[[], Kept], most: int) -> Kept:

@@ -94,7 +94,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "frac_prevs", "--seed", "-1"], "seed -1 cannot be used"),
         (["discover", "frac_prevs", "--seed", str(2**64)], "choose one from 0 to"),
         (["discover", ""], "specimen '' is not a name"),
-        (["discover", "TINY", *INDUCTION], "tiny does not perform induction: accuracy 0."),
+        (["discover", "TINY", *INDUCTION], "tiny does not perform induction: prefers the right answer on 0."),
         (["discover", "TINY", *INDUCTION, "--method", "rl", "--budget", "0"], "the model has 8 heads; choose 1 to 8"),
         (["discover", "TINY", *INDUCTION, "--method", "bandit", "--budget", "9"], "--budget 9: the model has 8 heads"),
         (

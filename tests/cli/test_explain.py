@@ -65,7 +65,7 @@ def test_what_cannot_be_explained_is_one_line(vesalius: Vesalius, tiny: Path, tm
         (["explain", "frac_prevs", "--n", "8"], "n, top and force are for natural models"),
         (["explain", tiny], "name what to explain it for, --behaviour induction, induction-out, ioi"),
         (["explain", tiny, "-b", "juggling"], "behaviour 'juggling' does not exist"),
-        (["explain", tiny, "-b", "induction"], "tiny does not perform induction: accuracy 0."),
+        (["explain", tiny, "-b", "induction"], "tiny does not perform induction: prefers the right answer on 0."),
         (["explain", tiny, "-b", "induction", "-c", "L9H9"], "component L9H9 is not in this model"),
         (["explain", tiny, "-b", "induction", "--n", "2"], "--n"),
         (["explain", tiny, "-b", "induction", "--top", "0"], "--top"),

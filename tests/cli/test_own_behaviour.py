@@ -115,8 +115,8 @@ def test_rows_that_share_a_reason_share_a_line(vesalius: Vesalius, tiny: Path, t
     own_reasons = [{"prompt": "The capital of France is", "answer": " Paris", "wrong": f"{i}"} for i in range(25)]
     file.write_text("\n".join(map(json.dumps, [*unknown, *own_reasons])))
     lines = vesalius("behaviours", tiny, "--behaviour", file).out.splitlines()
-    assert lines[2] == "  rows 1, 2, 3, 4, 5 and 3 more: split 'exam' does not exist: use train, validation or test"
     reasons = [line for line in lines if line.startswith("  row")]
+    assert reasons[0] == "  rows 1, 2, 3, 4, 5 and 3 more: split 'exam' does not exist: use train, validation or test"
     assert len(reasons) <= 20
 
 
@@ -129,7 +129,12 @@ def test_one_prompt_is_checked_as_a_file_is(vesalius: Vesalius, tiny: Path) -> N
 
 @pytest.mark.parametrize("kind", ["zero", "mean", "resample"])
 def test_a_file_is_swept_as_a_name_is(vesalius: Vesalius, tiny: Path, file: Path, kind: str) -> None:
-    found = answer(vesalius, "sweep", tiny, "--behaviour", file, "--kind", kind)
+    asked = ["sweep", tiny, "--behaviour", file, "--kind", kind]
+    if kind == "resample":  # a random model's score does not fall with everything replaced
+        refused(vesalius, [*asked, "--json"], "behaviour capitals: the contrast is reversed: the score is -0.07")
+        asked.append("--force")
+    found = answer(vesalius, *asked)
+    assert found.get("contrast", {}).get("verdict") == ("reversed" if kind == "resample" else None)
     assert (found["behaviour"], found["n"], len(found["components"])) == (str(file), 4, 10)
     assert all(row["ci_low"] <= row["effect"] <= row["ci_high"] for row in found["components"])
     assert Path(found["directory"]).name == f"sweep-tiny-capitals-{kind}-n4-seed0"

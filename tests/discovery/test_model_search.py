@@ -185,7 +185,10 @@ def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:
     assert discovery.performance.performs
     size = word_tokenizer().size
     unable = as_specimen(random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=64)))
-    with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*`force` to continue anyway"):
+    with pytest.raises(
+        BadInput,
+        match=r"induction: prefers the right answer on .*says it on .*`force` to continue anyway",
+    ):
         ves.discover(unable, n=4)
     with pytest.raises(BadInput, match="does not perform induction"):
         search_sets(unable, n=8)

@@ -15,7 +15,7 @@ import pytest
 import vesalius as ves
 from vesalius.components import all_components
 from vesalius.documents import Circuit, Discovery, Explanation, Metric, Request, Scorecard, Sweep, SweepRow, Trace
-from vesalius.documents.catalogue import BehaviourReport
+from vesalius.documents.behaviour_report import report as report_on
 from vesalius.documents.metric import Figure
 from vesalius.documents.scorecard import CircuitRow
 from vesalius.documents.view import Rows, Several, Viewable
@@ -274,12 +274,18 @@ def test_listings_are_short_to_look_at_and_whole_as_data() -> None:
 def test_a_report_of_a_behaviour_is_a_dictionary() -> None:
     figure = {"value": 0.5, "low": 0.25, "high": 0.75, "n": 8}
     rows = [{"row": place, "kept": place > 1, "reason": None} for place in range(1, 41)]
-    report = BehaviourReport(
-        model="m", bos=None, behaviour="here/mine.jsonl", n_rows=40, n_kept=39, rows=rows, splits={"test": {"n": 8}},
-        accuracy=figure, metric=None, metric_name="logit difference", unit="logits", performs=False, note=None,
-    )  # fmt: skip
-    assert repr(report) == "mine on m: 39 of 40 rows can be used, accuracy 0.50 [0.25, 0.75]"
-    assert (report["accuracy"]["value"], report["rows"][1]["kept"], "note" in report) == (0.5, True, True)
+    low = {"value": 0.25, "low": 0.1, "high": 0.4, "n": 8}
+    data = {
+        "behaviour": "here/mine.jsonl", "n_rows": 40, "n_kept": 39, "rows": rows, "splits": {"test": {"n": 8}},
+        "accuracy": low, "top1": low, "metric": None, "metric_name": "logit difference", "unit": "logits",
+        "performs": False, "note": None, "says_instead": [{"text": " was", "n": 6}], "doubts": [],
+        "contrast": {"full": figure, "replaced": figure, "range": figure, "against": 0.0, "verdict": "clear"},
+    }  # fmt: skip
+    report = report_on(data, model="m", bos=None)
+    assert repr(report).startswith(
+        "No: mine on m cannot be explained: the model prefers the right answer on 0.25 [0.10, 0.40] of 8 prompts only"
+    )
+    assert (report["accuracy"]["value"], report["rows"][1]["kept"], "note" in report) == (0.25, True, True)
     assert {**report}["n_kept"] == 39
     with pytest.raises(KeyError):
         report["nothing"]

@@ -197,7 +197,7 @@ def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover()
 
 def test_a_random_model_is_refused_and_has_no_roles() -> None:
     specimen = as_specimen(random_model(small_config(d_vocab=SIZE, d_vocab_out=SIZE, n_ctx=48, bos_token=BOS)))
-    with pytest.raises(BadInput, match=r"does not perform induction: accuracy 0\.\d\d .* `force`"):
+    with pytest.raises(BadInput, match=r"does not perform induction: prefers the right answer on 0\.\d\d .* `force`"):
         ves.explain(specimen)
     forced = ves.explain(specimen, force=True, n=8)
     assert {part.role for part in forced.components} == {NO_ROLE}

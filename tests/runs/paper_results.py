@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.runs.models import perform, settings
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius_bench.ratings.agreement import rating_report
 from vesalius_bench.ratings.reading import Rating

@@ -11,13 +11,14 @@ from vesalius.api.door import verb
 from vesalius.api.loading import loaded
 from vesalius.behaviours import Behaviour, measure
 from vesalius.behaviours import behaviours as all_behaviours
+from vesalius.behaviours.checking import check_behaviour, propose_counterfactuals, require_new_file
+from vesalius.behaviours.contrast import with_best_partners
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.performance import check_behaviour
 from vesalius.behaviours.registry import behaviour as behaviour_named
 from vesalius.behaviours.registry import find_behaviour, plugin_behaviours
+from vesalius.documents.behaviour_report import report as behaviour_report
 from vesalius.documents.catalogue import (
     BehaviourEntry,
-    BehaviourReport,
     Listing,
     MeasuredBehaviour,
     SpecimenDescription,
@@ -90,14 +91,24 @@ def behaviours(
     metric: BehaviourMetric | None = None,
     n: int | None = None,
     seed: int = 0,
+    propose: str | Path | None = None,
+    words: Sequence[str] = (),
     progress: Progress | bool | None = None,
 ) -> Any:
     """A `Listing` of the behaviours by name; with a natural model, of how well it performs each on `n` prompts (32).
     Where its tokenizer cannot say a behaviour's words, `performs` is None and `reason` says why.
 
     With `behaviour` (a name, a file, rows or a `ves.Behaviour`) a `BehaviourReport` on that one: which rows are kept
-    and why others are not, and accuracy and metric with intervals, of all rows and of each split (at most `n` of each).
+    and why others are not; how often the model prefers the right answer and how often it says it, and the metric, with
+    intervals, of all rows and of each split (at most `n` of each); what it says instead; whether replacing everything
+    lowers the score. With `propose` (a new file) counterfactuals for rows without one are looked for among the model's
+    own expectations, other rows and `words`, and written there for you to read.
     """
+    if propose is None and words:
+        raise BadInput("words: are candidates for counterfactuals; give `propose` and a new file too")
+    path = None if propose is None else require_new_file(propose)
+    if path is not None and behaviour is None:
+        raise BadInput(f"propose {str(path)!r}: name the rows that counterfactuals are for, with a behaviour")
     if specimen is None:
         if behaviour is not None:
             raise BadInput(f"behaviour {behaviour!r}: name the model whose tokenizer reads it, before `behaviour`")
@@ -110,10 +121,14 @@ def behaviours(
             raise BadInput(f"specimen {specimen.name!r} is not a natural model; behaviours are for text models")
         model, tokenizer = specimen.model, specimen.vocabulary.tokenizer
         if own is not None:
+            own = with_best_partners(own, model, tokenizer)
             most = n or (MOST_PROMPTS if own.measured_split != "test" else MEASURED)
-            report_data = check_behaviour(own, model, tokenizer, n=most, seed=seed, progress=report)
+            measured = check_behaviour(own, model, tokenizer, n=most, seed=seed, progress=report)
+            if path is not None:
+                found = propose_counterfactuals(own, model, tokenizer, path, words=words, progress=report)
+                measured["proposed"] = found
             subject = {"model": specimen.source or specimen.id, "bos": specimen.vocabulary.bos_text}
-            return BehaviourReport(**subject, **report_data)
+            return behaviour_report(measured, **subject)
         if metric is not None:
             raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
         rows: list[MeasuredBehaviour] = []

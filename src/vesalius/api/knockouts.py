@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.places import directory_for, removed_if_empty
+from vesalius.behaviours.contrast import require_contrast
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
 from vesalius.components import Names, parse_components, split_names
 from vesalius.discovery.what_if import KINDS, LIKELY, Replacements, RunOutputs
@@ -24,7 +25,7 @@ from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.specimen import Specimen, TextVocabulary
-from vesalius.options import Draw, Edit, Out
+from vesalius.options import Draw, Edit, Force, Out
 from vesalius.progress import Progress, silent
 from vesalius.statistics import interval_or_none
 
@@ -44,6 +45,7 @@ def what_if(
     *,
     edit: Edit,
     draw: Draw,
+    force: Force,
     out: Out = None,
     progress: Progress = silent,
 ) -> WhatIf:
@@ -52,14 +54,15 @@ def what_if(
     `kind` is what takes their place: "zero", "mean", "resample" (from the counterfactual prompt) or "patch" (from the
     prompt `source`). By default on `n` prompts of the specimen's behaviour or inputs; with `prompt` on that one alone
     (a text, or a list of tokens): then the score is the probability of what the unchanged model says next. `at` limits
-    the replacement to one position: a role of the behaviour's prompts, "end", or a number from 0.
+    the replacement to one position: a role of the behaviour's prompts, "end", or a number from 0. `force` goes on where
+    resampling everything does not lower the behaviour's score.
     """
     parse_components(list(map(str, split_names(components))), specimen.model.config, neurons=True)
     progress("running the prompts", 0, 1)
-    document = answer(prepare(specimen, edit, draw), components, edit, draw)
+    document = answer(prepare(specimen, edit, draw), components, edit, draw, force)
     progress("running the prompts", 1, 1)
     named = "+".join(document.request.components or ())[:60]
-    if directory := place_for(out, specimen, document.request, edit, *_drawn(edit, draw), words=(named,)):
+    if directory := place_for(out, specimen, document.request, edit, *_drawn(edit, draw), force, words=(named,)):
         document.write(directory / WHAT_IF_FILE)
     return document
 
@@ -98,8 +101,12 @@ def prepare(specimen: Specimen, edit: Edit, draw: Draw) -> Replacements:
     return Replacements(specimen, _one_prompt(specimen, _tokens(edit.prompt), _tokens(edit.source)), likely=LIKELY)
 
 
-def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw) -> WhatIf:
+def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force: Force) -> WhatIf:
     """One question on prompts that `prepare` made ready."""
+    contrast = ready.contrast if ablation_named(edit.kind, KINDS).from_counterfactual else None
+    if contrast is not None:
+        named = ready.specimen.behaviour or ""
+        require_contrast(contrast, named, model=ready.specimen.name, force=force.force)
     start, rows = time.perf_counter(), ready.cost.rows
     names = list(map(str, split_names(components)))
     parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config, neurons=True)))
@@ -108,7 +115,7 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw) -> Wh
     asked = replace(edit, kind=str(edit.kind), prompt=_text(edit.prompt), source=_text(edit.source))
     drawn = _drawn(edit, replace(draw, n=n))
     return WhatIf(
-        request=request_on(specimen, "what-if", asked, *drawn, components=tuple(map(str, parts))),
+        request=request_on(specimen, "what-if", asked, *drawn, force, components=tuple(map(str, parts))),
         unit=ready.material.readout.unit,
         clean=_mean(clean.score, seed),
         edited=_mean(edited.score, seed),
@@ -117,6 +124,7 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw) -> Wh
         rows=_rows(ready.texts(), clean, edited),
         forwards=(ready.cost.rows - rows) / n,
         seconds=time.perf_counter() - start,
+        contrast=contrast,
     )
 
 

@@ -1,16 +1,22 @@
 """Notes that several calls give."""
 
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.documents.trace import Trace
 from vesalius.documents.view import title_of
 from vesalius.errors import note
 
 
 def note_unperformed(name: str, behaviour: str | None, performance: Performance | None, *, force: bool) -> None:
-    """Say that a model was studied for something it does not do, because `force` was given."""
-    if performance is not None and force and not performance.performs:
+    """Say that a model was studied for something it does not do, or with a contrast that cannot show it, because
+    `force` was given.
+    """
+    if performance is None or not force:
+        return
+    if not performance.performs:
         title = title_of(behaviour or "")
         note(f"{name} does not perform {title} ({performance.describe()}); what is found may be noise")
+    if performance.contrast is not None and not performance.contrast.usable:
+        note(f"{performance.contrast.doubt}; what is found may be noise")
 
 
 def note_problems(trace: Trace | None) -> None:

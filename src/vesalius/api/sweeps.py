@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
+from vesalius.behaviours.contrast import contrast_on, require_contrast
 from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, split_names
@@ -33,7 +34,7 @@ from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
-from vesalius.options import SWEPT, Draw, Knockout, Out, Parts
+from vesalius.options import SWEPT, Draw, Force, Knockout, Out, Parts
 from vesalius.progress import Progress, silent
 from vesalius.report.plots import draw_heatmap
 from vesalius.runs.parts import parts_on
@@ -64,6 +65,7 @@ def sweep(
     knockout: Knockout,
     draw: Draw = SWEPT,
     parts: Parts,
+    force: Force,
     material: Trial | None = None,
     out: Out = None,
     progress: Progress = silent,
@@ -74,14 +76,15 @@ def sweep(
     `kind` is what replaces it: "zero", "mean", "resample" (from the counterfactual prompt) or "value-bias"; by default
     "resample" for natural models, as in `discover`, and "zero" for others. Of several, "zero,mean", the effects of the
     first are returned; the document of `sweep_report` holds all, side by side. `material` gives other prompts than the
-    behaviour's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under
-    `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep continues when the same call is
-    made again.
+    behaviour's own, `behaviour` and `metric` are those of `ves.load`. Where "resample" is asked for and replacing
+    everything does not lower the score, it is refused unless `force`; by default the result says so. With `out` (a
+    directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
+    continues when the same call is made again.
 
     `engine` ("local" processes or "ray") and `jobs` run parts of a natural model's sweep elsewhere; a part that is
     finished is kept like any other.
     """
-    return _sweep(specimen, knockout, draw, parts, material, out, progress)[0]
+    return _sweep(specimen, knockout, draw, parts, force, material, out, progress)[0]
 
 
 @partial(verb, check=require_kind)
@@ -91,12 +94,13 @@ def sweep_report(
     knockout: Knockout,
     draw: Draw = SWEPT,
     parts: Parts,
+    force: Force,
     material: Trial | None = None,
     out: Out = None,
     progress: Progress = silent,
 ) -> Sweep:
     """The same as a document, with intervals: what `sweep.json` holds."""
-    return _sweep(specimen, knockout, draw, parts, material, out, progress)[1]
+    return _sweep(specimen, knockout, draw, parts, force, material, out, progress)[1]
 
 
 def _sweep(
@@ -104,6 +108,7 @@ def _sweep(
     knockout: Knockout,
     draw: Draw,
     parts: Parts,
+    force: Force,
     material: Trial | None,
     out: Out,
     progress: Progress,
@@ -114,14 +119,21 @@ def _sweep(
     sets = component_sets_of(specimen.model, knockout.components, pairs=pairs)
     given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
     note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
-    asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)))
+    contrast = None
+    if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
+        progress("replacing everything", 0, 1)
+        contrast = contrast_on(specimen.model, given.prompts)
+        if knockout.kind is not None:
+            require_contrast(contrast, specimen.behaviour or "", model=specimen.name, force=force.force)
+    asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)), force)
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
     measured = []
     for place, kind in enumerate(kinds):
         store = _store(directory, request, specimen, given, sets, kind.name if place else None)
-        measured.append(_measured(specimen, sets, given, kind, store, progress, spread))
-    effects, document = measured[0], _document(measured, request, draw.seed)
+        effects = _measured(specimen, sets, given, kind, store, progress, spread)
+        measured.append(replace(effects, contrast=contrast if kind.from_counterfactual else None))
+    effects, document = measured[0], _document(measured, request, draw.seed).model_copy(update={"contrast": contrast})
     if directory is not None:
         picture = None if pairs or has_units(sets) else str(_draw(specimen, document, directory / "heatmap.png"))
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})

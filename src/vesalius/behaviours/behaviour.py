@@ -47,7 +47,8 @@ class Behaviour:
 
     `prepare(material)` returns a draw; a draw that returns None is repeated. `variant_of` names the behaviour that this
     one measures in another way; `only_right` restricts experiments to prompts that the model answers correctly, which
-    `performance.draw_prompts` does. `name` is what `--behaviour` and `ves.load` take to find it again.
+    `performance.draw_prompts` does. With `open_answer` the right answer is one of several right ones, so that a model
+    which does the behaviour need not say it. `name` is what `--behaviour` and `ves.load` take to find it again.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Behaviour:
     variant_of: str | None = None
     metric: BehaviourMetric | None = field(default=None, kw_only=True)
     only_right: bool = field(default=False, kw_only=True)
+    open_answer: bool = field(default=False, kw_only=True)
 
     @staticmethod
     def from_rows(

@@ -430,4 +430,5 @@ GREATER_THAN = Behaviour(
     "greater-than",
     "End a span of years later than it began: 'from the year 1732 to the year 17' + 4 to 9.",
     _greater_than,
+    open_answer=True,  # any later digit is right
 )

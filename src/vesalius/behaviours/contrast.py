@@ -5,11 +5,16 @@ circuit explains; the range between the two scores is what all shares are shares
 last token, a model with everything replaced computes exactly what it computes on the counterfactual.
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.behaviours.prompts import GIVEN, OTHER_PROMPT, RANDOM_TOKENS, Prompts
+from vesalius.behaviours.behaviour import Behaviour, label_of
+from vesalius.behaviours.metrics import has_zero
+from vesalius.behaviours.own import ALL_ROWS, RowBehaviour
+from vesalius.behaviours.prompts import GIVEN, OTHER_PROMPT, RANDOM_TOKENS, SWAPPED_PROMPT, Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.documents.contrast import LEAST_RANGE, MOST_AGAINST, Contrast, Judgement
 from vesalius.documents.metric import Metric
@@ -18,10 +23,15 @@ from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.effects import effect_columns
 from vesalius.intervene.readout import SHARE_OF_OUTPUTS
+from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import interval_or_none
 
 #: Ranges within the rounding of the scores are none.
+#: Prompts on which a contrast is measured, at most.
+MOST_PROMPTS = 32
+#: Prompts that decide which other prompts serve as counterfactuals.
+DECIDING = 8
 _ROUNDING = 16 * torch.finfo(torch.float32).eps
 
 
@@ -37,13 +47,33 @@ def replaced_scores(model: Transformer, material: Trial) -> tuple[Float[Tensor, 
 
 def measure_contrast(model: Transformer, material: Trial) -> Contrast:
     """The contrast of some prompts with their counterfactuals."""
-    return contrast_of(*replaced_scores(model, material), unit=material.readout.unit, source=_source(material.prompts))
+    prompts = material.prompts
+    return contrast_of(
+        *replaced_scores(model, material),
+        unit=material.readout.unit,
+        source=_source(prompts),
+        with_zero=prompts is None or has_zero(prompts.metric),
+    )
+
+
+def contrast_on(model: Transformer, prompts: Prompts) -> Contrast:
+    """The contrast of the first of some prompts."""
+    prompts = prompts.take(slice(MOST_PROMPTS))
+    readout = prompts.readout(model)
+    return measure_contrast(model, Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts))
 
 
 def contrast_of(
-    full: Float[Tensor, " prompt"], replaced: Float[Tensor, " prompt"], *, unit: str = "", source: str = ""
+    full: Float[Tensor, " prompt"],
+    replaced: Float[Tensor, " prompt"],
+    *,
+    unit: str = "",
+    source: str = "",
+    with_zero: bool = True,
 ) -> Contrast:
-    """The contrast of scores with nothing and with everything replaced."""
+    """The contrast of scores with nothing and with everything replaced. A range is compared with the score itself only
+    where the metric has a zero.
+    """
     ranges = full - replaced
     ranges = ranges.where(ranges.abs() > _ROUNDING * full.abs().maximum(replaced.abs()), 0.0)
     mean, against = _metric(ranges), float((ranges <= 0).double().mean())
@@ -54,20 +84,51 @@ def contrast_of(
         against=against,
         unit=unit,
         source=source,
-        verdict=_verdict(mean, float(full.mean()), against, by_chance=unit == SHARE_OF_OUTPUTS),
+        verdict=_verdict(mean, float(full.mean()) if with_zero else 0.0, against, by_chance=unit == SHARE_OF_OUTPUTS),
     )
 
 
-def require_contrast(contrast: Contrast, name: str, *, force: bool = False) -> None:
+def with_best_partners(behaviour: Behaviour, model: Transformer, tokenizer: Tokenizer) -> Behaviour:
+    """A behaviour whose rows without a counterfactual have the partners that lower this model's score more for certain:
+    prompts of their wrong answers, or the next prompts. Where the two are the same prompts nothing is run.
+    """
+    if not isinstance(behaviour, RowBehaviour) or behaviour.swap is not None:
+        return behaviour
+    config = model.config
+    fates = behaviour.check(tokenizer, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+    if not any(fate.kept and fate.row.counterfactual is None for fate in fates):
+        return behaviour
+    rules = {swap: replace(behaviour, swap=swap) for swap in (False, True)}
+    drawn = {
+        swap: one.sample(tokenizer, DECIDING, seed=0, split=ALL_ROWS, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+        for swap, one in rules.items()
+    }
+    if torch.equal(drawn[True].counterfactual, drawn[False].counterfactual):
+        return rules[False]
+    ranges = {swap: contrast_on(model, prompts).range for swap, prompts in drawn.items()}
+    return rules[max(ranges, key=lambda swap: _lower(ranges[swap]))]
+
+
+def _lower(metric: Metric) -> float:
+    assert metric.value is not None
+    return metric.value if metric.low is None else metric.low
+
+
+def require_contrast(contrast: Contrast, name: str, *, model: str = "MODEL", force: bool = False) -> None:
     """Refuse a contrast without a clearly positive range, unless `force`."""
     if contrast.usable or force:
         return
-    advice = "give every row a counterfactual on which the answer is no longer right"
-    if contrast.source != GIVEN:
-        advice = (
-            f"{contrast.source} cannot break it; `vesalius behaviours MODEL -b {name} --propose FILE` proposes others"
-        )
-    raise BadInput(f"behaviour {name}: {contrast.doubt}; {advice}, or `force` to go on without a verdict")
+    raise BadInput(
+        f"behaviour {label_of(name)}: {contrast.doubt}; {advice(contrast, name, model=model)}, or `force` to go on "
+        "without a verdict"
+    )
+
+
+def advice(contrast: Contrast, name: str, *, model: str = "MODEL") -> str:
+    """How to get a better contrast."""
+    if contrast.source == GIVEN:
+        return "give every row a counterfactual on which the answer is no longer right"
+    return f"{contrast.source} cannot break it: `vesalius behaviours {model} -b {name} --propose NEW.jsonl`"
 
 
 def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool) -> Judgement:
@@ -95,5 +156,5 @@ def _source(prompts: Prompts | None) -> str:
     """Where most counterfactuals come from."""
     if prompts is None or not prompts.sources:
         return GIVEN
-    counts = {one: prompts.sources.count(one) for one in (OTHER_PROMPT, RANDOM_TOKENS, GIVEN)}
+    counts = {one: prompts.sources.count(one) for one in (OTHER_PROMPT, SWAPPED_PROMPT, RANDOM_TOKENS, GIVEN)}
     return max(counts, key=lambda one: counts[one])

@@ -13,12 +13,13 @@ member of a list or a role, is said with it.
 import random
 import re
 import unicodedata
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vesalius.behaviours.metrics import NONE, BehaviourMetric, metric_name
-from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, Prompt, Prompts
+from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, SWAPPED_PROMPT, Prompt, Prompts
 from vesalius.behaviours.reading import Dropped, Given, Tokens, read_answers, shown_tokens
 from vesalius.behaviours.rows import END, TAKEN, Answer, Row
 from vesalius.errors import BadInput
@@ -242,8 +243,10 @@ def _words(text: str) -> list[str]:
 # Counterfactuals for rows that have none: another prompt of the same split and length, else random tokens.
 
 
-def with_counterfactuals(fates: Sequence[Fate]) -> list[Fate]:
-    """Kept rows that lack a counterfactual get the next prompt of their split and length, with what would align."""
+def with_counterfactuals(fates: Sequence[Fate], *, swap: bool = False) -> list[Fate]:
+    """Kept rows that lack a counterfactual get the next prompt of their split and length, with what would align; with
+    `swap` the next whose right answer is their wrong one, where there is any.
+    """
     groups: dict[tuple[str, int], list[int]] = {}
     for place, fate in enumerate(fates):
         if fate.prompt is not None:
@@ -251,17 +254,34 @@ def with_counterfactuals(fates: Sequence[Fate]) -> list[Fate]:
     filled = list(fates)
     for group in groups.values():
         prompts = [prompt for place in group if (prompt := fates[place].prompt) is not None]
-        for place, prompt, partner in zip(group, prompts, partners(prompts), strict=True):
+        swapped = swapped_partners(prompts) if swap else [None] * len(prompts)
+        for place, prompt, partner, mirror in zip(group, prompts, partners(prompts), swapped, strict=True):
             if fates[place].row.counterfactual is not None:
                 continue
+            source, partner = (OTHER_PROMPT, partner) if mirror is None else (SWAPPED_PROMPT, mirror)
             text, taken = f"a prompt of {len(prompt.own)} tokens would align", replace(prompt, source=RANDOM_TOKENS)
             if partner is not None:
                 other = fates[group[partner]].row
                 text = f"row {other.number} would align ({other.prompt!r})"
                 tokens = (*prompts[partner].own, *prompt.tokens[len(prompt.own) :])
-                taken = replace(prompt, counterfactual=tokens, source=OTHER_PROMPT)
+                taken = replace(prompt, counterfactual=tokens, source=source)
             filled[place] = replace(fates[place], prompt=taken, suggestion=f"no counterfactual: {text}")
     return filled
+
+
+def swapped_partners(prompts: Sequence[Prompt]) -> list[int | None]:
+    """For each prompt the place of the next one, in a circle, whose right answer is its wrong one."""
+    places: dict[int, list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        places.setdefault(prompt.correct, []).append(place)
+
+    def partner(start: int) -> int | None:
+        having = places.get(prompts[start].wrong, [])
+        first = bisect(having, start)
+        after = (having[(first + step) % len(having)] for step in range(len(having)))
+        return next((at for at in after if prompts[at].own != prompts[start].own), None)
+
+    return [partner(start) for start in range(len(prompts))]
 
 
 def partners(prompts: Sequence[Prompt]) -> list[int | None]:
@@ -324,9 +344,10 @@ def _random_token(rng: random.Random, tokenizer: Tokenizer, d_vocab: int) -> int
 
 def source_note(name: str, prompts: Prompts) -> str | None:
     """What takes the place of counterfactuals that are missing."""
-    others, drawn = prompts.sources.count(OTHER_PROMPT), prompts.sources.count(RANDOM_TOKENS)
-    if not others and not drawn:
+    swapped, others, drawn = map(prompts.sources.count, (SWAPPED_PROMPT, OTHER_PROMPT, RANDOM_TOKENS))
+    if not swapped and not others and not drawn:
         return None
-    parts = [f"{others} from another prompt of the same length"] if others else []
+    parts = [f"{swapped} from the prompt whose right answer is their wrong one"] if swapped else []
+    parts += [f"{others} from another prompt of the same length"] if others else []
     parts += [f"{drawn} from random tokens"] if drawn else []
     return f"behaviour {name} lacks counterfactuals: of {len(prompts)} prompts {' and '.join(parts)} are resampled"

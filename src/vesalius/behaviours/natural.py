@@ -9,11 +9,12 @@ from typing import Any, Protocol
 import torch
 
 from vesalius.behaviours.behaviour import Behaviour
+from vesalius.behaviours.contrast import contrast_on, require_contrast, with_best_partners
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.performance import measure, undecided
+from vesalius.behaviours.performance import PROMPTS, performance, undecided
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note
 from vesalius.model.devices import place
@@ -79,6 +80,7 @@ def with_behaviour(specimen: Specimen, behaviour: Any, *, metric: BehaviourMetri
     if not isinstance(vocabulary, TextVocabulary):
         raise BadInput(f"specimen {specimen.name!r} has one task of its own; leave out the behaviour and the metric")
     tokenizer = vocabulary.tokenizer
+    source = with_best_partners(source, specimen.model, tokenizer)
 
     def prompts(n: int, seed: int, split: str = "test") -> Prompts:
         return source.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
@@ -115,14 +117,25 @@ def _inputs(prompts: Prompts, tokenizer: Tokenizer) -> list[str | list[str]]:
 def require_performance(
     specimen: Specimen, *, seed: int = 0, force: bool = False, early: bool = False, purpose: str = "continue anyway"
 ) -> Performance:
-    """How well a natural model performs its behaviour; refuses one it does not perform unless `force`.
+    """How well a natural model performs its behaviour, and its contrast; refuses a behaviour that it does not perform,
+    and a contrast without a clearly positive range, unless `force`.
 
-    With `early`, half the prompts are enough where they leave no doubt. `purpose` says in the error message what
-    forcing is for.
+    That the right answer is preferred is asked for; where it is not what the model says, that is one of the result's
+    `doubts`. With `early`, half the prompts are enough where they leave no doubt. `purpose` says in the error message
+    what forcing is for.
     """
     assert isinstance(specimen.vocabulary, TextVocabulary)
     source = behaviour_of(specimen)
-    result = measure(source, specimen.model, specimen.vocabulary.tokenizer, seed=seed, early=early)
+    model, config = specimen.model, specimen.model.config
+    prompts = source.sample(
+        specimen.vocabulary.tokenizer,
+        PROMPTS,
+        seed=seed,
+        split=source.measured_split,
+        n_ctx=config.n_ctx,
+        d_vocab=config.d_vocab,
+    )
+    result = performance(model, prompts, early=early)
     if undecided(result) and not force:
         note(
             f"{specimen.name} seems to perform {source.label}, but {result.n} prompt{'s' * (result.n > 1)} cannot show "
@@ -133,6 +146,9 @@ def require_performance(
             f"{specimen.name} does not perform {title_of(source.name)}: {result.describe()}; choose another behaviour, "
             f"or `force` to {purpose}"
         )
+    result = result.model_copy(update={"contrast": contrast_on(model, prompts), "open_answer": source.open_answer})
+    assert result.contrast is not None
+    require_contrast(result.contrast, source.name, model=specimen.name, force=force)
     return result
 
 

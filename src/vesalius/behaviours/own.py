@@ -5,8 +5,9 @@ rows another serves. Otherwise prompt i
 belongs to train, validation or test by i mod 3, with all its rows, but fewer than `LEAST_TO_DIVIDE` prompts are not
 divided: every split is all of them, and a note says so.
 
-Counterfactuals. A row without one takes another prompt of the same split, length and a different answer; where there is
-none, random tokens of the vocabulary. Notes say which.
+Counterfactuals. A row without one takes another prompt of the same split and length: one whose right answer is this
+one's wrong answer, or the next with a different answer, whichever lowers the model's score more for certain
+(`contrast.with_best_partners`); where there is none, random tokens of the vocabulary. Notes say which.
 """
 
 import hashlib
@@ -42,11 +43,14 @@ def _nothing(material: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RowBehaviour(Behaviour):
-    """A behaviour whose prompts are rows of the user's own. `note` says what its reader should know about them."""
+    """A behaviour whose prompts are rows of the user's own. `note` says what its reader should know about them,
+    `swap` whether rows without a counterfactual take the prompt of their wrong answer (None: not decided, they do not).
+    """
 
     prepare: Callable[..., Any] = _nothing
     rows: tuple[Row, ...]
     note: str | None = None
+    swap: bool | None = None
 
     def __post_init__(self) -> None:
         require_metric(self.metric)
@@ -136,7 +140,7 @@ class RowBehaviour(Behaviour):
                 fates.append(Fate(row, split, prompt, said, tokens=encoder.shown(prompt)))
             except Dropped as dropped:
                 fates.append(Fate(row, split, reason=dropped.reason, suggestion=dropped.suggestion))
-        return with_counterfactuals(fates)
+        return with_counterfactuals(fates, swap=bool(self.swap))
 
     def sample(
         self, tokenizer: Tokenizer, n: int, *, seed: int, split: str = "train", n_ctx: int, d_vocab: int

@@ -148,20 +148,6 @@ MetricOption = Annotated[
         "log-probability, loss or kl. Default: logit-difference, or log-probability without wrong answers.",
     ),
 ]
-PromptOption = Annotated[
-    str | None, typer.Option("--prompt", help="One prompt instead of --behaviour; needs --answer.")
-]
-AnswerOption = Annotated[
-    list[str] | None,
-    typer.Option("--answer", help="What follows the prompt, with its leading space; may be given several times."),
-]
-WrongOption = Annotated[
-    list[str] | None, typer.Option("--wrong", help="A wrong answer to compare with; may be given several times.")
-]
-CounterfactualOption = Annotated[
-    str | None,
-    typer.Option("--counterfactual", help="Another prompt of as many tokens, whose activations are patched in."),
-]
 PlanOption = Annotated[
     bool,
     typer.Option("--plan", help="Print passes, memory and an estimate of the time, from one timed chunk; then stop."),

@@ -25,7 +25,7 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.edges import EdgeGraph

@@ -23,8 +23,8 @@ from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
 from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
-from vesalius.documents.metric import Performance
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
+from vesalius.documents.performance import Performance
 from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import Rule, unit_changes

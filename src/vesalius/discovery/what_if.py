@@ -12,8 +12,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vesalius.behaviours.contrast import contrast_on
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
+from vesalius.documents.contrast import Contrast
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Plan, Readout, Recordings, run
 from vesalius.intervene.ablations import Ablation, Mean, Patch, Replacement, Resample, Zero, ablation_named
@@ -56,6 +58,11 @@ class Replacements:
         """The model as it is."""
         self.cost.rows += len(self.material.batch)
         return self._read(self._recordings.scores())
+
+    @cached_property
+    def contrast(self) -> Contrast | None:
+        """Whether replacing everything from the counterfactual prompts lowers the score; None without a behaviour."""
+        return None if self.material.prompts is None else contrast_on(self.model, self.material.prompts)
 
     def edited(self, components: Sequence[Component], kind: Ablation | str, at: str | int | None = None) -> RunOutputs:
         """The model with these components replaced, everywhere or at one position."""

@@ -35,8 +35,9 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
-from vesalius.documents.metric import Metric, Performance
+from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
+from vesalius.documents.performance import Performance
 from vesalius.documents.printed import GeneratedTasks, Plan, ResultList, SurveyPlan, TrainedSpecimen, TrainedSpecimens
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard

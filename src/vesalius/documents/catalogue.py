@@ -4,7 +4,7 @@ A `Listing` is a list with a short repr and a table, an `Entry` a dictionary who
 `ves.specimens()[0].id` is `ves.specimens()[0]["id"]`. Both are plain JSON.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Record
@@ -21,11 +21,7 @@ from vesalius.documents.view import (
     html_table,
     repr_of_first,
     shortened,
-    title_of,
 )
-
-#: Lines of reasons, and numbers of rows in one of them.
-MOST_REASONS, MOST_NUMBERS = 20, 5
 
 
 class Entry(FrozenDict[str, Any]):
@@ -209,11 +205,9 @@ class MeasuredBehaviour(Entry):
         return {
             "behaviour": self.name,
             "performs": self.performs,
-            "accuracy [95 %]": _figure({"value": self.accuracy, "low": self.accuracy_low, "high": self.accuracy_high}),
-            "logit difference [95 %]": _figure(
-                {"value": self.logit_difference, "low": self.ld_low, "high": self.ld_high}
-            ),
-            "top-1": f"{self.top1:.2f}",
+            "prefers the right answer [95 %]": interval(self.accuracy, self.accuracy_low, self.accuracy_high),
+            "says it": f"{self.top1:.2f}",
+            "logit difference [95 %]": interval(self.logit_difference, self.ld_low, self.ld_high),
             "n": self.n,
         }
 
@@ -222,85 +216,7 @@ class MeasuredBehaviour(Entry):
         return self.reason if self.performs is None else ""
 
 
-class BehaviourReport(Viewable, Entry):
-    """One behaviour on one model: which rows are kept and why others are not, and accuracy and metric, each
-    `{value, low, high, n}`, of all rows and of each split (None where nothing is left to measure). `bos` is the token
-    that is put before every text.
-    """
-
-    model: str
-    bos: str | None
-    behaviour: str
-    n_rows: int
-    n_kept: int
-    rows: Sequence[Mapping[str, Any]]
-    splits: Mapping[str, Any]
-    accuracy: Mapping[str, Any] | None
-    metric: Mapping[str, Any] | None
-    metric_name: str
-    unit: str
-    performs: bool | None
-    note: str | None
-
-    def view(self) -> View:
-        """Which rows can be used and why others cannot, then accuracy and metric of each split."""
-        figures = {"accuracy": self.accuracy, self.metric_name: self.metric}
-        words = [f"{name} {_figure(one)}" for name, one in figures.items() if one is not None]
-        rows = f"{self.n_rows} row{'' if self.n_rows == 1 else 's'}"
-        said = [row for row in self.rows if not row["kept"] or row["reason"]]
-        lacking = [row for row in self.rows if row["kept"] and row.get("suggestion")]
-        reasons = _same_reasons(said)
-        if lacking:
-            first, many = lacking[0], f"{len(lacking)} row{'' if len(lacking) == 1 else 's'}"
-            reasons.append(f"{many} without a counterfactual; row {first['row']}: {first['suggestion']}")
-        if self.note:
-            reasons.append(self.note)
-        before = [f"before every text the model reads {self.bos}"] if self.bos is not None else []
-        return View(
-            f"{title_of(self.behaviour)} on {self.model}",
-            Answer(
-                f"{title_of(self.behaviour)} on {self.model}: {self.n_kept} of {rows} can be used"
-                f"{''.join(f', {one}' for one in words)}"
-            ),
-            [
-                *([Text(before)] if before else []),
-                *([Text(reasons, bullets=True, terminal=MOST_REASONS)] if reasons else []),
-                Sheet.of(list(self.rows), title="Rows", terminal=0),
-                self._splits(),
-            ],
-        )
-
-    def _splits(self) -> Sheet:
-        name = f"{self.metric_name} ({self.unit})" if self.unit else self.metric_name
-        shown: dict[str, Mapping[str, Any]] = dict(self.splits)
-        if len(shown) > 1:
-            shown["all"] = {**self, "n": sum(part["n"] for part in shown.values())}
-        rows = [
-            (split, *(_figure(part[one]) if part.get(one) else "-" for one in ("accuracy", "metric")), part["n"])
-            for split, part in shown.items()
-        ]
-        return Sheet(("split", "accuracy [95 %]", f"{name} [95 %]", "n"), rows, title="By split")
-
-
-def _same_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line for each reason, with the rows that share it."""
-    sharing: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        sharing.setdefault(row["reason"], []).append(row)
-    lines = []
-    for reason, same in sharing.items():
-        numbers = [str(row["row"]) for row in same[:MOST_NUMBERS]]
-        more = f" and {len(same) - MOST_NUMBERS} more" if len(same) > MOST_NUMBERS else ""
-        hint = f" ({same[0]['suggestion']})" if not same[0]["kept"] and same[0].get("suggestion") else ""
-        lines.append(f"row{'s' * (len(same) > 1)} {', '.join(numbers)}{more}: {reason}{hint}")
-    return lines
-
-
-def _figure(figure: Mapping[str, Any]) -> str:
-    return _interval(figure["value"], figure.get("low"), figure.get("high"))
-
-
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
+def interval(value: float | None, low: float | None, high: float | None) -> str:
     """A figure with its interval, where it has one."""
     if value is None:
         return "-"

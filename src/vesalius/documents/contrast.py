@@ -35,9 +35,22 @@ class Contrast(Record):
         """Whether there is something to explain."""
         return self.verdict in ("clear", "weak")
 
+    @property
+    def figures(self) -> str:
+        """The range, the two scores that it lies between, and the verdict, as text."""
+        return (
+            f"{self.verdict}: range {_figure(self.range)} {self.unit}".rstrip()
+            + f" ({_figure(self.full)} with nothing replaced, {_figure(self.replaced)} with everything)"
+        )
+
     def describe(self) -> str:
         """The two scores and the range, as text."""
-        return f"the score is {_figure(self.full)} {self.unit}, and {_figure(self.replaced)} with everything replaced"
+        full = f"{_figure(self.full)} {self.unit}".rstrip()
+        return f"the score is {full}, and {_figure(self.replaced)} with everything replaced"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What a result says of it: its figures, or what is wrong with it."""
+        return [("contrast", self.doubt or self.figures)]
 
     @property
     def doubt(self) -> str | None:
@@ -45,6 +58,8 @@ class Contrast(Record):
         if self.verdict == "clear":
             return None
         if self.verdict == "weak":
+            if self.range.low is None:
+                return f"one prompt shows a range of {_figure(self.range)}, without an interval"
             if self.against > MOST_AGAINST:
                 return f"the contrast does not lower the score on {self.against:.0%} of the prompts"
             return f"the contrast is weak: its range of {_figure(self.range)} is less than half of the score"

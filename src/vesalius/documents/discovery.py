@@ -19,7 +19,8 @@ from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
-from vesalius.documents.metric import Metric, Performance
+from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request, whole_option
 from vesalius.documents.rivals import Rivals
 from vesalius.documents.view import (
@@ -167,7 +168,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         if self.whole is None:
             return None
         subject = title_of(self.behaviour) if self.behaviour else "the outputs"
-        return answer(self.whole, subject, weak=getattr(self.performance, "weak", None))
+        return answer(self.whole, subject, weak=self.performance and self.performance.weak)
 
     @computed_field
     @property
@@ -355,7 +356,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         searched = self._heads_only()
         facts = [("method", f"{self.method}, seed {self.seed}, {prompts(self.n)}")]
         if performance := self.performance:
-            facts.append((f"accuracy on {title_of(self.behaviour or '')}", performance.accuracy_figures))
+            facts += performance.facts()
         facts.append(("discovery", f"{self.forwards:.1f} forward-equivalents, {duration(self.seconds)}"))
         if checks := self.checks:
             fewer = "" if checks.n == checks.asked else f" (all that are unseen; {checks.asked} were asked for)"

@@ -6,6 +6,7 @@ from pydantic import computed_field
 
 from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
+from vesalius.documents.contrast import Contrast
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
@@ -41,13 +42,15 @@ class WhatIfRow(Record):
 
 class WhatIf(ResultDocument, kind="what_if"):
     """Components replaced together on some prompts: `effect` is the clean minus the edited score, `changed` the share
-    of prompts whose output is another one. One prompt has no interval.
+    of prompts whose output is another one. One prompt has no interval. `contrast` says whether replacing everything
+    lowers the score, where values come from a behaviour's counterfactual prompts.
     """
 
     FILE = WHAT_IF_FILE
     RANK = 60
     COMMAND, VERB = "what-if", "what_if"
     REMEDY = "run `vesalius what-if` again"
+    ABSENT_IF_DEFAULT = ("contrast",)
 
     request: Request
     unit: str
@@ -58,6 +61,7 @@ class WhatIf(ResultDocument, kind="what_if"):
     rows: tuple[WhatIfRow, ...]
     forwards: float
     seconds: float
+    contrast: Contrast | None = None
 
     def listed(self) -> Line:
         """What a list of results says of it: the effect of the replacement."""
@@ -86,6 +90,7 @@ class WhatIf(ResultDocument, kind="what_if"):
                         ("clean", f"{self.clean.figures} {self.unit}, {prompts(self.effect.n)}"),
                         ("edited", f"{self.edited.figures} {self.unit}"),
                         ("effect (clean minus edited)", self.effect.figures),
+                        *([] if self.contrast is None else self.contrast.facts()),
                         *(self._likely() if len(self.rows) == 1 else ()),
                     ],
                 ),

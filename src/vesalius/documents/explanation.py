@@ -40,6 +40,7 @@ from vesalius.documents.claims import (
     spell,
 )
 from vesalius.documents.difference import Compared, compared_explanations
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, Summary, summarise, verdict_counts
 from vesalius.documents.view import (
@@ -97,8 +98,11 @@ class Explanation(Viewable, Document, kind="explanation"):
     `request` is what was asked (None if a scientist was called directly). `edges` are connections that the scientist
     measured: sender, receiver, strength; the ends of the circuit are `tokens` and `logits`. `compositions` say which
     components write the queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was
-    explained, by score.
+    explained, by score. `performance` is how well a natural model does the behaviour, and whether its contrast can show
+    anything.
     """
+
+    ABSENT_IF_DEFAULT = ("performance",)
 
     FILE = EXPLANATION_FILE
     RANK = 20
@@ -125,6 +129,7 @@ class Explanation(Viewable, Document, kind="explanation"):
     seconds: float
     seed: int
     rows: int = 0
+    performance: Performance | None = None
     directory: str | None = Field(default=None, exclude=True)
 
     def save(self, directory: Path | str) -> Path:

@@ -6,7 +6,8 @@ from pathlib import Path
 from vesalius.components import Component
 from vesalius.documents.base import FrozenList, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
-from vesalius.documents.metric import Metric, Performance
+from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import (
     Answer,
@@ -20,7 +21,6 @@ from vesalius.documents.view import (
     made,
     prompts,
     subject_of,
-    title_of,
 )
 
 NEURONS_FILE, NEURONS_PAGE = "neurons.json", "neurons.html"
@@ -140,7 +140,7 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             ("on the prompts they were chosen by", f"{self.share_chosen:.3f}"),
         ]
         if self.performance:
-            facts.append((f"accuracy on {title_of(request.behaviour or '')}", self.performance.accuracy_figures))
+            facts += self.performance.facts()
         return [*facts, ("cost", f"{self.forwards:.1f} forward-equivalents, {duration(self.seconds)}")]
 
     def _chart(self) -> Chart:

@@ -9,6 +9,7 @@ from pydantic import Field, computed_field, model_validator
 
 from vesalius.components import Component
 from vesalius.documents.base import Document, FrozenDict, FrozenList, FrozenMap, Line, Record
+from vesalius.documents.contrast import Contrast
 from vesalius.documents.difference import (
     Compared,
     ComponentDifference,
@@ -76,7 +77,8 @@ class HalfAgreement(Record):
 class Sweep(Viewable, Document, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
-    `beside` holds the effects of further kinds of replacement, where several were asked for. `forwards` is the cost in
+    `beside` holds the effects of further kinds of replacement, where several were asked for. `contrast` says whether
+    replacing everything lowers the score, where values come from counterfactual prompts. `forwards` is the cost in
     forward passes of all prompts.
     """
 
@@ -86,7 +88,7 @@ class Sweep(Viewable, Document, kind="sweep"):
     RECOGNISED_BY = ("forwards", "baseline")
     SCHEMA = 2
     REMEDY = "run `vesalius sweep` again"
-    ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside")
+    ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside", "contrast")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -99,6 +101,7 @@ class Sweep(Viewable, Document, kind="sweep"):
     seconds: float
     directory: str | None = None
     heatmap: str | None = None
+    contrast: Contrast | None = None
     beside: FrozenMap[str, FrozenList[SweepRow]] = Field(default_factory=FrozenDict)
 
     @model_validator(mode="after")
@@ -202,7 +205,12 @@ class Sweep(Viewable, Document, kind="sweep"):
             f"{subject}: {self.kind} ablation",
             Answer(answer),
             [
-                Facts([("largest effects (clean minus edited)", strongest)]),
+                Facts(
+                    [
+                        ("largest effects (clean minus edited)", strongest),
+                        *([] if self.contrast is None else self.contrast.facts()),
+                    ]
+                ),
                 *([self.head_map()] if single else []),
                 Sheet(
                     ("component", "effect", "low", "high", "n"),

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.components import Component, parse_components
+from vesalius.documents.contrast import Contrast
 from vesalius.documents.sweep import SUMMARY_ROWS, effects_answer
 from vesalius.documents.view import Answer, Facts, LateRows, Sheet, View, Viewable, made, prompts
 from vesalius.errors import BadInput
@@ -42,7 +43,9 @@ SETS_RESAMPLED = 4096
 
 @dataclass(frozen=True, repr=False)
 class Effects(Viewable):
-    """Clean minus edited score of every prompt for every set of components."""
+    """Clean minus edited score of every prompt for every set of components; `contrast` is what replacing everything
+    does, where values come from counterfactual prompts and it was asked.
+    """
 
     sets: tuple[ComponentSet, ...]
     baseline: Float[Tensor, " prompt"]
@@ -51,6 +54,7 @@ class Effects(Viewable):
     unit: str
     forwards: float
     seconds: float
+    contrast: Contrast | None = None
 
     @property
     def mean(self) -> Float[Tensor, " set"]:
@@ -89,12 +93,13 @@ class Effects(Viewable):
             total=len(self.sets),
         )
         order = self.mean.argsort(descending=True, stable=True).tolist()
+        contrast = [] if self.contrast is None else self.contrast.facts()
         rows = LateRows(len(order), lambda most: self._rows_of(order[:most]))
         return View(
             f"{self.kind} ablation, {prompts(len(self.baseline))}",
             Answer(answer),
             [
-                Facts([("largest effects (clean minus edited)", largest)]),
+                Facts([("largest effects (clean minus edited)", largest), *contrast]),
                 Sheet(
                     ("component", "effect", "low", "high", "n"),
                     rows,

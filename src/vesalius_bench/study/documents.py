@@ -12,7 +12,7 @@ from pydantic import Field, computed_field
 
 from vesalius.documents.base import FrozenDict, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.explanation import Verdict
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import (
     Answer,

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import BUILTIN

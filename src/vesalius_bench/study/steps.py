@@ -20,7 +20,7 @@ from vesalius.discovery.known_heads import AF1_COMPONENTS, AF1_SOURCE, LLAMA_3_8
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.natural.instruments import MOST_SETS, Instruments

@@ -9,7 +9,8 @@ from pydantic import JsonValue, computed_field
 from vesalius.components import Component
 from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
-from vesalius.documents.metric import Figure, Performance
+from vesalius.documents.metric import Figure
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import HalfAgreement, SweepRow
 from vesalius.documents.view import (

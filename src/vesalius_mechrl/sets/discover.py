@@ -27,7 +27,7 @@ from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import split_names
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput, choices

@@ -48,6 +48,7 @@ def sweep(
     *,
     printed: Ranked,
     parts: Parts,
+    force: Force,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
 
@@ -66,7 +67,7 @@ def sweep(
     if printed.plan:
         return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=printed.json)
     with resumable():
-        report = api.sweep_report(specimen, load, knockout, draw, parts, out=printed.out or True)
+        report = api.sweep_report(specimen, load, knockout, draw, parts, force, out=printed.out or True)
     return output(report, as_json=printed.json, top=printed.top)
 
 
@@ -84,6 +85,7 @@ def what_if(
     edit: Edit,
     load: Load,
     draw: Draw,
+    force: Force,
     printed: Printed,
     file: Annotated[
         str | None, typer.Option("--from", help="Ask again what a what_if.json asked, instead of naming it here.")
@@ -105,7 +107,7 @@ def what_if(
         return output(api.what_if_again(file, out=printed.out or True), as_json=printed.json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
-    result = api.what_if(specimen, components, edit, load, draw, out=printed.out or True)
+    result = api.what_if(specimen, components, edit, load, draw, force, out=printed.out or True)
     return output(result, as_json=printed.json)
 
 

@@ -8,22 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from vesalius.cli.options import (
-    AnswerOption,
     BehaviourOption,
-    CounterfactualOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
     MetricOption,
-    PromptOption,
+    OnePrompt,
     RevisionOption,
     SpecimenArgument,
     TokenizerOption,
-    WrongOption,
     command,
-    studied_for,
+    names,
 )
 from vesalius.errors import BadInput, Failed
+from vesalius.options import Load
 
 commands = typer.Typer()
 
@@ -88,29 +86,37 @@ def predict(
 def behaviours(
     specimen: Annotated[str | None, typer.Argument(help="Measure whether this model performs each of them.")] = None,
     behaviour: BehaviourOption = None,
-    prompt: PromptOption = None,
-    answer: AnswerOption = None,
-    wrong: WrongOption = None,
-    counterfactual: CounterfactualOption = None,
+    *,
+    one: OnePrompt,
     metric: MetricOption = None,
     n: Annotated[
         int | None, typer.Option("--n", min=1, help="Prompts per behaviour, or per split. Default: 32, or every row.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    propose: Annotated[
+        str | None, typer.Option("--propose", help="Write rows with proposed counterfactuals to this new .jsonl file.")
+    ] = None,
+    words: Annotated[
+        str | None, typer.Option("--words", help="Candidates of your own for --propose, comma-separated.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List the behaviours; with a model, say whether it performs each one.
 
-    With --behaviour FILE: which rows the model can be asked, why the others are dropped, and how well it does. Exit
-    code 1 if none can be used.
+    With --behaviour: can it be explained? Which rows the model can be asked and why others are dropped, how often it
+    prefers the right answer and how often it says it, and whether replacing everything breaks it. Exit code 1 if no row
+    can be used. With --propose, counterfactuals for rows that have none are written to a new file for you to read.
 
     Example: vesalius behaviours smollm2-135m --behaviour examples/antonyms.jsonl
     """
     from vesalius import api
     from vesalius.cli.console import output
 
-    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    document = api.behaviours(specimen, behaviour=studied, metric=metric, n=n, seed=seed)
+    studied = one.studied(Load(behaviour=behaviour)).behaviour
+    candidates = names(words) or ()
+    document = api.behaviours(
+        specimen, behaviour=studied, metric=metric, n=n, seed=seed, propose=propose, words=candidates
+    )
     output(document, as_json=json, flags=("--metric",))
     if studied is not None and not document["n_kept"]:
         raise Failed(f"{specimen}: none of the rows can be used with this model; the reasons are above")

@@ -23,7 +23,7 @@ from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
@@ -110,6 +110,7 @@ def explain_natural(
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
         rows=round(selection_lab.cost.rows + rows),
+        performance=performance,
     )
 
 

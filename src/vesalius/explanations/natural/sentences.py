@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.documents.explanation import ClaimRecord, Evidence
-from vesalius.documents.metric import Performance
+from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.attending import meaning
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.necessary import is_inert
@@ -94,13 +94,12 @@ def _moved_roles(findings: Sequence[Findings]) -> list[str]:
 
 
 def task_description(behaviour: Behaviour, performance: Performance) -> str:
-    """The behaviour, and how well the model performs it."""
-    prompts = "1 prompt" if performance.n == 1 else f"{performance.n} prompts"
-    return (
-        f"{behaviour.description} The model prefers the right answer on {performance.accuracy:.2f} "
-        f"[{performance.accuracy_low:.2f}, {performance.accuracy_high:.2f}] of {prompts}; mean logit "
-        f"difference {performance.logit_difference:.2f}{performance.ld_interval}."
+    """The behaviour, how well the model performs it, and what is wrong with it as it was asked."""
+    said = (
+        f"{behaviour.description} The model prefers the right answer on {performance.accuracy_figures} and says it on "
+        f"{performance.top1:.2f}; mean logit difference {performance.logit_difference:.2f}{performance.ld_interval}."
     )
+    return " ".join([said, *(f"{_capital(doubt)}." for doubt in performance.doubts)])
 
 
 def _with_kind(names: Sequence[str], roles: Mapping[str, str]) -> str:

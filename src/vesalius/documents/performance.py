@@ -1,0 +1,96 @@
+"""How well a model does a behaviour, in two words that are not the same, and whether its contrast can show anything.
+
+A model *prefers the right answer* where that is likelier than the wrong one, and *says it* where it is the likeliest of
+all tokens. Circuits are about the first; a reader mostly means the second. Where a model prefers but does not say, what
+is found is about a preference, and an answer about it is at most Partly.
+"""
+
+from vesalius.documents.base import Record
+from vesalius.documents.contrast import Contrast
+
+#: Below this share of the prompts a model is not said to say the right answer.
+LEAST_SAID = 0.5
+
+
+class Performance(Record):
+    """How well a model does its behaviour on `n` prompts, with 95 % intervals (Wilson for the accuracy, bootstrap for
+    the mean logit difference, Student's below 8 prompts, none for one prompt); `performs` follows from `rule`.
+
+    `accuracy` is the share of prompts on which the right answer is preferred to the wrong one, `top1` that on which it
+    is the likeliest of all tokens. `contrast` is measured on some of the prompts. With `open_answer` the right answer
+    is one of several right ones, so that it need not be said.
+    """
+
+    ABSENT_IF_DEFAULT = ("contrast", "open_answer")
+
+    accuracy: float
+    accuracy_low: float
+    accuracy_high: float
+    logit_difference: float
+    ld_low: float | None
+    ld_high: float | None
+    top1: float
+    n: int
+    performs: bool
+    rule: str = ""
+    contrast: Contrast | None = None
+    open_answer: bool = False
+
+    def describe(self) -> str:
+        """Both shares and the logit difference with their intervals, as text."""
+        return (
+            f"prefers the right answer on {self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}] of "
+            f"{self._prompts}, says it on {self.top1:.2f}, logit difference {self.logit_difference:.2f}"
+            f"{self.ld_interval}"
+        )
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is wrong with the behaviour as it was asked, gravest first: the answer is not preferred for certain, the
+        contrast cannot show it, or it is not what the model says.
+        """
+        return tuple(filter(None, (self._not_preferred, self.contrast and self.contrast.doubt, self._not_said)))
+
+    @property
+    def weak(self) -> str | None:
+        """The first of the doubts, which make an answer at most Partly; None where there is none."""
+        return next(iter(self.doubts), None)
+
+    @property
+    def _not_preferred(self) -> str | None:
+        if self.performs:
+            return None
+        return f"the model does not clearly prefer the right answer ({self.accuracy_figures})"
+
+    @property
+    def _not_said(self) -> str | None:
+        if self.open_answer or self.top1 >= LEAST_SAID:
+            return None
+        return f"the model says the right answer on {self.top1:.2f} of {self._prompts}, though it may prefer it"
+
+    @property
+    def _prompts(self) -> str:
+        return f"{self.n} prompt{'' if self.n == 1 else 's'}"
+
+    @property
+    def accuracy_figures(self) -> str:
+        """The share of prompts on which the right answer is preferred, with its interval."""
+        return f"{self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}] of {self._prompts}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What a result says of the behaviour before its circuit."""
+        verdict = "" if self.performs else ": not performed, what is found may be noise"
+        facts = [
+            ("prefers the right answer", f"{self.accuracy_figures}{verdict}"),
+            ("says it", f"{self.top1:.2f} of {self._prompts}"),
+        ]
+        if self.contrast is not None:
+            facts.append(("contrast", self.contrast.figures))
+        return [*facts, *(("but", doubt) for doubt in self.doubts if doubt != self._not_preferred)]
+
+    @property
+    def ld_interval(self) -> str:
+        """The interval of the logit difference as text, after a space; one prompt has none."""
+        if self.ld_low is None or self.ld_high is None:
+            return " (one prompt: no interval)"
+        return f" [{self.ld_low:.2f}, {self.ld_high:.2f}]"
