@@ -23,7 +23,6 @@ models with an even number (`tuned`), and the reported figures are those of odd 
 """
 
 import argparse
-import multiprocessing
 import random
 import sys
 import tarfile
@@ -31,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,12 @@ import torch
 from torch import Tensor
 
 import vesalius as ves
-from vesalius.behaviours.contrast import measure_contrast
+from vesalius.behaviours.contrast import measure_contrast, replaced_scores
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial, unchanged_outputs, unique
 from vesalius.circuits.planted import plant_hard
-from vesalius.circuits.specimens import benchmark_cards
+from vesalius.circuits.specimens import Card, benchmark_cards
 from vesalius.components import Component
-from vesalius.discovery.faithfulness import scores_without
+from vesalius.discovery.faithfulness import NothingToKeep, scores_without
 from vesalius.discovery.method import MethodInput, Scores
 from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import PromptSets, Search, measured_circuit, prompt_sets, whole_circuit
@@ -55,9 +55,13 @@ from vesalius.intervene import Batch
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.statistics import share_interval
 
-RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD = 16, 1024, 9_100_003, 25, 15, 6
+RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD = 16, 1024, 9_100_003, 40, 15, 6
 #: Between these a circuit is neither enough nor too little; below the third it fails on another template.
 TOO_LITTLE, ENOUGH, BOUND = 0.7, 0.85, 0.6
+#: A contrast is empty where everything replaced takes less than this share of the outputs on all inputs drawn.
+NO_RANGE = 0.02
+FAMILIES = ("benchmark", "generated", "hard")
+HALVES = ("tuned", "reported")
 NOT_YES = ("partly", "no", "refused")
 
 
@@ -73,7 +77,7 @@ class Subject:
     @property
     def half(self) -> str:
         """Tuned on, or reported."""
-        return "reported" if self.number % 2 else "tuned"
+        return HALVES[self.number % 2]
 
     def random(self, what: str) -> random.Random:
         """Numbers drawn for one purpose."""
@@ -215,11 +219,12 @@ def few_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
     sets, n = prompt_sets(subject.specimen, trial(subject.specimen, RANK)), 2 + subject.number // 2 % 2
     rank, choose, report = (one.take(slice(0, n)) for one in (sets.rank, sets.choose, sets.report))
     few = PromptSets(rank, choose, report)
-    search = Search(subject.specimen, few)
-    whole, parts = swept(search)
-    verdict, text = judged(search, whole)
-    kept = kept_by(subject.specimen, fresh, [parts])[0]
-    yield Case("too few prompts", subject.name, subject.half, verdict, NOT_YES, kept, text)
+    try:
+        search = Search(subject.specimen, few)
+        verdict, text = judged(search, swept(search)[0])
+    except NothingToKeep as error:
+        verdict, text = "refused", str(error)
+    yield Case("too few prompts", subject.name, subject.half, verdict, NOT_YES, None, text)
 
 
 def empty_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
@@ -231,11 +236,10 @@ def empty_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
         groups.setdefault(tuple(outputs), []).append(one)
     pairs = [(group[0], group[1]) for group in groups.values() if len(group) > 1]
     pairs = pairs if len(pairs) >= RANK else [(one, one) for one in inputs]
-    whole = measure_contrast(specimen.model, of_inputs(specimen, *zip(*pairs, strict=True)))
+    full, replaced = replaced_scores(specimen.model, of_inputs(specimen, *zip(*pairs, strict=True)))
     contrast = measure_contrast(specimen.model, of_inputs(specimen, *zip(*pairs[:RANK], strict=True)))
     verdict = "allowed" if contrast.usable else "refused"
-    assert whole.range.value is not None
-    wanted = ("refused",) if not whole.range.value > 0.02 else None
+    wanted = ("refused",) if float((full - replaced).mean()) <= NO_RANGE else None
     text = contrast.doubt or contrast.describe()
     yield Case("empty contrast", subject.name, subject.half, verdict, wanted, None, text)
 
@@ -302,19 +306,44 @@ def of_inputs(specimen: Specimen, inputs: Sequence[Any], others: Sequence[Any]) 
 KINDS = (given_cases, search_case, memorised_case, few_case, empty_case, template_cases)
 
 
-def subjects(folder: Path) -> Iterator[Subject]:
-    """All models; generated and hard ones are written into `folder`."""
-    for card in benchmark_cards():
-        yield Subject(card.name, int(card.id), ves.load(card.id), true_circuit(card.id).components)
+Loader = Callable[[], Subject]
+
+
+def models(folder: Path) -> dict[str, list[tuple[int, Loader]]]:
+    """All models by family, with their numbers; generated and hard ones are written into `folder`."""
+
+    def of_card(card: Card) -> Subject:
+        return Subject(card.name, int(card.id), ves.load(card.id), true_circuit(card.id).components)
+
+    def of_place(number: int, place: Path) -> Subject:
+        specimen = ves.load(place)
+        return Subject(place.name, number, specimen, true_circuit(specimen.name, place).components)
+
     with tarfile.open(Path(__file__).parent / "fresh.tgz") as archive:
         archive.extractall(folder / "fresh", filter="data")
-    for number, place in enumerate(sorted((folder / "fresh").glob("generated_*"))):
-        specimen = ves.load(place)
-        yield Subject(place.name, number, specimen, true_circuit(specimen.name, place).components)
-    for seed in range(HARD):
-        place = plant_hard(seed).write(folder / f"hard-{seed:02d}")
-        specimen = ves.load(place)
-        yield Subject(place.name, seed, specimen, true_circuit(specimen.name, place).components)
+    places = sorted((folder / "fresh").glob("generated_*"))
+    return {
+        "benchmark": [(int(card.id), partial(of_card, card)) for card in benchmark_cards()],
+        "generated": [(number, partial(of_place, number, place)) for number, place in enumerate(places)],
+        "hard": [
+            (seed, partial(lambda seed: of_place(seed, plant_hard(seed).write(folder / f"hard-{seed:02d}")), seed))
+            for seed in range(HARD)
+        ],
+    }
+
+
+def chosen(folder: Path, families: Sequence[str], half: str | None, limit: int | None) -> list[Loader]:
+    """The models that are asked: of one half or of both, `limit` of each family and half, evenly spaced."""
+    some: list[Loader] = []
+    for name, family in models(folder).items():
+        if name not in families:
+            continue
+        for rest in (0, 1):
+            group = [loader for number, loader in family if number % 2 == rest]
+            if half in (None, HALVES[rest]):
+                n = len(group) if limit is None else min(limit, len(group))
+                some += [group[i * len(group) // n] for i in range(n)]
+    return some
 
 
 def cases_of(subject: Subject) -> list[Case]:
@@ -323,38 +352,15 @@ def cases_of(subject: Subject) -> list[Case]:
     for kind in KINDS:
         try:
             found += kind(subject, fresh)
-        except NothingUnseen:
+        except (NothingUnseen, NothingToKeep):  # too few inputs, or a part of them on which nothing changes
             continue
     return found
-
-
-def _asked(asked: Sequence[Subject], jobs: int) -> Iterator[tuple[list[Case], float]]:
-    """The cases of every model with the CPU seconds they took, in order; forks share what was loaded."""
-
-    def timed(place: int) -> tuple[list[Case], float]:
-        start = time.process_time()
-        return cases_of(asked[place]), time.process_time() - start
-
-    if jobs == 1:
-        yield from map(timed, range(len(asked)))
-        return
-    _FORKED.append(timed)
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap(_forked, range(len(asked)))
-
-
-#: What forked processes run: specimens hold functions and cannot be sent to them.
-_FORKED: list[Callable[[int], tuple[list[Case], float]]] = []
-
-
-def _forked(place: int) -> tuple[list[Case], float]:
-    return _FORKED[-1](place)
 
 
 def table(cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Right and wrong answers by half and kind, with Wilson intervals."""
     rows = []
-    for half in ("tuned", "reported"):
+    for half in HALVES:
         for kind in ("all", *dict.fromkeys(case.kind for case in cases)):
             some = [case for case in cases if case.half == half and kind in ("all", case.kind)]
             told = [case for case in some if case.right is not None]
@@ -371,27 +377,28 @@ def main() -> None:
     """Ask every model, print and write the table and every case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--half", choices=("tuned", "reported"), help="ask the models of one half only")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES)
+    parser.add_argument("--half", choices=HALVES, help="ask the models of one half only")
+    parser.add_argument("--largest", type=int, default=LARGEST, help="components of the largest model that is asked")
+    parser.add_argument("--limit", type=int, help="models of each family and half, evenly spaced (default: all)")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    cases, seconds = list[Case](), 0.0
+    cases, start = list[Case](), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        asked = [
-            one
-            for one in subjects(Path(folder))
-            if len(one.specimen.model.components) <= LARGEST and given.half in (None, one.half)
-        ]
-        for subject, (own, spent) in zip(asked, _asked(asked, given.jobs), strict=True):
-            cases, seconds = cases + own, seconds + spent
+        for load in chosen(Path(folder), given.families, given.half, given.limit):
+            subject = load()
+            if len(subject.specimen.model.components) > given.largest:
+                continue
+            own = cases_of(subject)
+            cases += own
             wrong = [f"{case.kind}: {case.verdict}" for case in own if case.right is False]
             print(f"{subject.name}: {len(own)} cases {'; '.join(wrong)}", file=sys.stderr, flush=True)
-    rows = table(cases)
-    for row in rows:
+            if given.out:  # what a run that is stopped has asked is not lost
+                settings = {"rank": RANK, "fresh": FRESH, "largest": given.largest, "limit": given.limit}
+                document = {"benchmark": "answers", **settings, "cpu_seconds": time.process_time() - start}
+                write_json(given.out, {**document, "rows": table(cases), "cases": [case.row() for case in cases]})
+    for row in table(cases):
         print(f"{row['half']:9} {row['kind']:18} {row['right']:4} of {row['n']:4}, {row['left_out']} left out")
-    document = {"benchmark": "answers", "rank": RANK, "fresh": FRESH, "cpu_seconds": seconds, "rows": rows}
-    if given.out:
-        write_json(given.out, {**document, "cases": [case.row() for case in cases]})
 
 
 if __name__ == "__main__":
