@@ -176,7 +176,8 @@ class Shares:
         columns = torch.stack([self.nothing, scores, self.full], 1).double()
         value = _ratio(columns.mean(0)[None])[0]
         if len(columns) < 2:
-            return Kept(float(value), None, None, float("inf"), len(columns))
+            error = 0.0 if torch.equal(scores, self.full) else float("inf")  # nothing replaced keeps all, for sure
+            return Kept(float(value), None, None, error, len(columns))
         drawn = _ratio(bootstrap_means(columns))
         low, high = torch.quantile(drawn, torch.tensor([0.025, 0.975], dtype=drawn.dtype)).tolist()
         return Kept(float(value), low, high, float(drawn.std()), len(columns))
