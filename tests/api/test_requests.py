@@ -123,6 +123,7 @@ OWN_TOKENIZER = "its own directory"
 OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
     "sweep": {
         "kind": ("mean", {}),
+        "force": (True, {"kind": "mean"}),
         "components": (["L0H0"], {}),
         "pairs": (True, {}),
         "n": (2, {}),

@@ -125,6 +125,8 @@ def _sweep(
         contrast = contrast_on(specimen.model, given.prompts)
         if knockout.kind is not None:
             require_contrast(contrast, specimen.behaviour or "", model=specimen.name, force=force.force)
+        elif not contrast.usable:
+            force = Force(force=True)  # the request names the kind, and repeating it must not be refused
     asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)), force)
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
