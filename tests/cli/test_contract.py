@@ -145,7 +145,8 @@ def test_behaviours(vesalius: Vesalius, tiny: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["zero", "mean", "resample", "value-bias"])
 def test_sweep(vesalius: Vesalius, tiny: Path, kind: str) -> None:
-    got = vesalius("sweep", tiny, "-b", "induction", "--kind", kind, "--n", 4, "--out", "here", "--json")
+    # Random weights have no contrast, which a sweep by counterfactual values would refuse.
+    got = vesalius("sweep", tiny, "-b", "induction", "--kind", kind, "--n", 4, "--force", "--out", "here", "--json")
     assert got.code == 0, got.err
     swept = json.loads(got.out)
     assert {"baseline", "components", "forwards", "seconds"} <= set(swept)

@@ -10,6 +10,7 @@ from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
+from vesalius.explanations.hyve import setting
 from vesalius.sandbox import sandbox as sandbox_module
 
 pytestmark = pytest.mark.slow
@@ -56,6 +57,7 @@ def test_code_of_a_model_runs_uncontained_only_where_that_is_asked_for(
             super().__init__({**start, "layers": []}, **options)
 
     monkeypatch.setattr(sandbox_module, "WarmProcess", Unisolated)
+    monkeypatch.setattr(setting, "Sandbox", sandbox_module.Sandbox)  # not one that an earlier test left open
     command = ("explain", "frac_prevs", "--backbone", SCRIPT, "--json")
     refused = vesalius(*command, "--out", tmp_path / "refused")
     assert refused.code == 1

@@ -25,7 +25,7 @@ def planned(vesalius: Vesalius, *arguments: object) -> dict:
 @pytest.mark.parametrize("options", [[], ["--pairs"], ["--kind", "resample"], ["-c", "L1H0,L0_MLP,L1_MLP"]])
 def test_a_sweep_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, options: list[str]) -> None:
     found = planned(vesalius, "sweep", tiny, *INDUCTION, "--n", "3", *options)
-    got = json.loads(vesalius("sweep", tiny, *INDUCTION, "--n", "3", *options, "--json").out)
+    got = json.loads(vesalius("sweep", tiny, *INDUCTION, "--n", "3", *options, "--force", "--json").out)
     assert found["forwards"] == pytest.approx(got["forwards"], rel=1e-6)
     assert found["n"] == 3
 

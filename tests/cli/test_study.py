@@ -383,7 +383,7 @@ def test_a_slip_in_roles_is_refused(tmp_path: Path, name: str, text: str, compla
         (["af1", "--model", "arithmetic", "-b", "ioi"], "behaviour 'ioi': the study is about addition"),
         (
             ["af1", "--model", "arithmetic", "-b", "addition:signs=++,high=49,answers=0..99,shots=0"],
-            "model 'arithmetic' does not add: accuracy",
+            "model 'arithmetic' does not add: prefers the right answer",
         ),
         (["af1", "--model", "arithmetic", "--circuit", "no.json"], "circuit no.json: there is no such file"),
         (["af1", "--model", "arithmetic", "--scientist", "hyve"], "--scientist hyve needs a language model"),
