@@ -239,3 +239,10 @@ def index_rows() -> list[IndexRow]:
         IndexRow("20", "spam_message_detector", 1, 1, 0.8, "javascript:alert(1)", 1, 0.87),
         IndexRow("113", "invert_if_sorted", 10, 7, 255.2, None, 5, None),
     ]
+
+
+def of_specimen(name: str) -> Explanation:
+    """An explanation that says it is of another specimen, as a hostile file may."""
+    explanation = frac_prevs()
+    request = None if explanation.request is None else explanation.request.model_copy(update={"specimen": name})
+    return explanation.model_copy(update={"specimen": name, "request": request})

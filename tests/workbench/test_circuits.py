@@ -10,7 +10,7 @@ pytest.importorskip("httpx")
 from starlette.testclient import TestClient
 
 import vesalius as ves
-from tests.report.explanations import frac_prevs
+from tests.report.explanations import frac_prevs, of_specimen
 from tests.workbench.graphs import large_discovery
 from vesalius.components import Component
 from vesalius.documents import Circuit, Discovery, Explanation
@@ -33,8 +33,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Discovery:
     seen = large_discovery(5, layers=2, heads=2)
     asked = seen.request.model_copy(update={"options": FrozenDict({"n": 5_000})})
     seen.model_copy(update={"request": asked}).save(place / "seen")
-    hostile = frac_prevs().model_copy(update={"specimen": "/etc"})
-    hostile.save(place / "hostile")
+    of_specimen("/etc").save(place / "hostile")
     return Discovery.read(place / "found" / "discovery.json")
 
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import vesalius as ves
 from tests.report.browser import needs_browser
-from tests.report.explanations import frac_prevs
+from tests.report.explanations import frac_prevs, of_specimen
 from vesalius.documents import Explanation
 from vesalius.documents.base import FrozenDict
 from vesalius_workbench.server import create_app
@@ -30,8 +30,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = explained.request.model_copy(update={"options": FrozenDict({"n": 100_000})})
     explained.model_copy(update={"request": asked}).save(place / "long")
     frac_prevs().save(place / "by_hand")
-    frac_prevs().model_copy(update={"specimen": "/etc/passwd"}).save(place / "hostile")
-    frac_prevs().model_copy(update={"specimen": "no_such_model"}).save(place / "unknown")
+    of_specimen("/etc/passwd").save(place / "hostile")
+    of_specimen("no_such_model").save(place / "unknown")
     return place
 
 

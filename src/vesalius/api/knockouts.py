@@ -107,6 +107,8 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force
     if contrast is not None:
         named = ready.specimen.behaviour or ""
         require_contrast(contrast, named, model=ready.specimen.name, force=force.force)
+    if contrast is None or contrast.usable:
+        force = Force()  # there was nothing to force, and the command that repeats it need not
     start, rows = time.perf_counter(), ready.cost.rows
     names = list(map(str, split_names(components)))
     parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config, neurons=True)))
