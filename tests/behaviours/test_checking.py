@@ -89,7 +89,8 @@ def test_the_gate_refuses_an_empty_contrast_everywhere_and_force_carries_the_sen
     for call in calls:
         with pytest.raises(BadInput, match=r"behaviour same: the contrast is .*with everything replaced.*`force`"):
             call()
-    discovery, swept, asked = (call(force=True) for call in calls)
+    results: list[Any] = [call(force=True) for call in calls]
+    discovery, swept, asked = results
     assert discovery.performance is not None
     for contrast in (discovery.performance.contrast, swept.contrast, asked.contrast):
         assert contrast is not None

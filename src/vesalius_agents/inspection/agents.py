@@ -12,10 +12,10 @@ from vesalius.options import Flat, flattened
 #: Messages of a sample whose agent never submits.
 MESSAGES = 200
 
-Registered = TypeVar("Registered", bound=Callable[..., object])
+Made = TypeVar("Made")
 
 
-def ours(function: Registered) -> Registered:
+def ours(function: Callable[..., Made]) -> Callable[..., Made]:
     """Have what a decorator of inspect registers known as `vesalius/NAME`: inspect takes the first part from the
     package of the module, and a wing's is not the name of the distribution. Fields of records are parameters of a task.
     """
