@@ -435,9 +435,9 @@ def _reported(
     reporting = search.shares(sets.report)
     others = random_circuits(search.parts, parts, seed=search.seed)
     heads = _heads_beside_mlps(search, order)
-    own, *controls = reporting.kept([parts, *others, *([] if heads is None else [heads])])
-    beside = None if heads is None else controls.pop()
-    mean = reporting.share(reporting.scores(others).mean(1)) if others else None
+    scores = reporting.scores([parts, *([] if heads is None else [heads]), *others])
+    own, beside = reporting.share(scores[:, 0]), None if heads is None else reporting.share(scores[:, 1])
+    mean = reporting.share(scores[:, -len(others) :].mean(1)) if others else None
     mask = torch.zeros_like(graph.real)
     for edge in edges:
         mask[graph.senders.index(edge.sender), graph.receivers.index((edge.receiver, edge.port))] = True

@@ -39,14 +39,14 @@ class Contrast(Record):
     def figures(self) -> str:
         """The range, the two scores that it lies between, and the verdict, as text."""
         return (
-            f"{self.verdict}: range {_figure(self.range)} {self.unit}".rstrip()
-            + f" ({_figure(self.full)} with nothing replaced, {_figure(self.replaced)} with everything)"
+            f"{self.verdict}: range {self.range.text()} {self.unit}".rstrip()
+            + f" ({self.full.text()} with nothing replaced, {self.replaced.text()} with everything)"
         )
 
     def describe(self) -> str:
         """The two scores and the range, as text."""
-        full = f"{_figure(self.full)} {self.unit}".rstrip()
-        return f"the score is {full}, and {_figure(self.replaced)} with everything replaced"
+        full = f"{self.full.text()} {self.unit}".rstrip()
+        return f"the score is {full}, and {self.replaced.text()} with everything replaced"
 
     def facts(self) -> list[tuple[str, str]]:
         """What a result says of it: its figures, or what is wrong with it."""
@@ -59,16 +59,9 @@ class Contrast(Record):
             return None
         if self.verdict == "weak":
             if self.range.low is None:
-                return f"one prompt shows a range of {_figure(self.range)}, without an interval"
+                return f"one prompt shows a range of {self.range.text()}, without an interval"
             if self.against > MOST_AGAINST:
                 return f"the contrast does not lower the score on {self.against:.0%} of the prompts"
-            return f"the contrast is weak: its range of {_figure(self.range)} is less than half of the score"
+            return f"the contrast is weak: its range of {self.range.text()} is less than half of the score"
         named = "is empty" if self.verdict == "empty" else "is reversed"
-        return f"the contrast {named}: {self.describe()} (range {_figure(self.range)})"
-
-
-def _figure(metric: Metric) -> str:
-    if metric.value is None:
-        return "-"
-    ends = "" if metric.low is None or metric.high is None else f" [{metric.low:.2f}, {metric.high:.2f}]"
-    return f"{metric.value:.2f}{ends}"
+        return f"the contrast {named}: {self.describe()} (range {self.range.text()})"

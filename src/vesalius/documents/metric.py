@@ -90,10 +90,14 @@ class Metric(Record):
     @property
     def figures(self) -> str:
         """The value with its interval, where it has one, as text."""
+        return self.text(3)
+
+    def text(self, digits: int = 2) -> str:
+        """The same with so many digits after the point: two in sentences."""
         if self.value is None:
             return "no value"
-        ends = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
-        return f"{self.value:.3f}{ends}"
+        ends = "" if self.low is None or self.high is None else f" [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+        return f"{self.value:.{digits}f}{ends}"
 
 
 def metric_sheet(metrics: Mapping[str, Metric], **options: Any) -> Sheet:

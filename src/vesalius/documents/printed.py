@@ -319,13 +319,7 @@ class TrainingRow(Record):
 
     ABSENT_IF_DEFAULT = (
         "was_there",
-        "accuracy",
-        "iia_worst",
-        "iia_changed_worst",
-        "strict_worst",
-        "strict_all",
-        "mean_ablated",
-        "zero_ablated",
+        *GATE,
         "shortfalls",
         "directory",
     )

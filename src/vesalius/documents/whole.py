@@ -105,20 +105,20 @@ class WholeCircuit(Record):
 def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:
     """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the contrast, if anything."""
     of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
-    kept = f"{_figure(whole.kept)} of {subject}"
+    kept = f"{whole.kept.text()} of {subject}"
     if not whole.found:
         instead = f"; {whole.reached} do" if whole.reached else ""
         text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject} ({whole.size} keep"
-        return Answer(f"{text} {_figure(whole.kept)}{instead})", "no")
+        return Answer(f"{text} {whole.kept.text()}{instead})", "no")
     if whole.kept.high is not None and whole.kept.high < whole.keep:
         chosen = f"that kept {whole.keep:g} of {subject} where they were chosen"
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
-        return Answer(f"{text} {_figure(whole.kept)} on {whole.kept.n} other prompts", "no")
+        return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts", "no")
     said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
-    elsewhere = "" if whole.elsewhere is None else f", {_figure(whole.elsewhere)} on other templates"
+    elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
     return Answer(said + elsewhere, "yes")
 
 
@@ -154,27 +154,20 @@ def _second(whole: WholeCircuit) -> str:
     """The answer with all MLPs kept, which often is shorter."""
     if whole.with_mlps is None:
         return ""
-    return f"; with all MLPs kept, {whole.with_mlps.heads} heads keep {_figure(whole.with_mlps.kept)}"
-
-
-def _figure(metric: Metric) -> str:
-    if metric.value is None:
-        return "nothing measurable"
-    ends = "" if metric.low is None or metric.high is None else f" [{metric.low:.2f}, {metric.high:.2f}]"
-    return f"{metric.value:.2f}{ends}"
+    return f"; with all MLPs kept, {whole.with_mlps.heads} heads keep {whole.with_mlps.kept.text()}"
 
 
 def sections(whole: WholeCircuit) -> list[Section]:
     """What the circuit keeps and beside what, how the size was chosen, and what each ranking gave."""
-    facts = [("kept", f"{_figure(whole.kept)} on {whole.kept.n} prompts that had no part in ranking or choosing")]
+    facts = [("kept", f"{whole.kept.text()} on {whole.kept.n} prompts that had no part in ranking or choosing")]
     if whole.wired is not None:
-        facts.append(("with its edges only", f"{_figure(whole.wired)}, {whole.n_edges:,} edges"))
+        facts.append(("with its edges only", f"{whole.wired.text()}, {whole.n_edges:,} edges"))
     if whole.elsewhere is not None:
-        facts.append(("on other templates", f"{_figure(whole.elsewhere)} on {whole.elsewhere.n} prompts"))
+        facts.append(("on other templates", f"{whole.elsewhere.text()} on {whole.elsewhere.n} prompts"))
     if whole.random is not None:
-        facts.append(("random circuits of the same make-up", _figure(whole.random)))
+        facts.append(("random circuits of the same make-up", whole.random.text()))
     if whole.with_mlps is not None:
-        facts.append(("with all MLPs kept", f"{whole.with_mlps.heads} heads keep {_figure(whole.with_mlps.kept)}"))
+        facts.append(("with all MLPs kept", f"{whole.with_mlps.heads} heads keep {whole.with_mlps.kept.text()}"))
     if whole.stable is not None:
         facts.append(("halves of the prompts", f"similarity {whole.stable:.2f} of the circuits they give"))
     facts.append(("prompts", f"{whole.n_rank} rank, {whole.n_choose} choose the size, {whole.kept.n} report"))
