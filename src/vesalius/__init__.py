@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from vesalius.discovery.masks import Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
+    from vesalius.explanations.scientists import Builtin, Command
     from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
 
 __all__ = [
@@ -67,6 +68,8 @@ __all__ = [
     "BadInput",
     "Behaviour",
     "Best",
+    "Builtin",
+    "Command",
     "Component",
     "Edge",
     "Failed",
@@ -116,6 +119,7 @@ _HOMES = {
     "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
+    **dict.fromkeys(("Builtin", "Command"), "vesalius.explanations.scientists"),
     **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
     "Masks": "vesalius.discovery.masks",
     "ACDC": "vesalius.discovery.pruning",

@@ -8,7 +8,7 @@ from vesalius.discovery.discover import TAKEN as METHODS
 from vesalius.documents.base import REGISTERED
 from vesalius.documents.catalogue import Listing, PluginEntry
 from vesalius.errors import BadInput
-from vesalius.explanations.scientists import SCIENTISTS
+from vesalius.explanations.scientists import BUILTIN
 from vesalius.model.sources import BUILT_IN as MODELS
 from vesalius.plugins import GROUPS, Plugin, installed, why_hidden
 from vesalius.runs.kinds import benchmark_named, benchmark_names
@@ -20,7 +20,7 @@ def plugins(*, check: bool = False) -> Listing[PluginEntry]:
     `check` imports each; `problem` says what is in the way of one.
     """
     built_in = {
-        "vesalius.scientists": tuple(SCIENTISTS),
+        "vesalius.scientists": (BUILTIN,),
         "vesalius.discovery_methods": METHODS,
         "vesalius.behaviours": tuple(one.name for one in behaviours()),
         "vesalius.model_loaders": MODELS,

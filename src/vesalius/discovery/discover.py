@@ -23,7 +23,7 @@ that such a method leaves without a score (where it estimates: all) are therefor
 import math
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -63,16 +63,9 @@ def method_named(method: Named, **options: Any) -> Method:
     """
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(method, Method):
-        if given:
-            made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
-            raise BadInput(f"{_listed(given)}: the method is an object, which has its own options; give {made}")
-        return method
+        return method.without_more(given)
     kind = method if isinstance(method, type) else method_class(method) if isinstance(method, str) else _scoring(method)
-    known = [one.name for one in fields(kind)]
-    if unknown := [name for name in given if name not in known]:
-        has = f"whose options are {_listed(known)}" if known else "which has no options"
-        raise BadInput(f"{_listed(unknown)} cannot be given with `method` {kind.name}, {has}; leave it out")
-    return kind(**given)
+    return kind.of(given)
 
 
 def method_names() -> list[str]:
@@ -193,10 +186,6 @@ def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
 
 def _of_function(function: MethodFunction, name: str) -> Method:
     return _scoring(function, name)()
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _require_fitting(model: Transformer, method: Method, scores: Scores) -> None:

@@ -23,6 +23,7 @@ from typing import (
 )
 
 from vesalius.errors import BadInput, choices, require_whole
+from vesalius.options.objects import Configured
 
 Answer = TypeVar("Answer")
 #: Every record that is declared, in order.
@@ -217,16 +218,18 @@ class Flat:
     def gather(self, args: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The function's arguments: records are made of the fields given, on top of a record where one is given too."""
         records, rest = dict(self.records), []
-        for value in args:
-            name = next((name for name, one in self.records.items() if type(one) is type(value)), None)
-            if name is None:
-                rest.append(value)
-            else:
-                records[name] = value
         owner = {option.name: name for name, option in self.options()}
         plain: dict[str, Any] = {}
         further: dict[str, Any] = {}
         changes: dict[str, dict[str, Any]] = {}
+        for value in args:
+            name = next((name for name, one in self.records.items() if type(one) is type(value)), None)
+            if name is not None:
+                records[name] = value
+            elif isinstance(value, Configured) and value.OPTION in owner:
+                changes.setdefault(owner[value.OPTION], {})[value.OPTION] = value
+            else:
+                rest.append(value)
         for key, value in given.items():
             if key in self.plain:
                 plain[key] = value

@@ -308,7 +308,7 @@ class Who(Record):
     """Who explains."""
 
     scientist: Annotated[
-        str | None,
+        Any,
         flag(
             "Who explains: builtin, hyve with a language model, hybrid (built in, then a language model for the rest), "
             "a plug-in, command:PROGRAM that speaks JSON lines, or package.module:function. Default: hyve with "
