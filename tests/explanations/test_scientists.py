@@ -123,7 +123,7 @@ def test_a_package_offers_a_class(package: None) -> None:
         ("hyve", {"compact": True}, Hyve(compact=True), "typed"),
         ("hybrid", {"top": 4}, Hybrid(top=4), None),
         ("command:cat -u", {"n": 8}, Command(program="cat -u", n=8), None),
-        ("tests.api.scientist:silent", {"protocol": "own"}, Function("tests.api.scientist:silent", "own"), "own"),
+        ("tests.api.scientist:silent", {"protocol": "paper"}, Function("tests.api.scientist:silent", "paper"), "paper"),
     ],
 )
 def test_a_name_with_options_is_an_object(name: str, options: dict, scientist: Scientist, protocol: str | None) -> None:

@@ -29,7 +29,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import JsonValue
 
@@ -37,8 +37,8 @@ from vesalius.components import Component
 from vesalius.documents.circuit import Circuit, Score
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
-from vesalius.documents.trace import Trace
-from vesalius.errors import BadInput
+from vesalius.documents.trace import Protocol, Trace
+from vesalius.errors import BadInput, choices
 from vesalius.json_lines import TIMEOUT, arguments_of, command_of
 from vesalius.options.objects import Configured, option
 from vesalius.plugins import SCIENTISTS as PLUGINS
@@ -246,8 +246,11 @@ class Function(Studying):
     """
 
     function: str = option("", "What it is called.")
-    protocol: str | None = option(None, "A protocol that it knows.")
+    protocol: str | None = option(None, "By which protocol it asks a language model, where it knows several.")
     compact: bool = option(False, "Short prompts, for models with a small context.")
+
+    def __post_init__(self) -> None:
+        require_protocol(self.protocol)
 
     @property
     def label(self) -> str:
@@ -346,6 +349,12 @@ def scientist_named(scientist: str | Scientist, **options: Any) -> Scientist:
 def chosen_scientist(scientist: str | Scientist | None, backbone: bool, **options: Any) -> Scientist:
     """Who explains, with its options: where it is left out, HyVE if there is a language model."""
     return scientist_named(scientist or (HYVE if backbone else BUILTIN), **options)
+
+
+def require_protocol(protocol: str | None) -> None:
+    """Refuse a protocol that does not exist."""
+    if protocol is not None and protocol not in get_args(Protocol):
+        raise BadInput(f"`protocol` {protocol!r} does not exist; use {choices(get_args(Protocol))}")
 
 
 def protocol_of(scientist: Scientist) -> str | None:

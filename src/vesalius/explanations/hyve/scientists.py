@@ -3,19 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, cast
 
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol
-from vesalius.errors import BadInput, choices
-from vesalius.explanations.scientists import HYBRID, HYVE, Builtin, Explained, Studying, Task
+from vesalius.explanations.scientists import HYBRID, HYVE, Builtin, Explained, Studying, Task, require_protocol
 from vesalius.options.objects import option
 
 if TYPE_CHECKING:
     from vesalius.backbones import Backbone
     from vesalius.explanations.hyve import HyveResult
     from vesalius.model.specimen import Specimen
-
-PROTOCOLS = get_args(Protocol)
 
 
 @dataclass(frozen=True)
@@ -31,8 +28,7 @@ class Hyve(Studying):
     compact: bool = option(False, "Short typed prompts without free code, for models with a small context.")
 
     def __post_init__(self) -> None:
-        if self.protocol not in PROTOCOLS:
-            raise BadInput(f"`protocol` {self.protocol!r} does not exist; use {choices(PROTOCOLS)}")
+        require_protocol(self.protocol)
 
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse options of natural models for a listed vocabulary."""
