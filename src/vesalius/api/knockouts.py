@@ -136,7 +136,7 @@ def _signed(clean: RunOutputs, edited: RunOutputs, seed: int) -> dict[str, Any]:
     if clean.sides is None or edited.sides is None:
         return {}
     effects = clean.sides.minus(edited.sides)
-    figures = {f"effect_{side}": _mean(values, seed) for side, values in zip(SIDES, effects, strict=True)}
+    figures = {f"effect_{side}": Metric.of_mean(values, seed=seed) for side, values in zip(SIDES, effects, strict=True)}
     return {**figures, "acts": PHRASES.get(word_of(effects, seed=seed) or "")}
 
 
