@@ -256,6 +256,7 @@ class _AtlasWork(_Work):
             finite=isinstance(specimen.vocabulary, FiniteVocabulary),
             circuit=tuple(specimen.components),
             behaviours=0,
+            gate=0,
             seconds_per_row=lambda sets, kind: per_token * width,
         )
 
