@@ -10,7 +10,7 @@ from typing import Any
 
 from vesalius.documents.catalogue import Entry, interval
 from vesalius.documents.contrast import RANDOM_TOKENS, Contrast
-from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, title_of
+from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, prompts, title_of
 
 #: Lines of reasons, numbers of rows in one of them, and words that the model says instead.
 MOST_REASONS, MOST_NUMBERS, MOST_SAID = 20, 5, 5
@@ -157,9 +157,11 @@ def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
     """Whether a behaviour can be explained with this model, by the first rule that applies, and the next command."""
     subject, name = f"{title_of(data['behaviour'])} on {model}", shlex.quote(data["behaviour"])
     if not data["n_kept"] or data["contrast"] is None:
-        return Answer(f"none of {data['n_rows']} rows of {subject} can be used", "no"), "change the rows as said below"
+        return Answer(
+            f"none of the {data['n_rows']} rows of {subject} can be used", "no"
+        ), "change the rows as said below"
     contrast, doubts = Contrast.model_validate(data["contrast"]), data["doubts"]
-    prefers = f"{_figure(data['accuracy'])} of {data['accuracy']['n']} prompts"
+    prefers = f"{_figure(data['accuracy'])} of {prompts(data['accuracy']['n'])}"
     proposed = data.get("proposed")
     if proposed is not None:
         after = Contrast.model_validate(proposed["contrast"])
