@@ -32,7 +32,7 @@ from vesalius.components import Component, mlp_units, parse_components, split_na
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
-from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
+from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method, planned_cost
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.head_tests import ROWS as ATTENTION_ROWS
 from vesalius.discovery.method import Method
@@ -298,7 +298,7 @@ class _DiscoverWork(_Work):
         require_selection(case.model, self.method, rules, cut.size)
         require_searchable(case.model, by)
         return _Passes(
-            self.method.cost(case),
+            planned_cost(self.method, case),
             (_check_rows(case, self.method) + (0 if rules else _whole_rows(case, self.method))) / n if checks else 0.0,
             _selection_rows(case, self.method, rules, cut.size, checks=checks) / n,
             most_searches(case.model, self.checked.rivals, by) if self.checked.rivals else 0.0,
@@ -350,7 +350,7 @@ class _ExplainWork(_Work):
         rows = _explanation_rows(case, self.named, self.study.top or TOP)
         if self.source.circuit_from is not None and self.source.circuit is None:
             first = circuit_method(self.source.circuit_from)
-            rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case)
+            rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * planned_cost(first, case)
         return _Passes(rows / case.sizes.n)
 
 

@@ -99,6 +99,14 @@ class Sheet(Section):
     more: str = "--json has them all"
     notebook: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        if isinstance(self.rows, LateRows):
+            return
+        for number, row in enumerate(self.rows, 1):
+            if len(row) != len(self.columns):
+                name = f"table {self.title!r}" if self.title else "a table"
+                raise ValueError(f"{name} has {len(self.columns)} columns and {len(row)} cells in row {number}")
+
     @classmethod
     def of(cls, records: Sequence[Row], **options: Any) -> "Sheet":
         """A table of records; a column for each field that some record has."""
