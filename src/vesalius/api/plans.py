@@ -8,7 +8,7 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -23,13 +23,16 @@ from vesalius.api.loading import loaded
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of
 from vesalius.behaviours import behaviours
+from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
+from vesalius.behaviours.contrast import contrast_passes
+from vesalius.behaviours.performance import PROMPTS as PERFORMANCE_PROMPTS
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
-from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
+from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method, planned_cost
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.head_tests import ROWS as ATTENTION_ROWS
 from vesalius.discovery.method import Method
@@ -56,6 +59,8 @@ from vesalius.documents.printed import Plan
 from vesalius.documents.rivals import By
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput, choices
+from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
+from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -70,6 +75,7 @@ from vesalius.intervene.estimate import (
     unit_attribution_peak,
 )
 from vesalius.intervene.recordings import activation_memory
+from vesalius.intervene.written_tokens import weight_arithmetic
 from vesalius.model.devices import available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts
@@ -89,8 +95,9 @@ def plan(
     **options: Any,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
-    its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Records and
-    options are those of the verb, and what it would refuse is refused; the time is that of one process.
+    its options; it is "sweep", "discover", "neurons", "atlas" or "explain". One small chunk is run to time it. Records
+    and options are those of the verb, and what it would refuse before running the model is refused; the time is that of
+    one process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
     product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are
@@ -107,14 +114,15 @@ def plan(
             specimen = loaded(specimen, load, progress=report)
             parts_on(work.parts, specimen, report)
             work.check(specimen)
-            case = _loaded_case(specimen, asked.n, asked.seed)
+            case = work.case(specimen)
         else:
             work.check_shape()
             case = _shape_case(shape, load, Prompts(asked.n, tokens), asked.seed)
         report("timing one chunk", 0, 0)
         sets = work.sets(case)
         seconds = case.seconds_per_row(sets, work.ablation)
-        passes, activations = work.passes(case), work.peak(case)
+        passes = replace(work.passes(case), contrast_forwards=work.first_rows(case) / case.sizes.n)
+        activations = work.peak(case)
     return Plan(
         command=command,
         **asdict(passes),
@@ -136,6 +144,7 @@ class _Passes:
     checks_forwards: float = 0.0
     select_forwards: float = 0.0
     rivals_forwards: float = 0.0
+    contrast_forwards: float = 0.0
 
 
 class _Work:
@@ -160,6 +169,10 @@ class _Work:
     def check_shape(self) -> None:
         """Refuse what a model without weights cannot have."""
 
+    def case(self, specimen: Specimen) -> "_Case":
+        """A loaded specimen with the prompts of the work."""
+        return _loaded_case(specimen, self.prompts.n, self.prompts.seed)
+
     def sets(self, case: "_Case") -> list[ComponentSet]:
         """What is replaced in the chunk that is timed."""
         return component_sets_of(case.model, None, pairs=False)
@@ -167,6 +180,10 @@ class _Work:
     def passes(self, case: "_Case") -> _Passes:
         """Passes of all prompts."""
         raise NotImplementedError
+
+    def first_rows(self, case: "_Case") -> float:
+        """Passes of one prompt before the work itself: whether the model performs, and the contrast."""
+        return case.gate + min(case.gate, CONTRAST_PROMPTS) * contrast_passes(case.model)
 
     def peak(self, case: "_Case") -> int:
         """Bytes of activations at the peak: by default, of rows of interventions."""
@@ -193,6 +210,11 @@ class _SweepWork(_Work):
     def passes(self, case: "_Case") -> _Passes:
         return _Passes(len(self.kinds) * sweep_forwards(case.model, self.sets(case)))
 
+    def first_rows(self, case: "_Case") -> float:
+        """The contrast of its own prompts, where values come from counterfactuals; it asks for nothing else."""
+        asked = case.gate and any(kind.from_counterfactual for kind in self.kinds)
+        return min(case.sizes.n, CONTRAST_PROMPTS) * contrast_passes(case.model) if asked else 0.0
+
     def peak(self, case: "_Case") -> int:
         config, sets, block = case.model.config, self.sets(case), ROWS_BETWEEN_SAVES
         return sweep_peak(config, case.dtype, case.sizes, sets, self.ablation, memory=case.memory, block=block)
@@ -204,6 +226,48 @@ class _NeuronsWork(_Work):
 
     def peak(self, case: "_Case") -> int:
         return unit_attribution_peak(case.model.config, case.dtype, case.sizes)
+
+
+class _AtlasWork(_Work):
+    """Two runs, of random tokens and of text, and arithmetic on the weights, counted as passes of as much of it."""
+
+    @property
+    def prompts(self) -> Draw:
+        return Draw(n=ATTENTION_ROWS + len(PASSAGES), seed=self.arguments["charted"].seed)
+
+    def case(self, specimen: Specimen) -> "_Case":
+        model, rows, width = specimen.model, *prompts_of(specimen)
+        passed = sum(weight.numel() for weight in model.parameters()) - model.config.d_vocab * model.config.d_model
+        per_token = seconds_per_token(model.config, weight_dtype(model), model.device, passed)
+        return _Case(
+            model=model,
+            dtype=weight_dtype(model),
+            weights=weight_bytes(model),
+            devices=model.devices,
+            memory=activation_memory(model, None),
+            sizes=Prompts(rows, width),
+            finite=isinstance(specimen.vocabulary, FiniteVocabulary),
+            circuit=tuple(specimen.components),
+            behaviours=0,
+            gate=0,
+            seconds_per_row=lambda sets, kind: per_token * width,
+        )
+
+    def passes(self, case: "_Case") -> _Passes:
+        if case.finite:
+            return _Passes(1.0)
+        passed = sum(weight.numel() for weight in case.model.parameters())
+        asked = len(self.arguments["charted"].words) or len(WORDS)
+        own = weight_arithmetic(case.model.config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
+        return _Passes(1 + own / (passed * case.sizes.n * case.sizes.width))
+
+    def peak(self, case: "_Case") -> int:
+        config, sizes = case.model.config, case.sizes
+        pattern = sizes.n * config.n_heads * sizes.width**2
+        written = sizes.n * sizes.width * config.n_heads * 2 * SAMPLE
+        words = (len(self.arguments["charted"].words) or len(WORDS)) * config.n_heads * config.d_vocab_out
+        neurons = sizes.n * sizes.width * config.d_mlp * (config.n_layers + 2)
+        return 4 * (2 * pattern + 2 * written + words + neurons)
 
 
 class _DiscoverWork(_Work):
@@ -227,7 +291,7 @@ class _DiscoverWork(_Work):
         require_selection(case.model, self.method, rules, cut.size)
         require_searchable(case.model, by)
         return _Passes(
-            self.method.cost(case),
+            planned_cost(self.method, case),
             (_check_rows(case, self.method) + (0 if rules else _whole_rows(case, self.method))) / n if checks else 0.0,
             _selection_rows(case, self.method, rules, cut.size, checks=checks) / n,
             most_searches(case.model, self.checked.rivals, by) if self.checked.rivals else 0.0,
@@ -278,7 +342,7 @@ class _ExplainWork(_Work):
         passes = self.scientist.cost(case, self.named)
         if self.source.circuit_from is not None and self.source.circuit is None:
             first = circuit_method(self.source.circuit_from)
-            passes += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case) / case.sizes.n
+            passes += first.prompts(case.model.config, DEFAULT_PROMPTS) * planned_cost(first, case) / case.sizes.n
         return _Passes(passes)
 
 
@@ -287,6 +351,7 @@ PLANNED: dict[str, type[_Work]] = {
     "sweep": _SweepWork,
     "discover": _DiscoverWork,
     "neurons": _NeuronsWork,
+    "atlas": _AtlasWork,
     "explain": _ExplainWork,
 }
 
@@ -307,12 +372,13 @@ def _memory(case: "_Case", activations: int, *, loaded: bool) -> dict[str, Any]:
 @dataclass(frozen=True)
 class _Case(Workload):
     """A workload with the bytes of the weights, where the model is or would be, how many behaviours its tokenizer can
-    say, and the time that it takes.
+    say, on how many prompts it is asked first whether it performs (0: it has no behaviour), and the time that it takes.
     """
 
     weights: int
     devices: tuple[torch.device, ...]
     behaviours: int
+    gate: int
     seconds_per_row: Callable[[list[ComponentSet], Ablation], float]
     #: Whether the length of prompts is a guess.
     tokens_assumed: bool = False
@@ -337,6 +403,7 @@ def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
         finite=isinstance(specimen.vocabulary, FiniteVocabulary),
         circuit=tuple(specimen.components),
         behaviours=_measurable(specimen),
+        gate=_gate(specimen, seed),
         seconds_per_row=timed,
     )
 
@@ -353,6 +420,18 @@ def _measurable(specimen: Specimen) -> int:
             continue
         fitting += 1
     return fitting
+
+
+def _gate(specimen: Specimen, seed: int) -> int:
+    """Prompts by which it is decided whether a natural model performs its behaviour."""
+    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
+        return 0
+    source, config = behaviour_of(specimen), specimen.model.config
+    sizes = {"n_ctx": config.n_ctx, "d_vocab": config.d_vocab}
+    drawn = source.sample(
+        specimen.vocabulary.tokenizer, PERFORMANCE_PROMPTS, seed=seed, split=source.measured_split, **sizes
+    )
+    return len(drawn)
 
 
 def _shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> _Case:
@@ -378,6 +457,7 @@ def _shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> _Case:
         finite=False,
         circuit=tuple(shape.model.components),
         behaviours=len({each.family for each in behaviours()}),
+        gate=0 if source is None else PERFORMANCE_PROMPTS,
         seconds_per_row=lambda sets, kind: per_token * sizes.width,
         tokens_assumed=source is None or shape.tokenizer is None,
     )

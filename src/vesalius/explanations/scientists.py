@@ -38,11 +38,11 @@ from vesalius.documents.circuit import Circuit, Score
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.trace import Protocol, Trace
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, Failed, choices
 from vesalius.json_lines import TIMEOUT, arguments_of, command_of
 from vesalius.options.objects import Configured, option
+from vesalius.plugins import OWN, named_function, running
 from vesalius.plugins import SCIENTISTS as PLUGINS
-from vesalius.plugins import named_function
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
@@ -325,7 +325,15 @@ def explain_task(task: Task, backbone: "Backbone | None" = None) -> Explained:
     if named == ():
         result = Explained(_abstention(task, seconds=time.monotonic() - started))
     else:
-        result = task.scientist.explain(replace(task, components=named), backbone)
+        who = task.scientist
+        ours = type(who).__module__.partition(".")[0] == OWN and not isinstance(who, Function)
+        with running(PLUGINS, who.label, [who.label] if ours else [BUILTIN]):
+            result = who.explain(replace(task, components=named), backbone)
+        if not isinstance(result, Explained):
+            raise Failed(
+                f"scientist {who.label!r} returned a {type(result).__name__}; return a "
+                "vesalius.explanations.scientists.Explained"
+            )
     update = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
     return Explained(result.explanation.model_copy(update=update), result.trace, circuit)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vesalius import api
+from vesalius.components import parse_components
 from vesalius.errors import BadInput
 from vesalius.options import Sample
 from vesalius_agents.mcp.desk import Call, blind_name
@@ -30,13 +31,15 @@ SAMPLE, FEWER = Sample(n=32), Sample(n=16)
 def sweep(
     call: Call,
     specimen: SpecimenName,
-    kind: Literal["zero", "mean", "resample"] = "mean",
+    kind: Literal["zero", "mean", "resample"] | None = None,
     behaviour: BehaviourName = None,
     pairs: bool = False,
     *,
     sample: Sample = SAMPLE,
 ) -> Rows:
-    """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval."""
+    """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
+    its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
+    """
     loaded = call.specimen(specimen, behaviour)
     if loaded.kind == "natural":  # a small circuit needs next to nothing
         call.require_memory(api.plan("sweep", loaded, kind=kind, pairs=pairs, n=sample.n, progress=False).peak_bytes)
@@ -45,7 +48,7 @@ def sweep(
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
     lines = [f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]" for one in strongest]
-    clean = f"clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
+    clean = f"{result.kind} ablation, clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
     text = f"{clean}; strongest of {len(ranked)}: {'; '.join(lines)}"
     return Rows(text=text, rows=rows, resource=call.keep(result.as_data()))
 
@@ -250,6 +253,24 @@ def lens(
     lines = [f"{row['component']}: {row['token']!r} {row['gain']:+.2f}" for row in rows]
     text = "at the last position:\n" + "\n".join(lines)
     return Rows(text=cut(text, 1_500), rows=rows, resource=call.keep(look.as_data()))
+
+
+def atlas(
+    call: Call,
+    specimen: SpecimenName,
+    components: Components | None = None,
+) -> Rows:
+    """What every head is by standard tests and weights (previous-token, duplicate, induction, copying, suppression),
+    beside chance, with its name by rule.
+    """
+    result = api.atlas(call.specimen(specimen), progress=call.progress)
+    config = call.specimen(specimen).model.config
+    names = list(map(str, parse_components(components, config))) if components else []
+    chosen = [head for head in result.heads if (head.id in names if names else head.names)]
+    rows = [{"id": head.id, "name": head.name, **head.figures} for head in chosen[:64]]
+    lines = [f"{head.id} {head.said()}" for head in chosen]
+    text = f"{result.summary()}; chance {dict(result.chance)}\n" + "\n".join(lines)
+    return Rows(text=cut(text, 3_000), rows=rows, resource=call.keep(result.as_data()))
 
 
 def _plain(value: Any) -> Any:
