@@ -11,7 +11,7 @@ from vesalius import api
 from vesalius.documents import Explanation
 from vesalius.documents.claims import ClaimRecord
 from vesalius.errors import BadInput, quoted
-from vesalius.explanations.findings import Account, Said
+from vesalius.explanations.findings import Said, Statement
 from vesalius.files import plain_json
 from vesalius.report.pages import render_page
 from vesalius_agents.cases import grade_submission, require_graded
@@ -93,7 +93,7 @@ def submit_explanation(
     require_graded(loaded.source or loaded.id)
     words = notes or {}
     said = {part: Said(tag=tag, description=words.get(part, "")) for part, tag in components.items()}
-    told = Account(said, information_flow, task_description)
+    told = Statement(said, information_flow, task_description)
     explanation = session.submit(told, program=program, carriers=carriers, scientist=AUTHOR)
     call.noted["explanation"] = {name: explanation.as_data()}
     text = f"taken: {len(said)} components{' and a program' if program else ''}; now call grade"
