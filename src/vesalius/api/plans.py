@@ -31,7 +31,7 @@ from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
 from vesalius.discovery.faithfulness import default_sizes
-from vesalius.discovery.known_heads import ROWS as ATTENTION_ROWS
+from vesalius.discovery.head_tests import ROWS as ATTENTION_ROWS
 from vesalius.discovery.method import Method
 from vesalius.discovery.neurons import most_passes
 from vesalius.discovery.pruning import MAX_EDGES

@@ -20,7 +20,7 @@ from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, metric_name
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.known_heads import Target, masses
+from vesalius.discovery.head_tests import Target, masses
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.laboratory.answers import (
     Answers,

@@ -17,7 +17,7 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.known_heads import Target, general_roles, masses
+from vesalius.discovery.head_tests import Target, general_roles, masses
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Recordings, Values
 from vesalius.intervene.probes import HeadInputs, direct_difference

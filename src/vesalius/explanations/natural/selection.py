@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, choose_set, given_set, measure_account
-from vesalius.discovery.known_heads import Target, masses
+from vesalius.discovery.head_tests import Target, masses
 from vesalius.documents.account import BAR, Account
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput
