@@ -57,7 +57,6 @@ from vesalius.documents.rivals import By
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
-from vesalius.explanations.natural import TOP
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -283,7 +282,7 @@ class _ExplainWork(_Work):
         if self.named is None and isinstance(given, str | list | tuple):  # of a model without weights
             names = tuple(map(str, split_names(given)))
             self.named = parse_components(names, case.model.config) if names else []
-        rows = _explanation_rows(case, self.named, self.study.top or TOP)
+        rows = _explanation_rows(case, self.named, self.study.top)
         if self.source.circuit_from is not None and self.source.circuit is None:
             first = circuit_method(self.source.circuit_from)
             rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case)
