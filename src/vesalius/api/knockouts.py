@@ -21,9 +21,11 @@ from vesalius.components import Names, parse_components, split_names
 from vesalius.discovery.what_if import KINDS, LIKELY, Replacements, RunOutputs
 from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
+from vesalius.documents.sweep import SIDES
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named
+from vesalius.intervene.signed import PHRASES, word_of
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw, Edit, Force, Out
 from vesalius.progress import Progress, silent
@@ -127,7 +129,17 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force
         forwards=(ready.cost.rows - rows) / n,
         seconds=time.perf_counter() - start,
         contrast=contrast,
+        **_signed(clean, edited, seed),
     )
+
+
+def _signed(clean: RunOutputs, edited: RunOutputs, seed: int) -> dict[str, Any]:
+    """The effects on the logits of right, wrong and the rest, and what they say; nothing where a score has no sides."""
+    if clean.sides is None or edited.sides is None:
+        return {}
+    effects = clean.sides.minus(edited.sides)
+    figures = {f"effect_{side}": _mean(values, seed) for side, values in zip(SIDES, effects, strict=True)}
+    return {**figures, "acts": PHRASES.get(word_of(effects, seed=seed) or "")}
 
 
 def _rows(texts: list[str], clean: RunOutputs, edited: RunOutputs) -> tuple[WhatIfRow, ...]:

@@ -81,6 +81,10 @@ class Mark:
         return ", ".join(filter(None, (self.text or self.verdict, self.remark)))
 
 
+class Unclear(float):
+    """A figure whose interval holds 0: in brackets, and in grey where a face has colours."""
+
+
 @dataclass(frozen=True)
 class Ratio:
     """A cell that counts: so many of so many, sorted by the share."""
@@ -419,7 +423,8 @@ def cell(value: Any, *, signed: bool = False) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"+{figure(value)}" if signed and value > 0 and math.isfinite(value) else figure(value)
+        text = f"+{figure(value)}" if signed and value > 0 and math.isfinite(value) else figure(value)
+        return f"({text})" if isinstance(value, Unclear) else text
     if isinstance(value, str | Link | Mark | Ratio):
         return visible(" ".join(str(value).split()))
     if isinstance(value, list | tuple):

@@ -26,7 +26,7 @@ def hooked_scores(model: Transformer, batch: Batch, readout: Readout, hooks: Seq
     one_logit = torch.zeros(len(batch), 1, dtype=torch.long, device=model.device)
     model.run_with_hooks(batch.tokens, mask=batch.mask, choose=one_logit, fwd_hooks=[*hooks, keep])
     resid = kept[0] if readout.at is None else take_positions(kept[0], readout.at.to(kept[0].device))
-    logits = model.unembed(resid, readout.choose, Tap())
+    logits = model.unembed(resid, readout.choose, Tap(), mean=readout.mean)
     return readout.score(logits, torch.arange(len(batch), device=logits.device))
 
 

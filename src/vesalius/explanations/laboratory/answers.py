@@ -20,7 +20,7 @@ from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.intervene import Batch, Readout, Values
 from vesalius.intervene.probes import zeroing
-from vesalius.intervene.readout import choose_tokens
+from vesalius.intervene.readout import chosen_logits
 from vesalius.intervene.values import activations_and_logits
 from vesalius.model.hooks import Hook
 from vesalius.statistics import above_zero, mean_apart_from_zero
@@ -66,8 +66,7 @@ def answer_readout(
     pair = tuple(prompts.correct if token is None else token for token in (own, rival))
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        chosen = logits if metric.choose is None else choose_tokens(logits, metric.choose.to(logits.device)[prompt])
-        value = metric.score(chosen, prompt)
+        value = metric.score(chosen_logits(metric, logits, prompt), prompt)
         top = logits[:, :steps].argmax(-1)
         ids = forced.to(logits.device)[prompt][:, :steps]
         several = (ids != NONE).sum(1) > 1
