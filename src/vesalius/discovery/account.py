@@ -34,17 +34,16 @@ from vesalius.documents.account import BAR, Account, Effect, PartOfSet, layer_na
 from vesalius.documents.metric import Metric
 from vesalius.documents.whole import GIVEN, KEEP, REPLACED, Point, Tried, WholeCircuit
 from vesalius.errors import BadInput
-from vesalius.intervene import Plan, Readout, run
 from vesalius.intervene.effects import effect_columns
-from vesalius.intervene.readout import choose_tokens
+from vesalius.intervene.signed import parted
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
 from vesalius.statistics import interval_or_none
 
-#: Prompts that rank, that choose the size and that components are replaced alone on; those that report are as many as
-#: `discover` reports on.
-RANK, CHOOSE, ALONE = 16, 16, 16
+#: Prompts that rank, that choose the size, that say what leaving a member out costs, and that components are replaced
+#: alone on; those that report are as many as `discover` reports on. Few, so that an explanation stays affordable.
+RANK, CHOOSE, TRIM, ALONE = 8, 16, 4, 8
 #: The split of the prompts that rank, choose and report; claims are made on another.
 SPLIT = "train"
 END, ELSEWHERE = "end", "elsewhere"
@@ -103,15 +102,18 @@ def choose_set(
     prompts at least report on it.
     """
     sets = account_prompts(specimen, n, seed=seed)
-    search = Search(specimen, sets, KEEP, most, seed, progress)
+    few = sets.rank.take(slice(0, TRIM))
+    search = Search(specimen, replace(sets, rank=few), KEEP, most, seed, progress)
     progress("ranking every component", 0, 0)
     scores = Best().score(MethodInput(specimen, sets.rank, seed))
-    rankings = {"sweep": Scores(components=dict(effects), edges={}, forwards=0.0, unit=scores.unit), **scores.rankings}
-    read = [_read(search, name, one) for name, one in rankings.items()]
+    read = [_read(search, name, one) for name, one in scores.rankings.items()]
+    if len(search.parts) <= EVERY or not any(one.size and one.size <= search.most for one in read):
+        exact = Scores(components=dict(effects), edges={}, forwards=0.0, unit=scores.unit)
+        read.append(_read(search, "sweep", exact))
     best = min(read, key=lambda one: one.place(search.most))
     circuit = _trimmed(search, best)
     best = replace(best, circuit=circuit)
-    rows = len(sets.rank.batch) * (scores.forwards + search.forwards) + search.choosing.cost.rows
+    rows = len(sets.rank.batch) * scores.forwards + len(few.batch) * search.forwards + search.choosing.cost.rows
     chosen = best.order[: search.most] if circuit is None else circuit
     return NamedSet(tuple(sorted(chosen)), sets, search.most, best, tuple(search.tried), rows)
 
@@ -227,7 +229,7 @@ class Singly:
 
     def __init__(self, model: Transformer, material: Trial) -> None:
         self.shares = Shares(model, material)
-        readings = self.shares.recordings.read_as(_signed(material))
+        readings = self.shares.recordings.read_as(material.signed(model))
         self.readings, self.clean = readings, readings.scores().cpu()
 
     @property
@@ -240,11 +242,10 @@ class Singly:
         if not components:
             return {}
         shares = self.shares
-        n = len(shares.material.batch)
-        plan = Plan.grid(shares.model.config, [(part,) for part in components], choices=shares.replacement.choices)
-        edited = run(self.readings, plan, shares.replacement.values, cost=shares.cost).cpu()
-        edited = edited.unflatten(0, (len(components), n)).transpose(0, 1)
-        scores, sides = edited[..., 0].float(), (self.clean[:, None] - edited)[..., 1:]
+        sets, where = [(part,) for part in components], shares.material.where
+        columns = effect_columns(self.readings, shares.replacement, sets, positions=where, cost=shares.cost)
+        edited = torch.cat([readings for _, readings in columns], 1)
+        scores, sides = parted(edited, 2)[0], parted(self.clean[:, None] - edited, 2)[1]
         found = {}
         for place, part in enumerate(components):
             cost = _cost(shares, scores[:, place])
@@ -254,22 +255,10 @@ class Singly:
                 effect=cost.value,
                 low=cost.low,
                 high=cost.high,
-                effect_right=None if sides is None else float(sides[:, place, 0].mean()),
-                effect_wrong=None if sides is None else float(sides[:, place, 1].mean()),
+                effect_right=None if sides is None else float(sides.right[:, place].mean()),
+                effect_wrong=None if sides is None else float(sides.wrong[:, place].mean()),
             )
         return found
-
-
-def _signed(material: Trial) -> Readout:
-    own, prompts = material.readout, material.prompts
-
-    def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        chosen = logits if own.choose is None else choose_tokens(logits, own.choose.to(logits.device)[prompt])
-        rows = torch.arange(len(logits))
-        right, wrong = (logits[rows, 0, ids[prompt]] for ids in (prompts.correct, prompts.wrong))
-        return torch.stack([own.score(chosen, prompt), right, wrong], 1)
-
-    return Readout(score, own.at, unit=own.unit)
 
 
 def _cost(shares: Shares, scores: Float[Tensor, " prompt"]) -> Metric:

@@ -1,7 +1,6 @@
 """Which components are studied, and the hypotheses about them: decided on the selection pool alone.
 
-1. Screening: every component is patched on two prompts, those that may cost more than the bar on four, those that still
-   may on the whole pool.
+1. Screening: every component is patched on two prompts, those that may cost more than the bar on four.
 2. The set: as many heads and MLPs as the behaviour needs (`discovery.account`). Claims are made about its members in
    order of effect, up to a number that can be afforded; the account lists the others.
 3. Groups: heads that move the same role to the answer position and may back each other up (`propose_groups`). A backup
@@ -181,8 +180,7 @@ def _gain_once(lab: NaturalLab, head: Component, others: Sequence[Component]) ->
     return max(float(score.mean()), float(answers.mean()))
 
 
-#: Prompts that every candidate is measured on, and those that the ones within reach are; components that are still
-#: within reach of the bar are measured on the whole pool.
+#: Prompts that every candidate is measured on, and those that the ones within reach are.
 FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
 #: Models of at most so many heads have all of them tried for groups.
 FEW_HEADS = 24
@@ -310,13 +308,13 @@ def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> 
     bar = BAR * abs(float(lab.patch_effects([parts]).mean()))
     left, done = list(range(len(parts))), 0
     effects = torch.zeros(0, len(parts))
-    for n in (FIRST_PROMPTS, SCREENING_PROMPTS, lab.n):
-        if n <= done or not left or done >= lab.n:
-            continue
+    for n in (FIRST_PROMPTS, SCREENING_PROMPTS):
+        if not left or done >= lab.n:
+            break
         progress(f"replacing each of {len(left)} components on a few prompts", 0, 0)
         prompts = torch.arange(lab.n)[done:n]
         effects = torch.cat([effects, lab.patch_effects([[parts[i]] for i in left], prompts=prompts)])
-        done = n
+        done = min(n, lab.n)
         selection.effect |= {parts[i]: float(x) for i, x in zip(left, effects.mean(0), strict=True)}
         near = _within_reach(effects, bar) if len(effects) > 1 else list(range(len(left)))
         left, effects = [left[i] for i in near], effects[:, near]
