@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.places import directory_for, removed_if_empty
@@ -29,7 +28,6 @@ from vesalius.intervene.signed import PHRASES, word_of
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw, Edit, Force, Out
 from vesalius.progress import Progress, silent
-from vesalius.statistics import interval_or_none
 
 #: Saved answers to one question, and characters of their name.
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
@@ -121,9 +119,9 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force
     return WhatIf(
         request=request_on(specimen, "what-if", asked, *drawn, force, components=tuple(map(str, parts))),
         unit=ready.material.readout.unit,
-        clean=_mean(clean.score, seed),
-        edited=_mean(edited.score, seed),
-        effect=_mean(clean.score - edited.score, seed),
+        clean=Metric.of_mean(clean.score, seed=seed),
+        edited=Metric.of_mean(edited.score, seed=seed),
+        effect=Metric.of_mean(clean.score - edited.score, seed=seed),
         changed=Metric.of_share(sum(a != b for a, b in zip(clean.outputs, edited.outputs, strict=True)), n),
         rows=_rows(ready.texts(), clean, edited),
         forwards=(ready.cost.rows - rows) / n,
@@ -138,7 +136,7 @@ def _signed(clean: RunOutputs, edited: RunOutputs, seed: int) -> dict[str, Any]:
     if clean.sides is None or edited.sides is None:
         return {}
     effects = clean.sides.minus(edited.sides)
-    figures = {f"effect_{side}": _mean(values, seed) for side, values in zip(SIDES, effects, strict=True)}
+    figures = {f"effect_{side}": Metric.of_mean(values, seed=seed) for side, values in zip(SIDES, effects, strict=True)}
     return {**figures, "acts": PHRASES.get(word_of(effects, seed=seed) or "")}
 
 
@@ -160,11 +158,6 @@ def _rows(texts: list[str], clean: RunOutputs, edited: RunOutputs) -> tuple[What
 
 def _likely(reading: RunOutputs, row: int) -> tuple[Likely, ...]:
     return tuple(Likely(token=token, probability=probability) for token, probability in reading.likely[row])
-
-
-def _mean(values: Tensor, seed: int) -> Metric:
-    low, high = interval_or_none(values, seed=seed)
-    return Metric(value=float(values.mean()), low=low, high=high, n=len(values))
 
 
 def _tokens(given: Any) -> Any:

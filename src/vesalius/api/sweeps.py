@@ -77,8 +77,8 @@ def sweep(
     `kind` is what replaces it: "zero", "mean", "resample" (from the counterfactual prompt) or "value-bias"; by default
     "resample" for natural models, as in `discover`, and "zero" for others. Of several, "zero,mean", the effects of the
     first are returned; the document of `sweep_report` holds all, side by side. `material` gives other prompts than the
-    behaviour's own, `behaviour` and `metric` are those of `ves.load`. Where "resample" is asked for and replacing
-    everything does not lower the score, it is refused unless `force`; by default the result says so. With `out` (a
+    behaviour's own, `behaviour` and `metric` are those of `ves.load`. Where values come from counterfactuals and
+    replacing everything does not lower the score, it is refused unless `force`; the result then says so. With `out` (a
     directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
     continues when the same call is made again.
 
@@ -124,10 +124,7 @@ def _sweep(
     if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
         progress("replacing everything", 0, 1)
         contrast = contrast_on(specimen.model, given.prompts)
-        if knockout.kind is not None:
-            require_contrast(contrast, specimen.behaviour or "", model=specimen.name, force=force.force)
-        elif not contrast.usable:
-            force = Force(force=True)  # the request names the kind, and repeating it must not be refused
+        require_contrast(contrast, specimen.behaviour or "", model=specimen.name, force=force.force)
     asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)), force)
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
