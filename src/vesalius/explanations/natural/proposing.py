@@ -47,9 +47,9 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 #
 # A role has two halves. Where a head attends, if the claim that it attends there is supported: *reads X* (a token role
 # of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*. *Induction head*,
-# *prefix-matching head*, *previous-token head* and *duplicate-token head* need the tests of the atlas as well, which hold
-# no behaviour; without them a head *attends to ..., in this template*. A head that suppresses what it reads by the atlas
-# is a *copy-suppression head* in every behaviour. What part it plays:
+# *prefix-matching head*, *previous-token head* and *duplicate-token head* need the tests of the atlas as well, which
+# hold no behaviour; without them a head *attends to ..., in this template*. A head that suppresses what it reads by the
+# atlas is a *copy-suppression head* in every behaviour. What part it plays:
 #
 #     inhibits the answer          replacing it helps
 #     primary mover of X           of the heads that move X it costs most when replaced at the answer position
@@ -88,7 +88,8 @@ SUPPRESSED = {"wrong": "the wrong answer", "right": "the answer"}
 class Findings:
     """The claims about one component and what follows from them.
 
-    `names` are those of the atlas. `raises`: the right answer's own logit falls when it is resampled, so it gains from the component, by whichever way.
+    `names` are those of the atlas. `raises`: the right answer's own logit falls when it is resampled, so it gains from
+    the component, by whichever way.
     `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
     keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim), `grouped` those about
     the roles it moves and the heads that move them too (role, claim).
