@@ -20,6 +20,7 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
+        atlas,
         attention,
         behaviours,
         bench,
@@ -80,6 +81,7 @@ __all__ = [
     "ValueBias",
     "Zero",
     "__version__",
+    "atlas",
     "attention",
     "behaviours",
     "bench",
