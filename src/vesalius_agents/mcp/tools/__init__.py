@@ -27,6 +27,7 @@ from vesalius_agents.mcp.tools.measuring import (
     list_specimens,
     predict,
     sweep,
+    why_attends,
 )
 
 
@@ -43,6 +44,7 @@ TOOLS = (
     ToolEntry(describe_specimen),
     ToolEntry(predict),
     ToolEntry(attention),
+    ToolEntry(why_attends),
     ToolEntry(lens),
     ToolEntry(sweep),
     ToolEntry(discover),

@@ -233,6 +233,25 @@ def attention(
     return Rows(text=cut(text, 2_000), rows=strongest, resource=call.keep(look.as_data()))
 
 
+def why_attends(
+    call: Call,
+    specimen: SpecimenName,
+    prompt: Prompt,
+    head: str,
+    query: int = -1,
+    key: int | None = None,
+) -> Rows:
+    """Why a head attends from one token to another (default: last token, most attended): pairs of upstream sources."""
+    look = api.why_attends(call.specimen(specimen), prompt, head, query=query, key=key)
+    rows = [one.model_dump() for one in look.pairs]
+    pairs = "\n".join(f"{one.query} x {one.key}: {one.value:+.2f}" for one in look.pairs)
+    carried = ", ".join(f"{one.source} {one.share:.2f}" for one in look.carries[:5])
+    written = ", ".join(f"{token!r} {gain:+.2f}" for token, gain in look.writes)
+    text = f"{look.view().answer.text}\n{pairs}\nothers {look.rest:+.2f}; path patching agrees {look.agreement} "
+    text += f"(n {look.n_confirmed})\ncarries: {carried}\nraises: {written or 'no text'}"
+    return Rows(text=cut(text, 2_000), rows=rows, resource=call.keep(look.as_data()))
+
+
 def lens(
     call: Call,
     specimen: SpecimenName,
