@@ -38,6 +38,7 @@ def sweep(
 ) -> Rows:
     """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
     its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
+    effect_right, effect_wrong, effect_rest: the same of the right answer's logit, the wrong one's, all others' mean.
     """
     loaded = call.specimen(specimen, behaviour)
     if loaded.kind == "natural":  # a small circuit needs next to nothing
@@ -46,7 +47,10 @@ def sweep(
     ranked = sorted(result.components, key=lambda row: -abs(row.effect))
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
-    lines = [f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]" for one in strongest]
+    lines = [
+        f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]{f' {one.acts}' if one.acts else ''}"
+        for one in strongest
+    ]
     clean = f"{result.kind} ablation, clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
     text = f"{clean}; strongest of {len(ranked)}: {'; '.join(lines)}"
     return Rows(text=text, rows=rows, resource=call.keep(result.as_data()))
