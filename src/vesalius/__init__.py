@@ -20,6 +20,7 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
+        atlas,
         attention,
         behaviours,
         bench,
@@ -81,6 +82,7 @@ __all__ = [
     "ValueBias",
     "Zero",
     "__version__",
+    "atlas",
     "attention",
     "behaviours",
     "bench",

@@ -4,7 +4,7 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `neurons`, `explain`, ...       |
-| look closer                               | `look`, `attention`, `why_attends`, `lens`, `instruments`               |
+| look closer                               | `atlas`, `look`, `attention`, `why_attends`, `lens`, `instruments`      |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from vesalius.plugins import VERBS, all_names, loaded_plugin
 
 if TYPE_CHECKING:
+    from vesalius.api.atlases import atlas
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.circuit_formats import convert
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 #: Where each name is defined.
 _HOMES = {
+    "atlas": "vesalius.api.atlases",
     "attention": "vesalius.api.looking",
     "behaviours": "vesalius.api.catalogue",
     "bench": "vesalius.api.benchmarks",
@@ -99,6 +101,7 @@ _HOMES = {
     "what_if_again": "vesalius.api.requests",
 }
 __all__ = [
+    "atlas",
     "attention",
     "behaviours",
     "bench",

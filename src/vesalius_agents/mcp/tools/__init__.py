@@ -19,6 +19,7 @@ from vesalius_agents.mcp.tools.explaining import (
 )
 from vesalius_agents.mcp.tools.functions import grade_function, list_functions, query_function, submit_function
 from vesalius_agents.mcp.tools.measuring import (
+    atlas,
     attention,
     describe_specimen,
     discover,
@@ -43,6 +44,7 @@ TOOLS = (
     ToolEntry(list_specimens),
     ToolEntry(describe_specimen),
     ToolEntry(predict),
+    ToolEntry(atlas),
     ToolEntry(attention),
     ToolEntry(why_attends),
     ToolEntry(lens),

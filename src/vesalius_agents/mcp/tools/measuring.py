@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vesalius import api
+from vesalius.components import parse_components
 from vesalius.errors import BadInput
 from vesalius.options import Sample
 from vesalius_agents.mcp.desk import Call, blind_name
@@ -275,6 +276,24 @@ def lens(
     lines = [f"{row['component']}: {row['token']!r} {row['gain']:+.2f}" for row in rows]
     text = "at the last position:\n" + "\n".join(lines)
     return Rows(text=cut(text, 1_500), rows=rows, resource=call.keep(look.as_data()))
+
+
+def atlas(
+    call: Call,
+    specimen: SpecimenName,
+    components: Components | None = None,
+) -> Rows:
+    """What every head is by standard tests and weights (previous-token, duplicate, induction, copying, suppression),
+    beside chance, with its name by rule.
+    """
+    result = api.atlas(call.specimen(specimen), progress=call.progress)
+    config = call.specimen(specimen).model.config
+    names = list(map(str, parse_components(components, config))) if components else []
+    chosen = [head for head in result.heads if (head.id in names if names else head.names)]
+    rows = [{"id": head.id, "name": head.name, **head.figures} for head in chosen[:64]]
+    lines = [f"{head.id} {head.said()}" for head in chosen]
+    text = f"{result.summary()}; chance {dict(result.chance)}\n" + "\n".join(lines)
+    return Rows(text=cut(text, 3_000), rows=rows, resource=call.keep(result.as_data()))
 
 
 def _plain(value: Any) -> Any:
