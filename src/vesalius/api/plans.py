@@ -62,7 +62,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
-from vesalius.explanations.natural import TOP
+from vesalius.explanations.natural.selection import DESCRIBED
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -88,7 +88,9 @@ from vesalius.runs.parts import parts_on
 #: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
 #: of 1 and 2 components: what the first programs leave open decides).
 NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
-SCREENED, SELECTED = 4, 8
+SCREENED, SELECTED = 3, 8
+#: For choosing the set of a natural model, and for the account of it (`discovery.account`).
+CHOOSING, ACCOUNT = 1_500, 700
 #: Length of the prompts of a model that is not there.
 TOKENS = 64
 
@@ -347,7 +349,7 @@ class _ExplainWork(_Work):
         if self.named is None and isinstance(given, str | list | tuple):  # of a model without weights
             names = tuple(map(str, split_names(given)))
             self.named = parse_components(names, case.model.config) if names else []
-        rows = _explanation_rows(case, self.named, self.study.top or TOP)
+        rows = _explanation_rows(case, self.named, self.study.top)
         if self.source.circuit_from is not None and self.source.circuit is None:
             first = circuit_method(self.source.circuit_from)
             rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * planned_cost(first, case)
@@ -536,7 +538,7 @@ def _selection_rows(case: _Case, method: Method, rules: Sequence[str], size: int
     return case.sizes.n * passes(tried, 1) + (HELD_OUT_PROMPTS * passes(compared, len(rules)) if checks else 0.0)
 
 
-def _explanation_rows(case: _Case, components: list[Component] | None, top: int) -> float:
+def _explanation_rows(case: _Case, components: list[Component] | None, top: int | None) -> float:
     """Passes of one prompt for an explanation; what is found decides how many there really are. Of an empty circuit
     nothing is measured.
     """
@@ -544,8 +546,8 @@ def _explanation_rows(case: _Case, components: list[Component] | None, top: int)
         return 0.0
     if case.finite:
         return float(FINITE_BASE + FINITE_PER_COMPONENT * len(case.circuit if components is None else components))
-    studied = round(top * 4 / 3) if components is None else len(components)
-    screening = 0.0
-    if components is None:
-        screening = SCREENED * (sweep_forwards(case.model, [(part,) for part in case.model.components]) - 1)
-    return 64 + screening + (SELECTED + case.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied
+    every = len(case.model.components)
+    studied = min(every, top or DESCRIBED) if components is None else len(components)
+    screening = SCREENED * (sweep_forwards(case.model, [(part,) for part in case.model.components]) - 1)
+    account = ACCOUNT + (CHOOSING if components is None else 0)
+    return 64 + screening + account + (SELECTED + case.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied

@@ -22,7 +22,7 @@ from vesalius.sandbox import Outcome
 from vesalius_agents.cases import scored_circuit
 from vesalius_agents.inspection.agents import ours
 from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation
-from vesalius_agents.session import AgentSession, account
+from vesalius_agents.session import AgentSession, statement
 from vesalius_functions.bench.functions import ask_box
 from vesalius_functions.box import Answer
 
@@ -251,7 +251,7 @@ def submit_explanation() -> Tool:
         """
 
         def made(study: AgentSession) -> dict[str, Any]:
-            said = account(components, information_flow, task_description)
+            said = statement(components, information_flow, task_description)
             return study.submit(said, program=program, carriers=carriers).as_data()
 
         with _told():
