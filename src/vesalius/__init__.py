@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         train,
         watch,
         what_if,
+        why_attends,
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
@@ -115,6 +116,7 @@ __all__ = [
     "train",
     "watch",
     "what_if",
+    "why_attends",
 ]
 _HOMES = {
     **{name: "vesalius.api" for name in __all__ if name not in globals()},

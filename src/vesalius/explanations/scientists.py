@@ -60,7 +60,9 @@ MOST_EDGES = 1000
 #: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
 #: of 1 and 2 components: what the first programs leave open decides).
 NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
-SCREENED, SELECTED = 4, 8
+SCREENED, SELECTED = 3, 8
+#: For choosing the set of a natural model, and for the account of it (`discovery.account`).
+CHOOSING, ACCOUNT = 1_500, 700
 #: Fields of scientists that a request says otherwise than among its options.
 _OWN_FIELDS = ("protocol", "program", "function")
 #: Every scientist that has a name, by it.
@@ -116,7 +118,7 @@ class Studying(Scientist):
     """One that takes components of natural models by their effect."""
 
     n: int | None = option(None, "Held-out prompts, for natural models (16).", kw_only=True)
-    top: int | None = option(None, "Components taken by effect, for natural models (12).", kw_only=True)
+    top: int | None = option(None, "Components that are explained at most, for natural models.", kw_only=True)
 
     def refuse_natural_options(self, specimen: "Specimen", *, force: bool) -> None:
         """Refuse what makes no sense for a listed vocabulary."""
@@ -137,7 +139,7 @@ class Builtin(Studying):
 
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse options that do not go with the specimen's vocabulary."""
-        from vesalius.explanations.natural import PROMPTS, TOP
+        from vesalius.explanations.natural import PROMPTS
         from vesalius.explanations.natural.explain import require_enough
         from vesalius.explanations.scientist.explain import require_families
         from vesalius.model.specimen import TextVocabulary, listed_tokens
@@ -145,7 +147,7 @@ class Builtin(Studying):
         if isinstance(specimen.vocabulary, TextVocabulary):
             if self.leave_out is not None:
                 raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
-            require_enough(PROMPTS if self.n is None else self.n, TOP if self.top is None else self.top)
+            require_enough(PROMPTS if self.n is None else self.n, self.top)
         else:
             listed_tokens(specimen, "the built-in scientist of circuits")
             self.refuse_natural_options(specimen, force=force)
@@ -153,7 +155,7 @@ class Builtin(Studying):
 
     def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
         """Explain a specimen without asking anybody."""
-        from vesalius.explanations.natural import PROMPTS, TOP, explain_natural
+        from vesalius.explanations.natural import PROMPTS, explain_natural
         from vesalius.explanations.scientist import explain_specimen
         from vesalius.model.specimen import TextVocabulary
 
@@ -165,7 +167,7 @@ class Builtin(Studying):
                     specimen,
                     components=task.components,
                     n=PROMPTS if self.n is None else self.n,
-                    top=TOP if self.top is None else self.top,
+                    top=self.top,
                     force=task.force,
                     seed=task.seed,
                     spread=task.spread,
@@ -181,7 +183,7 @@ class Builtin(Studying):
 
     def cost(self, work: "Workload", components: Sequence[Component] | None) -> float:
         """What is found decides how many passes there really are; of an empty circuit nothing is measured."""
-        from vesalius.explanations.natural import TOP
+        from vesalius.explanations.natural.selection import DESCRIBED
         from vesalius.intervene.estimate import sweep_forwards
 
         if components is not None and not components:
@@ -189,12 +191,12 @@ class Builtin(Studying):
         if work.finite:
             studied = len(work.circuit if components is None else components)
             return (FINITE_BASE + FINITE_PER_COMPONENT * studied) / work.sizes.n
-        studied = round((self.top or TOP) * 4 / 3) if components is None else len(components)
-        screening = 0.0
-        if components is None:
-            screening = SCREENED * (sweep_forwards(work.model, [(part,) for part in work.model.components]) - 1)
+        every = work.model.components
+        studied = min(len(every), self.top or DESCRIBED) if components is None else len(components)
+        screening = SCREENED * (sweep_forwards(work.model, [(part,) for part in every]) - 1)
+        account = ACCOUNT + (CHOOSING if components is None else 0)
         studying = (SELECTED + work.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied
-        return (64 + screening + studying) / work.sizes.n
+        return (64 + screening + account + studying) / work.sizes.n
 
 
 @dataclass(frozen=True)

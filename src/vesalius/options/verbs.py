@@ -344,7 +344,13 @@ class Explaining(Who):
 
     n: Annotated[int | None, flag("Held-out prompts, for natural models. Default: 16.", least=4)] = None
     top: Annotated[
-        int | None, flag("Components taken by effect, for natural models. Default: 12.", least=1, rare=True)
+        int | None,
+        flag(
+            "At most this many components are explained, of a natural model. Default: as many as the behaviour needs, "
+            "up to a fifth of the model; the 24 strongest are described.",
+            least=1,
+            rare=True,
+        ),
     ] = None
 
 
