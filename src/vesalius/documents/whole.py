@@ -17,6 +17,8 @@ KEEP, KEEP_LISTED = 0.8, 0.95
 MOST_SHARE, LEAST_MOST = 0.2, 10
 #: A circuit that keeps more than this much of the model's score has left out what hinders: it is another mechanism.
 TOO_MUCH = 1.2
+#: A circuit of more than this share of the model says little about it, whatever it keeps.
+MOST_OF_MODEL = 0.5
 #: How far the interval, and the figure on other templates, may lie from what is asked for.
 INTERVAL_SLACK, TEMPLATE_SLACK = 0.1, 0.2
 #: Random circuits of the same make-up must stay below this, and halves of the prompts must agree this far.
@@ -140,6 +142,8 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return "one prompt has no interval"
     if kept.low < low_most or kept.high > high_most:
         return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
+    if whole.size > MOST_OF_MODEL * whole.candidates:
+        return "that is more than half of the model"
     there = None if whole.elsewhere is None else whole.elsewhere.value
     if there is not None and not whole.keep - TEMPLATE_SLACK <= there <= TOO_MUCH + TEMPLATE_SLACK:
         return f"it keeps {there:.2f} on other templates"
