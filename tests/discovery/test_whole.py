@@ -13,13 +13,12 @@ from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import (
     Search,
     measured_circuit,
-    on_paths,
     prompt_sets,
     random_circuits,
     whole_circuit,
 )
 from vesalius.documents.whole import answer
-from vesalius.intervene.edges import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph, on_paths
 
 
 @pytest.mark.parametrize("name", ["frac_prevs", "11"])

@@ -81,3 +81,16 @@ def test_gradients_of_weights_are_differences_of_scores() -> None:
         above, below = runs.scores(moved).sum(1)
         assert abs(float(above - below) / (2 * step) - float(weights.grad[0, sender, receiver])) < 1e-5
     assert not bool(weights.grad[0][~inside].any())
+
+
+def test_runs_may_start_after_the_layers_in_which_everything_is_kept() -> None:
+    model = random_model(small_config(n_layers=3)).double()
+    graph = EdgeGraph.of(model.config)
+    batch, other, readout = prompt_pairs(model.config)
+    inside = random_set(graph, 5, 0.8)
+    runs = CircuitRuns(model, batch, readout, counterfactual=other, inside=inside)
+    kept = inside & (torch.rand(3, *inside.shape, generator=torch.Generator().manual_seed(1)) < 0.5)
+    kept[:, :, : graph.heads(1).start] = inside[:, : graph.heads(1).start]
+    whole = runs.scores(kept)
+    assert torch.allclose(runs.scores(kept, first_layer=1), whole, rtol=1e-9)
+    assert torch.allclose(runs.scores(kept, memory=1), whole, rtol=1e-9)

@@ -35,12 +35,12 @@ from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.faithfulness import NothingToKeep
-from vesalius.discovery.method import MethodInput, Scores
+from vesalius.discovery.method import MethodInput, Scores, signed_scores
 from vesalius.discovery.shares import EdgeShares, Kept, Shares
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
 from vesalius.documents.whole import GIVEN, KEEP, LEAST_MOST, MOST_SHARE, Point, Tried, WholeCircuit, WithMLPs
 from vesalius.errors import BadInput
-from vesalius.intervene.edges import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph, on_paths
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
@@ -407,40 +407,6 @@ def _least_alike(
     """
     tries = [[p for kind, n in zip(kinds, counts, strict=True) for p in rng.sample(kind, n)] for _ in range(20)]
     return frozenset(min(tries, key=lambda one: sum(p in circuit for p in one)))
-
-
-def signed_scores(model: Transformer, parts: Sequence[Component], scores: Scores) -> Float[Tensor, "prompt component"]:
-    """A score of every component on every prompt, positive where it helps. Of a method that scores edges it is the sum
-    over those that leave the component, which estimates what replacing it costs.
-    """
-    table = scores.per_prompt
-    if table is None:
-        return torch.tensor([[scores.components.get(part, 0.0) for part in parts]])
-    if table.ndim == 3:
-        every = torch.where(EdgeGraph.of(model.config).real, table, 0.0).sum(-1)[:, 1:]
-        places = {part: place for place, part in enumerate(model.components)}
-        return every[:, [places[part] for part in parts]]
-    columns = {part: i for i, part in enumerate(scores.components)}
-    missing = torch.zeros(len(table))
-    return torch.stack([table[:, columns[part]] if part in columns else missing for part in parts], 1)
-
-
-def on_paths(graph: EdgeGraph, mask: Bool[Tensor, "sender receiver"]) -> Bool[Tensor, "sender receiver"]:
-    """The edges that lie on a path from the tokens to the logits. An edge that does not carries nothing: its sender has
-    no input that differs from the counterfactual's, or its receiver is not read.
-    """
-    mask = mask.clone()
-    receivers = [graph.senders.index(part) if part is not None else None for part, _ in graph.receivers]
-    owner = torch.tensor([-1 if place is None else place for place in receivers])
-    while True:
-        fed = torch.zeros(len(graph.senders), dtype=torch.bool)
-        fed[0] = True
-        fed[owner[(mask.any(0)) & (owner >= 0)]] = True
-        read = mask.any(1)
-        alive = mask & fed[:, None] & (read[owner.clamp(min=0)] | (owner < 0))[None]
-        if torch.equal(alive, mask):
-            return mask
-        mask = alive
 
 
 def _between_members(graph: EdgeGraph, members: Collection[Component]) -> Bool[Tensor, "sender receiver"]:

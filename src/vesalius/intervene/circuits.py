@@ -13,6 +13,7 @@ computed. A circuit of a tenth of the components thus costs about a tenth of a p
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -124,10 +125,12 @@ class CircuitRuns:
         self,
         weights: Float[Tensor, "circuit sender receiver"] | Bool[Tensor, "circuit sender receiver"],
         *,
+        first_layer: int = 0,
         memory: int | None = None,
     ) -> Float[Tensor, "circuit prompt"]:
         """The readout of every prompt under circuits, given by the weights of all edges; what is outside of the set is
         cut. Gradients reach the weights, if these ask for any. `memory` bounds the bytes of activations held at once.
+        Runs start at `first_layer`: every edge of the set into a receiver before it must be kept.
         """
         learned = weights.requires_grad
         wide = torch.where(self.inside, weights, 0)[:, self.senders].to(self.model.device, self.embedding.dtype)
@@ -137,9 +140,19 @@ class CircuitRuns:
         with torch.set_grad_enabled(learned):
             for part in wide.split(at_once):
                 checkpoint()
-                rows.append(_Run(self, part).scores())
-        self.cost += self.passes * len(weights) * self.n
+                rows.append(_Run(self, part, first_layer).scores())
+        self.cost += self.passes * len(weights) * self.n * (1 - first_layer / self.model.config.n_layers)
         return torch.cat(rows)
+
+    @cached_property
+    def base(self) -> Float[Tensor, "sender flat"]:
+        """What the senders change where every edge of the set is kept."""
+        run = _Run(self, self.inside[None, self.senders].to(self.model.device, self.embedding.dtype))
+        with torch.no_grad():
+            run.scores()
+        self.cost += self.passes * self.n
+        assert run.table is not None
+        return run.table[0]
 
     @property
     def passes(self) -> float:
@@ -153,9 +166,11 @@ class CircuitRuns:
 class _Run:
     """All prompts under some circuits, on their way to the logits."""
 
-    def __init__(self, runs: CircuitRuns, weights: Float[Tensor, "circuit sender receiver"]) -> None:
+    def __init__(
+        self, runs: CircuitRuns, weights: Float[Tensor, "circuit sender receiver"], first_layer: int = 0
+    ) -> None:
         self.runs, self.model, self.weights, self.n_circuits = runs, runs.model, weights, len(weights)
-        self.learned, self.done = weights.requires_grad, 1
+        self.learned, self.done, self.first_layer = weights.requires_grad, 1, first_layer
         senders, flat = weights.shape[1], runs.embedding.numel()
         start = runs.embedding.expand(self.n_circuits, 1, flat)
         self.parts: list[Float[Tensor, "circuit sender flat"]] = [start]
@@ -163,14 +178,18 @@ class _Run:
         self.table = None if self.learned else start.new_empty(self.n_circuits, senders, flat)
         if self.table is not None:
             self.table[:, :1] = start
+        if first_layer:
+            assert self.table is not None
+            self.done += sum(len(members) for members in runs.layers[:first_layer])
+            self.table[:, : self.done] = runs.base[: self.done]
 
     def scores(self) -> Float[Tensor, "circuit prompt"]:
         """Walk the layers and read off every prompt."""
         runs, graph = self.runs, self.runs.graph
         prompt = torch.arange(runs.n, device=self.model.device).repeat(self.n_circuits)
         layout = runs.layout.take(prompt)
-        for layer, block in enumerate(self.model.blocks):
-            members = runs.layers[layer]
+        for layer in range(self.first_layer, len(self.model.blocks)):
+            block, members = self.model.blocks[layer], runs.layers[layer]
             written: list[Tensor] = []
             if any(part.is_head for part in members):
                 written.append(self._attention(block, layer, layout))

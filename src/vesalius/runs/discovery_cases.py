@@ -186,11 +186,17 @@ class DiscoveryCase:
     seed: int
     hard: bool = False
     wrong_answers: float = 0.0
+    asked: str = ""
+
+    @property
+    def label(self) -> str:
+        """The method as it was asked for."""
+        return self.asked or self.method.label
 
     @property
     def key(self) -> tuple[str, str]:
         """The method and the circuit."""
-        return self.method.name, self.id
+        return self.label, self.id
 
 
 def run_case(case: DiscoveryCase) -> DiscoveryFigures:
