@@ -57,10 +57,12 @@ WRONG_ANSWERS = (0.1, 0.3)
 FRESH, FRESH_SEED, GUARANTEED_ON = 400, 9_000_011, 50
 
 
-def hard_circuits(folder: Path, limit: int | None = None) -> list[CircuitCase]:
-    """The hard models as specimens in a folder, `limit` of each kind; those that are there already stay."""
+def hard_circuits(folder: Path, limit: int | None = None, *, first: int = 0) -> list[CircuitCase]:
+    """The hard models from seed `first` on as specimens in a folder, `limit` of each kind; those that are there already
+    stay.
+    """
     clean, noisy = [], []
-    for seed in range(MODELS if limit is None else limit):
+    for seed in range(first, first + (MODELS if limit is None else limit)):
         planted, place = plant_hard(seed), folder / f"hard-{seed:02d}"
         if not (place / SPECIMEN_FILE).is_file():
             planted.write(place)
