@@ -9,8 +9,9 @@ from tests.behaviours.word_tokenizer import byte_tokenizer, word_tokenizer
 from vesalius.behaviours.builtin import NAMES
 from vesalius.behaviours.metrics import LOG_PROBABILITY
 from vesalius.behaviours.own import ALL_ROWS, LEAST_TO_DIVIDE, RowBehaviour
-from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS
+from vesalius.behaviours.prompts import OTHER_PROMPT
 from vesalius.behaviours.registry import find_behaviour
+from vesalius.documents.contrast import RANDOM_TOKENS
 from vesalius.errors import BadInput
 
 TOKENIZER = word_tokenizer()

@@ -98,8 +98,11 @@ def test_two_rows_and_none_at_all(vesalius: Vesalius, tiny: Path, tmp_path: Path
     got = vesalius("behaviours", tiny, "--behaviour", few, "--json")
     nothing = json.loads(got.out)
     assert (nothing["n_kept"], nothing["accuracy"], nothing["metric"]) == (0, None, None)
-    assert got.code == 1
+    assert got.code == 2
     assert got.err == f"vesalius: {tiny}: none of the rows can be used with this model; the reasons are above\n"
+    new = tmp_path / "new.jsonl"
+    refused(vesalius, ["behaviours", tiny, "-b", few, "--propose", new], "none of the rows can be used with this model")
+    assert not new.exists()
     reason = "'The capital of France is' cannot be used with this model: starts without a space: did you mean ' Paris'?"
     refused(vesalius, ["sweep", tiny, "--behaviour", few, "--json"], reason)
     few.write_text("\n".join(json.dumps({**row, "answer": row["answer"].strip()}) for row in rows()[:2]))
@@ -160,9 +163,9 @@ def test_missing_counterfactuals_are_said_where_they_matter(vesalius: Vesalius, 
 
 @pytest.mark.parametrize("metric", ["probability", "probability-difference", "log-probability", "loss", "kl"])
 def test_every_metric_goes_through_every_command(vesalius: Vesalius, tiny: Path, file: Path, metric: str) -> None:
-    swept = answer(vesalius, "sweep", tiny, "--behaviour", file, "--metric", metric, "-c", "L0H0,L1_MLP")
+    swept = answer(vesalius, "sweep", tiny, "--behaviour", file, "--metric", metric, "-c", "L0H0,L1_MLP", "--force")
     specimen = ves.load(tiny, behaviour=rows(), metric=metric)
-    effects = ves.sweep(specimen, components="L0H0,L1_MLP", progress=False)
+    effects = ves.sweep(specimen, components="L0H0,L1_MLP", force=True, progress=False)
     in_python = {str(members[0]): float(mean) for members, mean in zip(effects.sets, effects.mean, strict=True)}
     for row in swept["components"]:
         assert row["effect"] == pytest.approx(in_python[row["id"]], abs=1e-4)

@@ -5,6 +5,7 @@ circuit explains; the range between the two scores is what all shares are shares
 last token, a model with everything replaced computes exactly what it computes on the counterfactual.
 """
 
+import shlex
 from dataclasses import replace
 
 import torch
@@ -14,24 +15,24 @@ from torch import Tensor
 from vesalius.behaviours.behaviour import Behaviour, label_of
 from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import ALL_ROWS, RowBehaviour
-from vesalius.behaviours.prompts import GIVEN, OTHER_PROMPT, RANDOM_TOKENS, SWAPPED_PROMPT, Prompts
+from vesalius.behaviours.prompts import GIVEN, OTHER_PROMPT, SWAPPED_PROMPT, Prompts
 from vesalius.behaviours.trial import Trial
-from vesalius.documents.contrast import LEAST_RANGE, MOST_AGAINST, Contrast, Judgement
+from vesalius.documents.contrast import LEAST_RANGE, MOST_AGAINST, RANDOM_TOKENS, Contrast, Judgement
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.effects import effect_columns
+from vesalius.intervene.estimate import sweep_forwards
 from vesalius.intervene.readout import SHARE_OF_OUTPUTS
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
-from vesalius.statistics import interval_or_none
 
-#: Ranges within the rounding of the scores are none.
 #: Prompts on which a contrast is measured, at most.
 MOST_PROMPTS = 32
 #: Prompts that decide which other prompts serve as counterfactuals.
 DECIDING = 8
+#: Ranges within the rounding of the scores are none.
 _ROUNDING = 16 * torch.finfo(torch.float32).eps
 
 
@@ -43,6 +44,11 @@ def replaced_scores(model: Transformer, material: Trial) -> tuple[Float[Tensor, 
     every = [tuple(model.components)]
     replaced = [scores for _, scores in effect_columns(recordings, values, every, positions=material.where)]
     return recordings.scores().cpu().double(), replaced[0][:, 0].cpu().double()
+
+
+def contrast_passes(model: Transformer) -> float:
+    """Passes of all prompts that a contrast takes: the prompts, their counterfactuals, and everything replaced."""
+    return 1 + sweep_forwards(model, [tuple(model.components)])
 
 
 def measure_contrast(model: Transformer, material: Trial) -> Contrast:
@@ -76,15 +82,21 @@ def contrast_of(
     """
     ranges = full - replaced
     ranges = ranges.where(ranges.abs() > _ROUNDING * full.abs().maximum(replaced.abs()), 0.0)
-    mean, against = _metric(ranges), float((ranges <= 0).double().mean())
+    mean, against = Metric.of_mean(ranges), float((ranges <= 0).double().mean())
     return Contrast(
-        full=_metric(full),
-        replaced=_metric(replaced),
+        full=Metric.of_mean(full),
+        replaced=Metric.of_mean(replaced),
         range=mean,
         against=against,
         unit=unit,
         source=source,
-        verdict=_verdict(mean, float(full.mean()) if with_zero else 0.0, against, by_chance=unit == SHARE_OF_OUTPUTS),
+        verdict=_verdict(
+            mean,
+            float(full.mean()) if with_zero else 0.0,
+            against,
+            by_chance=unit == SHARE_OF_OUTPUTS,
+            drawn=source == RANDOM_TOKENS,
+        ),
     )
 
 
@@ -128,12 +140,14 @@ def advice(contrast: Contrast, name: str, *, model: str = "MODEL") -> str:
     """How to get a better contrast."""
     if contrast.source == GIVEN:
         return "give every row a counterfactual on which the answer is no longer right"
-    return f"{contrast.source} cannot break it: `vesalius behaviours {model} -b {name} --propose NEW.jsonl`"
+    command = f"vesalius behaviours {shlex.quote(model)} -b {shlex.quote(name)} --propose NEW.jsonl"
+    return f"{contrast.source} cannot break it; let other words be proposed by `{command}`"
 
 
-def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool) -> Judgement:
+def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool, drawn: bool) -> Judgement:
     """`by_chance`: outputs of any other prompt are partly the same, so that the range cannot reach the score. Where
-    outputs are few it is small on every prompt, which says nothing against the counterfactuals.
+    outputs are few it is small on every prompt, which says nothing against the counterfactuals. `drawn`: these are
+    random tokens.
     """
     assert mean.value is not None
     if mean.low is None or mean.high is None:  # one prompt
@@ -144,12 +158,7 @@ def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool) -> J
         return "empty"
     if by_chance:
         return "clear"
-    return "weak" if mean.value < LEAST_RANGE * abs(full) or against > MOST_AGAINST else "clear"
-
-
-def _metric(values: Float[Tensor, " prompt"]) -> Metric:
-    low, high = interval_or_none(values)
-    return Metric(value=float(values.mean()), low=low, high=high, n=len(values))
+    return "weak" if drawn or mean.value < LEAST_RANGE * abs(full) or against > MOST_AGAINST else "clear"
 
 
 def _source(prompts: Prompts | None) -> str:

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vesalius.behaviours.metrics import NONE, BehaviourMetric, metric_name
-from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, SWAPPED_PROMPT, Prompt, Prompts
+from vesalius.behaviours.prompts import OTHER_PROMPT, SWAPPED_PROMPT, Prompt, Prompts
 from vesalius.behaviours.reading import Dropped, Given, Tokens, read_answers, shown_tokens
 from vesalius.behaviours.rows import END, TAKEN, Answer, Row
+from vesalius.documents.contrast import RANDOM_TOKENS
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 

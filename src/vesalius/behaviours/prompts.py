@@ -17,20 +17,16 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from vesalius.behaviours.metrics import NONE, BehaviourMetric, Question, margin, metric_readout
+from vesalius.behaviours.metrics import NONE, BehaviourMetric, Question, compares_answers, margin, metric_readout
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout
+from vesalius.intervene.signed import signed
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 
 #: Where a counterfactual comes from: the row itself, a prompt of the same length whose right answer is this one's wrong
-#: one, another prompt of the same length, or random tokens.
-GIVEN, SWAPPED_PROMPT, OTHER_PROMPT, RANDOM_TOKENS = (
-    "given",
-    "the prompt of its wrong answer",
-    "another prompt",
-    "random tokens",
-)
+#: one, another prompt of the same length, or random tokens (`RANDOM_TOKENS`).
+GIVEN, SWAPPED_PROMPT, OTHER_PROMPT = "given", "the prompt of its wrong answer", "another prompt"
 
 
 @dataclass(frozen=True)
@@ -156,6 +152,15 @@ class Prompts:
         compares with the clean run of `model`.
         """
         return metric_readout(self.metric, self.question, model=model, batch=self.batch)
+
+    def signed(self, readout: Readout, model: Transformer) -> Readout:
+        """A readout of the metric with the logits of the right answer, the wrong one and the rest beside the score; the
+        readout itself where the metric does not compare a right with a wrong answer.
+        """
+        if not compares_answers(self.metric):
+            return readout
+        question = self.question
+        return signed(readout, question.answers, question.wrongs, vocabulary=model.config.d_vocab_out)
 
     def margin(self) -> Readout:
         """logit(correct) - logit(wrong), or minus the largest other logit where nothing is wrong, whatever the metric:

@@ -26,7 +26,9 @@ that such a method leaves without a score (where it estimates: all) are therefor
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
+from numbers import Real
 from typing import Any, cast
 
 import torch
@@ -41,7 +43,7 @@ from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodRes
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
 from vesalius.documents.circuit import Circuit
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, quoted
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
@@ -161,9 +163,13 @@ def discover(
     note_limits(specimen, material.prompts, resampled=True)
     start = time.perf_counter()
     notes: tuple[str, ...] = ()
-    scores = method.score(MethodInput(specimen, material, seed, progress, spread if method.in_parts else None))
-    if not isinstance(method, CORE):
-        _require_fitting(specimen.model, method, scores)
+    given = MethodInput(specimen, material, seed, progress, spread if method.in_parts else None)
+    if isinstance(method, CORE):
+        scores = method.score(given)
+    else:
+        with running(method):
+            scores = method.score(given)
+        _require_fitting(given, method, scores)
     if material.prompts is None and not method.sees_position:
         scores, notes = _with_moved(specimen, material, scores, method, seed)
     if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
@@ -237,20 +243,54 @@ def _listed(names: Any) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _require_fitting(model: Transformer, method: Method, scores: Scores) -> None:
-    """Refuse what a method from elsewhere returned if it is not about this model."""
-    plugin = None if method.name in TAKEN else find_plugin(DISCOVERY_METHODS, method.name, TAKEN)
+def running(method: Method) -> AbstractContextManager[None]:
+    """While a method runs: what the one of another package raises becomes one line that names the package."""
+    plugin = _offered(method)
+    return nullcontext() if plugin is None else plugin.running()
 
-    def refused(problem: str) -> BadInput:
-        return BadInput(f"method {method.name!r} {problem}") if plugin is None else plugin.refused(problem)
 
+def planned_cost(method: Method, work: Workload) -> float:
+    """Passes of all prompts that a method says it takes; refused where it says no number."""
+    with running(method):
+        passes = method.cost(work)
+    if isinstance(passes, bool) or not isinstance(passes, Real) or not math.isfinite(passes) or passes < 0:
+        raise _refused(method, f"says that it costs {quoted(passes, 40)}, not a number of passes")
+    return float(passes)
+
+
+def _offered(method: Method) -> Plugin | None:
+    return None if method.name in TAKEN else find_plugin(DISCOVERY_METHODS, method.name, TAKEN)
+
+
+def _refused(method: Method, problem: str) -> BadInput:
+    plugin = _offered(method)
+    return BadInput(f"method {method.name!r} {problem}") if plugin is None else plugin.refused(problem)
+
+
+def _require_fitting(given: MethodInput, method: Method, scores: Scores) -> None:
+    """Refuse what a method from elsewhere returned if it is not about this model and these prompts."""
+    model, prompts = given.specimen.model, len(given.material.batch)
     if not isinstance(scores, Scores):
-        raise refused(f"returned a {type(scores).__name__} instead of vesalius.discovery.method.Scores")
+        raise _refused(method, f"returned a {type(scores).__name__} instead of vesalius.discovery.method.Scores")
     foreign: list[Any] = [part for part in scores.components if part not in model.components]
     edges = set(EdgeGraph.of(model.config).edges) if scores.edges else set()
     foreign += [edge for edge in scores.edges if edge not in edges]
     if foreign:
-        raise refused(f"scored {foreign[0]}, which the model does not have")
+        raise _refused(method, f"scored {quoted(str(foreign[0]), 40)}, which the model does not have")
+    if not scores.components:
+        raise _refused(method, "scored no component")
+    for part, score in (*scores.components.items(), *scores.edges.items()):
+        if not isinstance(score, float | int) or not math.isfinite(score):
+            raise _refused(method, f"gave {part} the score {quoted(score, 40)}, which is not a finite number")
+    if not isinstance(scores.forwards, float | int) or not 0 <= scores.forwards < math.inf:
+        raise _refused(method, f"says that it took {quoted(scores.forwards, 40)} passes; give a number")
+    if not isinstance(scores.unit, str):
+        raise _refused(method, f"has the unit {quoted(scores.unit, 40)}; give a text")
+    if scores.per_prompt is not None:
+        shape, graph = tuple(getattr(scores.per_prompt, "shape", ())), EdgeGraph.of(model.config)
+        by_component = (prompts, len(scores.components))
+        if shape not in (by_component, (prompts, len(graph.senders), len(graph.receivers))):
+            raise _refused(method, f"has scores of each prompt of the shape {shape}; give {by_component}")
 
 
 def _intervals(scores: Scores) -> dict[Component, tuple[float, float]]:

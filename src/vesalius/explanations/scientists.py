@@ -30,10 +30,10 @@ from vesalius.documents.circuit import Circuit, Score
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, Failed, choices
 from vesalius.json_lines import TIMEOUT, arguments_of, command_of
 from vesalius.plugins import SCIENTISTS as PLUGINS
-from vesalius.plugins import named_function
+from vesalius.plugins import named_function, running
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
@@ -121,7 +121,13 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     if named == ():
         result = Explained(_abstention(task, seconds=time.monotonic() - started))
     else:
-        result = scientist(replace(task, components=named), backbone)
+        with running(PLUGINS, task.scientist, SCIENTISTS):
+            result = scientist(replace(task, components=named), backbone)
+        if not isinstance(result, Explained):
+            raise Failed(
+                f"scientist {task.scientist!r} returned a {type(result).__name__}; return a "
+                "vesalius.explanations.scientists.Explained"
+            )
     update = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
     return Explained(result.explanation.model_copy(update=update), result.trace, circuit)
 

@@ -20,7 +20,7 @@ from vesalius.cli.options import (
     command,
     names,
 )
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput
 from vesalius.options import Load
 
 commands = typer.Typer()
@@ -104,7 +104,7 @@ def behaviours(
     """List the behaviours; with a model, say whether it performs each one.
 
     With --behaviour: can it be explained? Which rows the model can be asked and why others are dropped, how often it
-    prefers the right answer and how often it says it, and whether replacing everything breaks it. Exit code 1 if no row
+    prefers the right answer and how often it says it, and whether replacing everything breaks it. Exit code 2 if no row
     can be used. With --propose, counterfactuals for rows that have none are written to a new file for you to read.
 
     Example: vesalius behaviours smollm2-135m --behaviour examples/antonyms.jsonl
@@ -119,7 +119,7 @@ def behaviours(
     )
     output(document, as_json=json, flags=("--metric",))
     if studied is not None and not document["n_kept"]:
-        raise Failed(f"{specimen}: none of the rows can be used with this model; the reasons are above")
+        raise BadInput(f"{specimen}: none of the rows can be used with this model; the reasons are above")
 
 
 @command(commands)
