@@ -142,8 +142,6 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return "one prompt has no interval"
     if kept.low < low_most or kept.high > high_most:
         return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
-    if whole.size > MOST_OF_MODEL * whole.candidates:
-        return "that is more than half of the model"
     there = None if whole.elsewhere is None else whole.elsewhere.value
     if there is not None and not whole.keep - TEMPLATE_SLACK <= there <= TOO_MUCH + TEMPLATE_SLACK:
         return f"it keeps {there:.2f} on other templates"
@@ -151,6 +149,8 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return f"random circuits of the same make-up keep {whole.random.value:.2f}"
     if whole.stable is not None and whole.stable < LEAST_STABLE:
         return f"halves of the prompts give other circuits (similarity {whole.stable:.2f})"
+    if whole.size > MOST_OF_MODEL * whole.candidates:
+        return "that is more than half of the model"
     return None
 
 
