@@ -143,7 +143,7 @@ def sufficient(kept: float, right: tuple[str, ...], wrong: tuple[str, ...]) -> t
     return right if kept >= ENOUGH else wrong if kept < TOO_LITTLE else None
 
 
-def yes_of(specimen: Specimen, circuit: Collection[Component]) -> tuple[str, ...]:
+def yes_of(specimen: Specimen, circuit: Collection[Component | str]) -> tuple[str, ...]:
     """The right answer of a circuit that is enough: Yes, but Partly of one of more than half of the model."""
     return ("partly",) if 2 * len(circuit) > len(specimen.model.components) else ("yes",)
 
