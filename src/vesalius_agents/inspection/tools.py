@@ -135,7 +135,8 @@ def intervene() -> Tool:
         def changed(study: AgentSession) -> dict[str, Any]:
             found = study.intervene(components, kind=kind, at=at, prompt=prompt, source=source, n=n)
             rows = [{"prompt": row.prompt, "clean": row.clean, "edited": row.edited} for row in found.rows]
-            figures = {name: getattr(found, name).value for name in ("clean", "edited", "effect", "changed")}
+            named = ("clean", "edited", "effect", "effect_right", "effect_wrong", "effect_rest", "changed")
+            figures = {name: metric.value for name in named if (metric := getattr(found, name)) is not None}
             return {"unit": found.unit, **figures, "rows": rows[:8]}
 
         return await _asked(changed)

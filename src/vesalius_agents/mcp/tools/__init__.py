@@ -28,6 +28,7 @@ from vesalius_agents.mcp.tools.measuring import (
     list_specimens,
     predict,
     sweep,
+    why_attends,
 )
 
 
@@ -45,6 +46,7 @@ TOOLS = (
     ToolEntry(predict),
     ToolEntry(atlas),
     ToolEntry(attention),
+    ToolEntry(why_attends),
     ToolEntry(lens),
     ToolEntry(sweep),
     ToolEntry(discover),

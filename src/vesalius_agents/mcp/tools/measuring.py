@@ -39,6 +39,7 @@ def sweep(
 ) -> Rows:
     """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
     its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
+    effect_right, effect_wrong, effect_rest: the same of the right answer's logit, the wrong one's, all others' mean.
     """
     loaded = call.specimen(specimen, behaviour)
     if loaded.kind == "natural":  # a small circuit needs next to nothing
@@ -47,7 +48,10 @@ def sweep(
     ranked = sorted(result.components, key=lambda row: -abs(row.effect))
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
-    lines = [f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]" for one in strongest]
+    lines = [
+        f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]{f' {one.acts}' if one.acts else ''}"
+        for one in strongest
+    ]
     clean = f"{result.kind} ablation, clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
     text = f"{clean}; strongest of {len(ranked)}: {'; '.join(lines)}"
     return Rows(text=text, rows=rows, resource=call.keep(result.as_data()))
@@ -232,6 +236,25 @@ def attention(
     lines = [f"{r['head']} {r['query']}:{r['from']} -> {r['key']}:{r['to']} {r['weight']:.2f}" for r in rows]
     text = f"strongest key of each query (position 0 is the first token of {list(look.tokens)}):\n" + "\n".join(lines)
     return Rows(text=cut(text, 2_000), rows=strongest, resource=call.keep(look.as_data()))
+
+
+def why_attends(
+    call: Call,
+    specimen: SpecimenName,
+    prompt: Prompt,
+    head: str,
+    query: int = -1,
+    key: int | None = None,
+) -> Rows:
+    """Why a head attends from one token to another (default: last token, most attended): pairs of upstream sources."""
+    look = api.why_attends(call.specimen(specimen), prompt, head, query=query, key=key)
+    rows = [one.model_dump() for one in look.pairs]
+    pairs = "\n".join(f"{one.query} x {one.key}: {one.value:+.2f}" for one in look.pairs)
+    carried = ", ".join(f"{one.source} {one.share:.2f}" for one in look.carries[:5])
+    written = ", ".join(f"{token!r} {gain:+.2f}" for token, gain in look.writes)
+    text = f"{look.view().answer.text}\n{pairs}\nothers {look.rest:+.2f}; path patching agrees {look.agreement} "
+    text += f"(n {look.n_confirmed})\ncarries: {carried}\nraises: {written or 'no text'}"
+    return Rows(text=cut(text, 2_000), rows=rows, resource=call.keep(look.as_data()))
 
 
 def lens(
