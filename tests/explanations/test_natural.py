@@ -201,7 +201,8 @@ def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_
 def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
     components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
-    assert components["L1H3"].role == "induction head, suppressor of the answer"
+    assert components["L1H3"].role.startswith("copy-suppression head")
+    assert components["L1H3"].role.endswith("suppressor of the answer")
     assert "works against the answer" in components["L1H3"].note
     assert "What it writes lowers the answer itself" in components["L1H3"].note
 
@@ -339,7 +340,8 @@ def test_a_head_that_moves_a_role_is_a_mover_only_if_the_answer_gains() -> None:
 )
 def test_roles_follow_from_verdicts(name: str, looks_at: str | None, verdicts: dict[str, Verdict], role: str) -> None:
     own = tuple(claim(kind, verdict) for kind, verdict in verdicts.items())
-    assert Findings(Component.parse(name), looks_at, own).role == role
+    names = ("induction head", "previous-token head", "duplicate-token head")
+    assert Findings(Component.parse(name), looks_at, own, names=names).role == role
 
 
 def refuted(kind: str, controls: dict[str, float]) -> ClaimRecord:
@@ -394,7 +396,20 @@ def test_an_answer_in_the_lens_without_an_effect_is_redundant() -> None:
     own = (claim("necessary", "refuted", value=0.01), claim("writes_answer", "supported"))
     assert Findings(Component(3), None, own).role == "lens-positive but redundant"
     looking = (claim("attends", "supported"), claim("necessary", "refuted", value=0.01))
-    assert Findings(Component(3, 1), "induction", looking).role == "induction head, no effect alone"
+    assert Findings(Component(3, 1), "induction", looking, names=("induction head",)).role == (
+        "induction head, no effect alone"
+    )
+    # What it attends to in these prompts is no name: the tests of the atlas hold no behaviour, and say otherwise.
+    for names in ((), ("previous-token head",)):
+        assert Findings(Component(3, 1), "induction", looking, names=names).role == (
+            "attends to the token after an earlier copy of the current one, in this template, no effect alone"
+        )
+    suppressing = Findings(Component(3, 1), "IO", looking, names=("copy-suppression head",))
+    assert suppressing.role == "copy-suppression head, attends to IO, no effect alone"
+    alone = Findings(Component(3, 1), None, own, names=("copy-suppression head",))
+    assert alone.role == "copy-suppression head, lens-positive but redundant"
+    # A name of the atlas that no claim here goes with is not the head's part in this behaviour.
+    assert Findings(Component(3, 1), None, own, names=("induction head",)).role == "lens-positive but redundant"
     assert Findings(Component(3, 1), "BOS", (*looking, own[1])).role == "BOS sink, lens-positive but redundant"
     assert "favours the answer by itself" in note(Findings(Component(3), None, own))
 

@@ -48,7 +48,6 @@ from vesalius.intervene.written_tokens import (
 from vesalius.model.config import Config
 from vesalius.model.hooks import Hook, HookPoint
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
-from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, silent
 
 #: Tokens that figures are standardised over, and neurons of each MLP that are described.
@@ -56,9 +55,6 @@ SAMPLE, NEURONS = 512, 3
 #: The share of tokens on which a selective neuron has its activity, and how many of them are named.
 FEW, NAMED_TOKENS = 0.01, 5
 DIGITS = 4
-#: Atlases of the models used last in this process, by the digest of their weights.
-_KEPT: dict[tuple[str, str, int], Atlas] = {}
-MOST_KEPT = 4
 
 
 def require_atlas(specimen: Specimen) -> None:
@@ -67,15 +63,15 @@ def require_atlas(specimen: Specimen) -> None:
         raise BadInput(f"{specimen.name} has no attention heads; an atlas is of heads")
 
 
-def known_atlas(specimen: Specimen, seed: int = 0) -> Atlas:
-    """The atlas of a model, measured once a process."""
-    key = (fingerprint(specimen.model), str(specimen.tokenizer), seed)
-    if key not in _KEPT:
-        while len(_KEPT) >= MOST_KEPT:
-            _KEPT.pop(next(iter(_KEPT)))
-        request = Request(command="atlas", specimen=specimen.source or specimen.id, seed=seed)
-        _KEPT[key] = atlas_of(specimen, request, model=key[0], seed=seed)
-    return _KEPT[key]
+@torch.no_grad()
+def standard_names(specimen: Specimen, seed: int = 0) -> dict[str, tuple[str, ...]]:
+    """The names of every head that has one: of the atlas only what names follow from is measured."""
+    probe = repeated_tokens(specimen, seed=seed)
+    writing, columns = _writing(specimen, [probe], seed)
+    run = _Run(specimen, probe, writing, columns, neurons=False)
+    weights = None if writing is None else _weights(specimen, writing)
+    parts = [part for part in specimen.model.components if part.is_head]
+    return {str(part): names for part in parts if (names := names_of(_figures(part, run, weights)))}
 
 
 @torch.no_grad()
@@ -154,7 +150,13 @@ class _Run:
     """A run of a probe: attention by role, what heads write about what they attend to, and what neurons fire on."""
 
     def __init__(
-        self, specimen: Specimen, probe: Probe, writing: Writing | None, columns: dict[int, int] | None
+        self,
+        specimen: Specimen,
+        probe: Probe,
+        writing: Writing | None,
+        columns: dict[int, int] | None,
+        *,
+        neurons: bool = True,
     ) -> None:
         self.probe, self._writing = probe, writing
         model, config = specimen.model, specimen.model.config
@@ -171,7 +173,7 @@ class _Run:
         self._by_class: dict[str, list[Tensor]] = {kind: [] for kind in self._classes}
         hooks: list[Hook] = [(is_pattern, self._see_pattern)]
         if writing is not None:
-            hooks += [(_is_z, self._see_z), (_is_post, self._see_neurons)]
+            hooks += [(_is_z, self._see_z), *([(_is_post, self._see_neurons)] if neurons else [])]
         batch = probe.batch.to(model.device)
         none = torch.zeros(len(batch), 1, dtype=torch.long, device=model.device)
         model.run_with_hooks(batch.tokens, mask=batch.mask, choose=none, fwd_hooks=hooks)
@@ -309,6 +311,16 @@ def _written(specimen: Specimen, asked: Sequence[int]) -> dict[tuple[int, int], 
 # Parts of the document.
 
 
+def _figures(part: Component, run: _Run, weights: _FromWeights | None) -> dict[str, float | None]:
+    """The figures that names follow from."""
+    figures: dict[str, float | None] = {**_attention(run, part), "positional": _at(run.detections.positional, part)}
+    if weights is not None:
+        layer, head = part.layer, part.head or 0
+        figures["copying"] = _number(weights.effective[layer][0][head])
+        figures["copying_in_run"] = _number(run.copying[layer][head])
+    return figures
+
+
 def _head(
     part: Component,
     run: _Run,
@@ -317,10 +329,7 @@ def _head(
     writes: tuple[Written, ...],
 ) -> AtlasHead:
     layer, head = part.layer, part.head or 0
-    figures: dict[str, float | None] = {**_attention(run, part), "positional": _at(run.detections.positional, part)}
-    if weights is not None:
-        figures["copying"] = _number(weights.effective[layer][0][head])
-        figures["copying_in_run"] = _number(run.copying[layer][head])
+    figures = _figures(part, run, weights)
     names = names_of(figures)
     ranks = (
         {}
