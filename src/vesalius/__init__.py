@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
     from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
-    from vesalius.discovery.masks import Masks
+    from vesalius.discovery.combining import Elimination, Ensemble
+    from vesalius.discovery.masks import EdgeMasks, Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
     from vesalius.explanations.scientists import Builtin, Command
@@ -74,6 +75,9 @@ __all__ = [
     "Command",
     "Component",
     "Edge",
+    "EdgeMasks",
+    "Elimination",
+    "Ensemble",
     "Failed",
     "Masks",
     "Mean",
@@ -125,6 +129,9 @@ _HOMES = {
     "Edge": "vesalius.components",
     **dict.fromkeys(("Builtin", "Command"), "vesalius.explanations.scientists"),
     **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    "EdgeMasks": "vesalius.discovery.masks",
+    "Elimination": "vesalius.discovery.combining",
+    "Ensemble": "vesalius.discovery.combining",
     "Masks": "vesalius.discovery.masks",
     "ACDC": "vesalius.discovery.pruning",
     "Sweep": "vesalius.discovery.sweep",
