@@ -27,7 +27,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from numbers import Real
 from typing import Any, cast
 
@@ -48,6 +48,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.options.objects import listed
 from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin, installed
 from vesalius.progress import Progress
 from vesalius.statistics import means_interval
@@ -98,7 +99,7 @@ def _with_options(label: str) -> tuple[str, dict[str, Any]]:
     for part in parts:
         option, equals, value = part.partition("=")
         if not equals or option not in usual:
-            has = f"its options are {_listed(usual)}" if usual else "it has no options"
+            has = f"its options are {listed(usual)}" if usual else "it has no options"
             raise BadInput(f"method {label!r}: {part!r} is no option of {name}; {has}, written as {name}:NAME=VALUE")
         kind = type(usual[option])
         try:
