@@ -22,11 +22,11 @@ that such a method leaves without a score (where it estimates: all) are therefor
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields, replace
-from numbers import Real
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import MISSING, fields, replace
+from numbers import Integral, Real
+from typing import Any, cast, get_args, get_type_hints
 
 import torch
 
@@ -60,8 +60,8 @@ Named = Method | type[Method] | MethodFunction | str
 
 
 def method_named(method: Named, **options: Any) -> Method:
-    """The method of that name with these options; None leaves one out. A method itself is returned as it is, and a
-    function scores under its own name.
+    """The method of that name with these options; None leaves one out. Options may follow the name, as on the command
+    line: `masks:rate=0.05,steps=50`. A method itself is returned as it is, and a function scores under its own name.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(method, Method):
@@ -69,12 +69,59 @@ def method_named(method: Named, **options: Any) -> Method:
             made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
             raise BadInput(f"{_listed(given)}: the method is an object, which has its own options; give {made}")
         return method
-    kind = method if isinstance(method, type) else method_class(method) if isinstance(method, str) else _scoring(method)
+    if isinstance(method, str):
+        name, _, after = method.partition(":")
+        kind = method_class(name)
+        given |= _options_after(method, after) if ":" in method else {}
+    elif isinstance(method, type) and issubclass(method, Method):
+        kind = method
+    elif callable(method) and not isinstance(method, type):
+        kind = _scoring(method)
+    else:
+        raise BadInput(f"method {quoted(method, 80)} is no method; give a name, a Method or a function that scores")
     known = [one.name for one in fields(kind)]
     if unknown := [name for name in given if name not in known]:
         has = f"whose options are {_listed(known)}" if known else "which has no options"
         raise BadInput(f"{_listed(unknown)} cannot be given with `method` {kind.name}, {has}; leave it out")
-    return kind(**given)
+    lacking = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    if lacking := [name for name in lacking if name not in given]:
+        raise BadInput(f"method {kind.name!r} needs {_listed(lacking)}; give {kind.name}:{lacking[0]}=...")
+    hints = get_type_hints(kind)
+    return kind(**{name: _fitting(kind.name, name, value, hints[name]) for name, value in given.items()})
+
+
+def _options_after(method: str, text: str) -> dict[str, str]:
+    """The options after a method's name and a colon, as texts."""
+    pairs = [piece.partition("=") for piece in text.split(",")]
+    if bad := [piece for piece, equals, value in pairs if not (piece.strip() and equals and value.strip())]:
+        raise BadInput(f"method {quoted(method, 80)}: {quoted(bad[0], 40)} is no option; give NAME:option=value,...")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
+    """The value of an option as its field declares it, read from a text where it is one; refused where it is none."""
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind in _READ]
+    if not kinds or type(value) in kinds:
+        return value
+    for kind in kinds:
+        if isinstance(value, str):
+            with suppress(ValueError, KeyError):
+                return _READ[kind](value)
+        elif isinstance(value, Real) and kind is float and not isinstance(value, bool):
+            return float(value)
+        elif isinstance(value, Integral) and kind is int and not isinstance(value, bool):
+            return int(value)
+    wanted = " or ".join(_WANTED[kind] for kind in kinds)
+    raise BadInput(f"{name}={quoted(value, 40)} is not {wanted}; give method {method!r} one")
+
+
+_READ: Mapping[Any, Callable[[str], Any]] = {
+    bool: lambda text: {"true": True, "yes": True, "false": False, "no": False}[text.lower()],
+    int: int,
+    float: float,
+    str: str,
+}
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def method_names() -> list[str]:
@@ -93,7 +140,7 @@ def circuit_method_names() -> list[str]:
 
 def circuit_method(name: str, *, parameter: str = "circuit_from", **options: Any) -> Method:
     """The method of that name; refused where it does not score a whole circuit."""
-    if name not in method_names() or (method := method_named(name, **options)).heads_only:
+    if name.partition(":")[0] not in method_names() or (method := method_named(name, **options)).heads_only:
         raise BadInput(f"`{parameter}` {name!r} does not exist; use {choices(circuit_method_names())}")
     return method
 

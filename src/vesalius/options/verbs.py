@@ -267,8 +267,8 @@ class HowFound(Record):
     method: Annotated[
         str | None,
         flag(
-            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, acdc, bandit, rl, or a plug-in. Default: best, or "
-            "sweep for a listed vocabulary.",
+            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, acdc, bandit, rl, or a plug-in; options of its own "
+            "after a colon: masks:rate=0.05. Default: best, or sweep for a listed vocabulary.",
             "--method",
             "-m",
             method_of=("discover",),
@@ -279,7 +279,11 @@ class HowFound(Record):
     seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
     steps: Annotated[
         int | None,
-        flag("eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).", least=0),
+        flag(
+            "eap-ig, best: gradients taken (5). masks: steps of Adam (150). rl: train a policy here for so many steps "
+            "(0: the packaged one).",
+            least=0,
+        ),
     ] = None
 
 
