@@ -20,6 +20,7 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
+        atlas,
         attention,
         behaviours,
         bench,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         train,
         watch,
         what_if,
+        why_attends,
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
@@ -80,6 +82,7 @@ __all__ = [
     "ValueBias",
     "Zero",
     "__version__",
+    "atlas",
     "attention",
     "behaviours",
     "bench",
@@ -110,6 +113,7 @@ __all__ = [
     "train",
     "watch",
     "what_if",
+    "why_attends",
 ]
 _HOMES = {
     **{name: "vesalius.api" for name in __all__ if name not in globals()},

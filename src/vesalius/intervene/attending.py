@@ -12,7 +12,7 @@
 Sums are in float64, whatever the model's number format: what is left is what the run itself rounds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -38,6 +38,7 @@ class AttentionParts:
     head: Component
     query: int
     key: int
+    _alone: dict[tuple[int | None, int | None], float] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def _cache(self) -> Cache:
@@ -97,9 +98,14 @@ class AttentionParts:
         return float(self.pairs.sum())
 
     @property
+    def pattern(self) -> Float[Tensor, " key"]:
+        """The attention from the query to every token."""
+        return self._cache[f"{self._block.attn.prefix}hook_pattern"][0, self._own, self.query]
+
+    @property
     def weight(self) -> float:
         """The attention that the key gets."""
-        return float(self._cache[f"{self._block.attn.prefix}hook_pattern"][0, self.head.head, self.query, self.key])
+        return float(self.pattern[self.key])
 
     # What it carries.
 
@@ -138,8 +144,12 @@ class AttentionParts:
 
     def patched_pair(self, at_query: int, at_key: int) -> float:
         """What both sources together, but neither alone, add to the score."""
-        alone = self.patched_score(at_query), self.patched_score(None, at_key)
-        return self.patched_score() - alone[0] - alone[1] + self.patched_score(at_query, at_key)
+        edits = ((None, None), (at_query, None), (None, at_key), (at_query, at_key))
+        for edit in edits[:3]:
+            if edit not in self._alone:
+                self._alone[edit] = self.patched_score(*edit)
+        clean, by_query, by_key = (self._alone[edit] for edit in edits[:3])
+        return clean - by_query - by_key + self.patched_score(*edits[3])
 
     # The linear map from the stream to queries, keys and values, everything that divides held at the run's.
 

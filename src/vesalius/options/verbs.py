@@ -249,6 +249,23 @@ class Scoring(Record):
             raise BadInput(f"keep={self.keep:g} is not a share of the behaviour; give a number above 0, at most 1")
 
 
+class Charted(Record):
+    """How the atlas of a model is made."""
+
+    seed: Annotated[int, flag("Seed of the random tokens.", word="seed{}")] = 0
+    words: Annotated[
+        Sequence[str],
+        flag(
+            "A word that heads are asked about, with its leading space: which tokens does each write where it reads "
+            "it? May be given several times. Default: four words.",
+            "--word",
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        require_drawable(1, self.seed)
+
+
 class Pruned(Record):
     """What of a circuit is measured, and what takes the place of everything else."""
 
@@ -331,7 +348,13 @@ class Explaining(Who):
 
     n: Annotated[int | None, flag("Held-out prompts, for natural models. Default: 16.", least=4)] = None
     top: Annotated[
-        int | None, flag("Components taken by effect, for natural models. Default: 12.", least=1, rare=True)
+        int | None,
+        flag(
+            "At most this many components are explained, of a natural model. Default: as many as the behaviour needs, "
+            "up to a fifth of the model; the 24 strongest are described.",
+            least=1,
+            rare=True,
+        ),
     ] = None
 
 

@@ -83,6 +83,39 @@ def predict(
 
 
 @command(commands)
+def look(
+    specimen: Annotated[str, typer.Argument(help="An id, a name, a natural model or a path.")],
+    prompt: Annotated[str, typer.Option("--prompt", help="A text, or for a listed vocabulary a JSON list of tokens.")],
+    head: Annotated[
+        str | None, typer.Option("--head", help="Say why this head attends where it does, and what it carries: L18H6.")
+    ] = None,
+    query: Annotated[int, typer.Option("--query", help="The position it attends from; -1 is the last token.")] = -1,
+    key: Annotated[
+        int | None, typer.Option("--key", help="The position it attends to. Default: the one with most attention.")
+    ] = None,
+    *,
+    load: Load,
+    top: Annotated[int, typer.Option("--top", min=1, help="Next tokens, or pairs of sources, that are listed.")] = 10,
+    json: JsonOption = False,
+) -> None:
+    """Look at one prompt: its tokens, what comes next, or why a head attends from one token to another.
+
+    With --head the attention score is an exact sum over pairs of upstream components, tokens and biases at the query
+    and at the key; the leading pairs are confirmed by path patching. Then what the head carries from there: its value
+    by upstream component, and the tokens that it raises.
+
+    Example: vesalius look arithmetic --prompt "12 - 3 + 4 =" --head L1H0
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+
+    text = _read_inputs(f"[{prompt}]")[0] if prompt.lstrip().startswith("[") else prompt
+    if head is None:
+        return output(api.look(specimen, text, load, top=top), as_json=json)
+    return output(api.why_attends(specimen, text, head, load, query=query, key=key, top=top), as_json=json, top=top)
+
+
+@command(commands)
 def behaviours(
     specimen: Annotated[str | None, typer.Argument(help="Measure whether this model performs each of them.")] = None,
     behaviour: BehaviourOption = None,

@@ -197,7 +197,9 @@ class HeadMap(Section):
     """Values of heads and MLPs by layer, all on one scale, in `unit`.
 
     A component whose interval holds 0 is grey: nothing says that it matters. `marked` components are framed. `ask` is
-    what a face that can run the model asks when a cell is chosen: the options of `what-if`.
+    what a face that can run the model asks when a cell is chosen: the options of `what-if`. `lines` are what cells say;
+    a cell that says something leads to the group that is named after its component. `negative` is what a value below 0
+    means.
     """
 
     values: Mapping[str, float]
@@ -207,6 +209,8 @@ class HeadMap(Section):
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     marked: Sequence[str] = ()
     ask: Mapping[str, str] | None = None
+    lines: Mapping[str, str] = field(default_factory=dict)
+    negative: str = "without it the behaviour gets stronger"
 
     def unclear(self, name: str) -> bool:
         """Whether the interval of a component holds 0."""
