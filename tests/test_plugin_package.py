@@ -381,9 +381,9 @@ def test_options_of_a_method_of_its_own_are_given_after_its_name(packages: Path)
     package(
         packages, "flatly", {"discovery_methods:flat": "flatly:Flat", "discovery_methods:needy": "flatly:Needy"}, code
     )
-    found = api.discover("frac_prevs", "flat:level=2,rounds=3", n=4, checks=False)
+    found = api.discover("frac_prevs", "flat:level=2:rounds=3", n=4, checks=False)
     assert ({score for _, score in found.circuit.ranked()}, found.forwards) == ({2.0}, 3)
-    line = "vesalius discover frac_prevs --method flat:level=2.0,rounds=3 --n 4 --quick --seed 0"
+    line = "vesalius discover frac_prevs --method flat:level=2.0:rounds=3 --n 4 --quick --seed 0"
     assert found.request.command_line() == line
     assert api.discover("frac_prevs", "flat", level=2, rounds=3, n=4, checks=False).request == found.request
     again = api.rerun(found)
@@ -391,10 +391,10 @@ def test_options_of_a_method_of_its_own_are_given_after_its_name(packages: Path)
     assert again.circuit == found.circuit
     assert api.plan("discover", "frac_prevs", "flat:rounds=7", n=4, checks=False).forwards == 7
     refused = {
-        "flat:level": "'level' is no option; give NAME:option=value",
+        "flat:level": "'level' is no option of flat; its options are `level`, `rounds`",
         "flat:level=high": "level='high' is not a number; give method 'flat' one",
         "flat:rounds=1.5": "rounds='1.5' is not a whole number",
-        "flat:levle=2": "whose options are `level`, `rounds`",
+        "flat:levle=2": "its options are `level`, `rounds`",
         "needy": "method 'needy' needs `size`; give needy:size=...",
     }
     for name, reason in refused.items():

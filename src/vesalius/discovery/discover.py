@@ -10,6 +10,9 @@
 | `relp-qk`, `RelPQK` | the same, attention patterns not frozen                             | 4                      |
 | `gim`, `GIM`        | as `eap`, slopes of norms and attention changed                     | 4                      |
 | `masks`, `Masks`    | masks of all components, learned together                           | 18 + a quarter a step  |
+| `edge-masks`        | masks of the best edges, learned together                           | at most 19 + 3/4 a step|
+| `ensemble`          | one over the mean place by several methods, or the best of them     | theirs                 |
+| `elimination`       | groups removed one by one, attributed again in what is left         | a sweep + 4 a round    |
 | `acdc`, `ACDC`      | largest threshold at which an edge survives greedy pruning          | thresholds x edges / 2 |
 
 Others come by entry point (`vesalius.discovery_methods`): `bandit` and `rl` of `vesalius_mechrl`, and plug-ins.
@@ -34,7 +37,8 @@ from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
-from vesalius.discovery.masks import Masks
+from vesalius.discovery.combining import Elimination, Ensemble
+from vesalius.discovery.masks import EdgeMasks, Masks
 from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodResult, Scores
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
@@ -50,7 +54,20 @@ from vesalius.statistics import means_interval
 
 DEFAULT_PROMPTS = 32
 #: The methods of the core. Each scores a whole circuit.
-CORE: tuple[type[Method], ...] = (Sweep, Best, EAP, EAPIG, RelP, RelPQK, GIM, Masks, ACDC)
+CORE: tuple[type[Method], ...] = (
+    Sweep,
+    Best,
+    EAP,
+    EAPIG,
+    RelP,
+    RelPQK,
+    GIM,
+    Masks,
+    EdgeMasks,
+    Ensemble,
+    Elimination,
+    ACDC,
+)
 CORE_NAMES = tuple(kind.name for kind in CORE)
 #: Names that no plug-in may take.
 TAKEN = (*CORE_NAMES, "sets")
@@ -60,19 +77,20 @@ Named = Method | type[Method] | MethodFunction | str
 
 
 def method_named(method: Named, **options: Any) -> Method:
-    """The method of that name with these options; None leaves one out. Options may follow the name, as on the command
-    line: `masks:rate=0.05,steps=50`. A method itself is returned as it is, and a function scores under its own name.
+    """The method of that name with these options; None leaves one out. A name may hold options: `masks:steps=300`. A
+    method itself is returned as it is, and a function scores under its own name.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(method, str) and ":" in method:
+        method, written = _with_options(method)
+        given = written | given
     if isinstance(method, Method):
         if given:
             made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
             raise BadInput(f"{_listed(given)}: the method is an object, which has its own options; give {made}")
         return method
     if isinstance(method, str):
-        name, _, after = method.partition(":")
-        kind = method_class(name)
-        given |= _options_after(method, after) if ":" in method else {}
+        kind = method_class(method)
     elif isinstance(method, type) and issubclass(method, Method):
         kind = method
     elif callable(method) and not isinstance(method, type):
@@ -90,12 +108,18 @@ def method_named(method: Named, **options: Any) -> Method:
     return kind(**{name: _fitting(kind.name, name, value, hints[name]) for name, value in given.items()})
 
 
-def _options_after(method: str, text: str) -> dict[str, str]:
-    """The options after a method's name and a colon, as texts."""
-    pairs = [piece.partition("=") for piece in text.split(",")]
-    if bad := [piece for piece, equals, value in pairs if not (piece.strip() and equals and value.strip())]:
-        raise BadInput(f"method {quoted(method, 80)}: {quoted(bad[0], 40)} is no option; give NAME:option=value,...")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def _with_options(label: str) -> tuple[str, dict[str, str]]:
+    """A method's name and the options that are written behind it, as `Method.label` writes them."""
+    name, *parts = label.split(":")
+    known = method_class(name).option_help()
+    given: dict[str, str] = {}
+    for part in parts:
+        option, equals, value = part.partition("=")
+        if not equals or option not in known:
+            has = f"its options are {_listed(known)}" if known else "it has no options"
+            raise BadInput(f"method {label!r}: {part!r} is no option of {name}; {has}, written as {name}:NAME=VALUE")
+        given[option] = value
+    return name, given
 
 
 def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
@@ -116,7 +140,7 @@ def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
 
 
 _READ: Mapping[Any, Callable[[str], Any]] = {
-    bool: lambda text: {"true": True, "yes": True, "false": False, "no": False}[text.lower()],
+    bool: lambda text: {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()],
     int: int,
     float: float,
     str: str,

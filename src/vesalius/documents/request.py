@@ -105,7 +105,7 @@ class Request(Document, kind="request"):
         if self.method is None or not options:
             return self.method
         texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}
-        return f"{self.method}:{','.join(f'{name}={text}' for name, text in texts.items())}"
+        return ":".join([self.method, *(f"{name}={text}" for name, text in texts.items())])
 
     def _words(self) -> Iterator[str]:
         yield from ("vesalius", *self.command.split())
