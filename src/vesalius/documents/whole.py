@@ -119,7 +119,8 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Ans
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
         return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, {rest}", "no")
-    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing, {rest}"
+    unseen = "" if whole.method == GIVEN else " that chose nothing"  # who gave the components may have seen them
+    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts{unseen}, {rest}"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
