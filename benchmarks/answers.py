@@ -5,7 +5,7 @@
 Models: the benchmark specimens, the generated ones of `fresh.tgz`, hard models written by hand, and such with a head
 for each half of the letters (`letters`), each with its true circuit. Kinds of cases, and the answers that are right:
 
-- `true circuit`: its components, given. Yes.
+- `true circuit`: its components, given. Yes; Partly, here and below, where it is more than half of the model.
 - `half a circuit`: as many of them left out as bring it below 0.7; also the fewest. Not Yes.
 - `random set`: as many other heads and MLPs. No.
 - `search`: the whole circuit by the sweep's ranking. Yes, and what was found keeps 0.8. Left out where the true
@@ -143,6 +143,11 @@ def sufficient(kept: float, right: tuple[str, ...], wrong: tuple[str, ...]) -> t
     return right if kept >= ENOUGH else wrong if kept < TOO_LITTLE else None
 
 
+def yes_of(specimen: Specimen, circuit: Collection[Component | str]) -> tuple[str, ...]:
+    """The right answer of a circuit that is enough: Yes, but Partly of one of more than half of the model."""
+    return ("partly",) if 2 * len(circuit) > len(specimen.model.components) else ("yes",)
+
+
 def given_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
     """The true circuit, halves of it and random sets."""
     specimen, truth = subject.specimen, subject.truth
@@ -153,7 +158,7 @@ def given_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
         return Case(kind, subject.name, subject.half, verdict, wanted, kept, text)
 
     kept = kept_by(specimen, fresh, [truth])[0]
-    yield case("true circuit", truth, kept, sufficient(kept, ("yes",), NOT_YES))
+    yield case("true circuit", truth, kept, sufficient(kept, yes_of(specimen, truth), NOT_YES))
     for less, kept in halves(subject, fresh):
         yield case("half a circuit", less, kept, NOT_YES)
     other = random_set(subject)
@@ -192,7 +197,7 @@ def search_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
     whole, parts = swept(search)
     kept = kept_by(subject.specimen, fresh, [parts])[0]
     verdict, text = judged(search, whole)
-    wanted = None if len(subject.truth) > search.most else ("yes",) if kept >= KEEP else ()
+    wanted = None if len(subject.truth) > search.most else yes_of(subject.specimen, parts) if kept >= KEEP else ()
     yield Case("search", subject.name, subject.half, verdict, wanted, kept, text)
 
 
@@ -294,7 +299,7 @@ def bound_case(subject: Subject, name: str, here: list[Any], there: list[Any]) -
     for circuit, kept, elsewhere in asked:
         verdict, text = judged(search, circuit)
         bound = elsewhere < BOUND
-        wanted = None if min(kept, elsewhere) < ENOUGH else ("yes",)
+        wanted = None if min(kept, elsewhere) < ENOUGH else yes_of(specimen, circuit.components)
         because = "on other templates" if bound and kept >= ENOUGH else ""
         if bound:
             wanted = ("partly",) if because else NOT_YES

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
     from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
-    from vesalius.discovery.masks import Masks
+    from vesalius.discovery.combining import Elimination, Ensemble
+    from vesalius.discovery.masks import EdgeMasks, Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
     from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
@@ -71,6 +72,9 @@ __all__ = [
     "Best",
     "Component",
     "Edge",
+    "EdgeMasks",
+    "Elimination",
+    "Ensemble",
     "Failed",
     "Masks",
     "Mean",
@@ -121,6 +125,9 @@ _HOMES = {
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
     **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    "EdgeMasks": "vesalius.discovery.masks",
+    "Elimination": "vesalius.discovery.combining",
+    "Ensemble": "vesalius.discovery.combining",
     "Masks": "vesalius.discovery.masks",
     "ACDC": "vesalius.discovery.pruning",
     "Sweep": "vesalius.discovery.sweep",

@@ -45,6 +45,12 @@ def test_a_circuit_that_meets_every_condition_is_a_yes() -> None:
     )
 
 
+def test_of_given_components_it_is_not_said_that_the_prompts_chose_nothing() -> None:
+    """They may have been found on these very rows."""
+    said = answer(_whole(method="given"), "sums")
+    assert said.text.startswith("30 of 300 components keep 0.87 [0.82, 0.92] of sums on 32 prompts, the rest replaced")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -55,6 +61,7 @@ def test_a_circuit_that_meets_every_condition_is_a_yes() -> None:
         ({"elsewhere": _metric(0.5)}, "0.50 on other templates"),
         ({"random": _metric(0.45)}, "random circuits"),
         ({"stable": 0.3}, "halves of the prompts"),
+        ({"candidates": 59}, "more than half of the model"),
         ({"kept": _metric(1.0, 1.0, 1.0, n=7)}, "7 prompts are too few to report"),
         ({"n_rank": 3, "stable": None}, "3 prompts are too few to rank"),
         ({"shared": "the same prompts ranked, chose and report"}, "the same prompts"),

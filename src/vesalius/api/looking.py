@@ -108,6 +108,7 @@ def why_attends(
     *,
     query: int = -1,
     key: int | None = None,
+    source: Any = None,
     top: int = 10,
 ) -> AttendingLook:
     """Why a head attends from one token of a prompt to another, and what it carries from there: its score as an exact
@@ -115,7 +116,8 @@ def why_attends(
     path patching.
 
     `query` and `key` are positions from 0 (the first token, BOS included), or from the end as in Python; by default the
-    last token, and the one that gets most of its attention. `top` is how many terms are listed.
+    last token, and the one that gets most of its attention. `top` is how many terms are listed. Path patching takes
+    contributions out, or replaces them by those on the prompt `source`, of as many tokens: that changes the norms less.
     """
     model = specimen.model
     (part,) = parse_components([str(head)], model.config)
@@ -129,14 +131,20 @@ def why_attends(
     there = _place("key", key, tokens.shape[1])
     if model.config.causal and there > at:
         raise BadInput(f"`key` {key}: comes after `query` {query}, which cannot see it; name an earlier token")
-    parts = AttentionParts(model, tokens, part, at, there)
+    other = None if source is None else AttentionParts(model, _tokens(specimen, source), part, at, there)
+    if other is not None and other.tokens.shape != tokens.shape:
+        lengths = f"{other.tokens.shape[1]} tokens and `prompt` has {tokens.shape[1]}"
+        raise BadInput(f"`source`: has {lengths}; give two prompts of as many tokens")
+    parts = AttentionParts(model, tokens, part, at, there, other)
     pieces = specimen.pieces(tokens[0])
     names = {side: [_source(one, pieces[i]) for one in parts.sources] for side, i in (("query", at), ("key", there))}
     order = parts.pairs.abs().flatten().argsort(descending=True)[: max(top, CONFIRMED)].tolist()
     wide = len(parts.sources)
     leading = [(i // wide, i % wide) for i in order]
     biases = parts.sources.index(BIASES)  # those of the projections are not in the stream, so that none are taken out
-    patched = {pair: parts.patched_pair(*pair) for pair in leading[:CONFIRMED] if biases not in pair}
+    changed = parts.expected_pairs.abs().flatten().argsort(descending=True)[:CONFIRMED].tolist()
+    asked = [(i // wide, i % wide) for i in changed]
+    patched = {pair: parts.patched_pair(*pair) for pair in asked if biases not in pair}
     values = [float(parts.pairs[pair]) for pair in leading]
     shown = range(min(top, len(leading)))
     carried = parts.carried.sum(0)
@@ -154,7 +162,7 @@ def why_attends(
                 query=names["query"][leading[i][0]],
                 key=names["key"][leading[i][1]],
                 value=values[i],
-                patched=patched.get(leading[i]),
+                patched=patched.get(leading[i]) if other is None else None,
             )
             for i in shown
         ),
@@ -162,7 +170,7 @@ def why_attends(
         rest=parts.score - sum(values[i] for i in shown),
         by_query=_terms(names["query"], parts.pairs.sum(1)),
         by_key=_terms(names["key"], parts.pairs.sum(0)),
-        agreement=_correlation([float(parts.pairs[pair]) for pair in patched], list(patched.values())),
+        agreement=_correlation([float(parts.expected_pairs[pair]) for pair in patched], list(patched.values())),
         n_confirmed=len(patched),
         carries=tuple(
             CarriedTerm(

@@ -10,6 +10,9 @@
 | `relp-qk`, `RelPQK` | the same, attention patterns not frozen                             | 4                      |
 | `gim`, `GIM`        | as `eap`, slopes of norms and attention changed                     | 4                      |
 | `masks`, `Masks`    | masks of all components, learned together                           | 18 + a quarter a step  |
+| `edge-masks`        | masks of the best edges, learned together                           | at most 19 + 3/4 a step|
+| `ensemble`          | one over the mean place by several methods, or the best of them     | theirs                 |
+| `elimination`       | groups removed one by one, attributed again in what is left         | a sweep + 4 a round    |
 | `acdc`, `ACDC`      | largest threshold at which an edge survives greedy pruning          | thresholds x edges / 2 |
 
 Others come by entry point (`vesalius.discovery_methods`): `bandit` and `rl` of `vesalius_mechrl`, and plug-ins.
@@ -34,7 +37,8 @@ from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
-from vesalius.discovery.masks import Masks
+from vesalius.discovery.combining import Elimination, Ensemble
+from vesalius.discovery.masks import EdgeMasks, Masks
 from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodResult, Scores
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
@@ -50,7 +54,20 @@ from vesalius.statistics import means_interval
 
 DEFAULT_PROMPTS = 32
 #: The methods of the core. Each scores a whole circuit.
-CORE: tuple[type[Method], ...] = (Sweep, Best, EAP, EAPIG, RelP, RelPQK, GIM, Masks, ACDC)
+CORE: tuple[type[Method], ...] = (
+    Sweep,
+    Best,
+    EAP,
+    EAPIG,
+    RelP,
+    RelPQK,
+    GIM,
+    Masks,
+    EdgeMasks,
+    Ensemble,
+    Elimination,
+    ACDC,
+)
 CORE_NAMES = tuple(kind.name for kind in CORE)
 #: Names that no plug-in may take.
 TAKEN = (*CORE_NAMES, "sets")
@@ -60,10 +77,13 @@ Named = Method | type[Method] | MethodFunction | str
 
 
 def method_named(method: Named, **options: Any) -> Method:
-    """The method of that name with these options; None leaves one out. A method itself is returned as it is, and a
-    function scores under its own name.
+    """The method of that name with these options; None leaves one out. A name may hold options: `masks:steps=300`. A
+    method itself is returned as it is, and a function scores under its own name.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(method, str) and ":" in method:
+        method, written = _with_options(method)
+        given = written | given
     if isinstance(method, Method):
         if given:
             made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
@@ -75,6 +95,24 @@ def method_named(method: Named, **options: Any) -> Method:
         has = f"whose options are {_listed(known)}" if known else "which has no options"
         raise BadInput(f"{_listed(unknown)} cannot be given with `method` {kind.name}, {has}; leave it out")
     return kind(**given)
+
+
+def _with_options(label: str) -> tuple[str, dict[str, Any]]:
+    """A method's name and the options that are written behind it, as `Method.label` writes them."""
+    name, *parts = label.split(":")
+    usual = {one.name: one.default for one in fields(method_class(name))}
+    given: dict[str, Any] = {}
+    for part in parts:
+        option, equals, value = part.partition("=")
+        if not equals or option not in usual:
+            has = f"its options are {_listed(usual)}" if usual else "it has no options"
+            raise BadInput(f"method {label!r}: {part!r} is no option of {name}; {has}, written as {name}:NAME=VALUE")
+        kind = type(usual[option])
+        try:
+            given[option] = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
+        except ValueError:
+            raise BadInput(f"method {label!r}: `{option}` {value!r} is no {kind.__name__}; give one") from None
+    return name, given
 
 
 def method_names() -> list[str]:
@@ -93,7 +131,7 @@ def circuit_method_names() -> list[str]:
 
 def circuit_method(name: str, *, parameter: str = "circuit_from", **options: Any) -> Method:
     """The method of that name; refused where it does not score a whole circuit."""
-    if name not in method_names() or (method := method_named(name, **options)).heads_only:
+    if name.partition(":")[0] not in method_names() or (method := method_named(name, **options)).heads_only:
         raise BadInput(f"`{parameter}` {name!r} does not exist; use {choices(circuit_method_names())}")
     return method
 

@@ -12,6 +12,8 @@ class PairTerm(Record):
     both taken out of the head's query and key input, norms run again; None where it was not measured, and of biases.
     """
 
+    ABSENT_IF_DEFAULT = ("patched",)
+
     query: str
     key: str
     value: float
@@ -40,7 +42,8 @@ class AttendingLook(ResultDocument):
     upstream sources. A source is the token, the position, a head, an MLP, or all biases; norms divide by what they
     divide by in the run. `pairs` are the leading ones of `n_pairs`, `rest` is the sum of the others; `by_query` and
     `by_key` add up to the score. `agreement` is Pearson's correlation of `n_confirmed` leading pairs with path
-    patching. `carries` says what of the key's position is moved, `writes` the tokens that the whole of it raises.
+    patching; where contributions were replaced by those on another prompt, of what that changes, and `patched` is
+    absent. `carries` says what of the key's position is moved, `writes` the tokens that the whole of it raises.
     """
 
     specimen: str

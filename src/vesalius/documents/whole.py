@@ -17,6 +17,8 @@ KEEP, KEEP_LISTED = 0.8, 0.95
 MOST_SHARE, LEAST_MOST = 0.2, 10
 #: A circuit that keeps more than this much of the model's score has left out what hinders: it is another mechanism.
 TOO_MUCH = 1.2
+#: A circuit of more than this share of the model says little about it, whatever it keeps.
+MOST_OF_MODEL = 0.5
 #: How far the interval, and the figure on other templates, may lie from what is asked for.
 INTERVAL_SLACK, TEMPLATE_SLACK = 0.1, 0.2
 #: Random circuits of the same make-up must stay below this, and halves of the prompts must agree this far.
@@ -117,7 +119,8 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Ans
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
         return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, {rest}", "no")
-    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing, {rest}"
+    unseen = "" if whole.method == GIVEN else " that chose nothing"  # who gave the components may have seen them
+    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts{unseen}, {rest}"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
@@ -149,6 +152,8 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return f"random circuits of the same make-up keep {whole.random.value:.2f}"
     if whole.stable is not None and whole.stable < LEAST_STABLE:
         return f"halves of the prompts give other circuits (similarity {whole.stable:.2f})"
+    if whole.size > MOST_OF_MODEL * whole.candidates:
+        return "that is more than half of the model"
     return None
 
 

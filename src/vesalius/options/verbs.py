@@ -284,8 +284,8 @@ class HowFound(Record):
     method: Annotated[
         str | None,
         flag(
-            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, acdc, bandit, rl, or a plug-in. Default: best, or "
-            "sweep for a listed vocabulary.",
+            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, edge-masks, ensemble, elimination, acdc, bandit, rl, "
+            "or a plug-in; options behind it: masks:steps=300. Default: best, or sweep for a listed vocabulary.",
             "--method",
             "-m",
             method_of=("discover",),
@@ -498,7 +498,10 @@ class Compared(Record):
 
     methods: Annotated[
         str | Sequence[str],
-        flag("Discovery methods, comma-separated; also of plug-ins.", method_of=("bench discovery",)),
+        flag(
+            "Discovery methods, comma-separated, with their options: masks:steps=300; also of plug-ins.",
+            method_of=("bench discovery",),
+        ),
     ] = ("sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc")
     hard: Annotated[
         bool, flag("Models written by hand that mislead discovery, instead of the 84 circuits.", "--hard")

@@ -93,6 +93,10 @@ def look(
     key: Annotated[
         int | None, typer.Option("--key", help="The position it attends to. Default: the one with most attention.")
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Path patching takes values from this prompt, of as many tokens, not zeros."),
+    ] = None,
     *,
     load: Load,
     top: Annotated[int, typer.Option("--top", min=1, help="Next tokens, or pairs of sources, that are listed.")] = 10,
@@ -109,10 +113,14 @@ def look(
     from vesalius import api
     from vesalius.cli.console import output
 
-    text = _read_inputs(f"[{prompt}]")[0] if prompt.lstrip().startswith("[") else prompt
+    text, other = (
+        _read_inputs(f"[{one}]")[0] if one is not None and one.lstrip().startswith("[") else one
+        for one in (prompt, source)
+    )
     if head is None:
         return output(api.look(specimen, text, load, top=top), as_json=json)
-    return output(api.why_attends(specimen, text, head, load, query=query, key=key, top=top), as_json=json, top=top)
+    shown = api.why_attends(specimen, text, head, load, query=query, key=key, source=other, top=top)
+    return output(shown, as_json=json, top=top)
 
 
 @command(commands)
