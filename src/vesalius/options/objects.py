@@ -45,13 +45,18 @@ class Configured:
         return {one.name: one.metadata.get("help", "") for one in fields(cls)}
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], **fixed: Any) -> Self:
-        """One with these options; those that it does not have are refused. `fixed` are fields that are no options."""
+    def require_options(cls, given: Iterable[str], **fixed: Any) -> None:
+        """Refuse options that it does not have; `fixed` are fields that are no options."""
         known = [one.name for one in fields(cls) if one.name not in fixed]
         if unknown := [name for name in given if name not in known]:
             has = f"whose options are {listed(known)}" if known else "which has no options"
             called = cls.name or next(iter(fixed.values()), "")
             raise BadInput(f"{listed(unknown)} cannot be given with `{cls.OPTION}` {called}, {has}; leave it out")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **fixed: Any) -> Self:
+        """One with these options, and with fields that are none."""
+        cls.require_options(given, **fixed)
         return cls(**fixed, **given)
 
     def without_more(self, given: Mapping[str, Any]) -> Self:
