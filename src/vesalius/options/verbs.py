@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from vesalius.errors import BadInput, require_whole
+from vesalius.errors import BadInput, quoted, require_whole
+from vesalius.options.objects import Configured
 from vesalius.options.records import Record, flag
 
 #: A directory; True for one under `vesalius-runs`, named after the request; None or False to write nothing.
@@ -341,6 +342,11 @@ class Who(Record):
     leave_out: Annotated[
         str | None, flag("A family of hypotheses that the built-in scientist must do without.", rare=True)
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.scientist, str | Configured | None):
+            raise BadInput(f"scientist={quoted(self.scientist, 40)} is not a text; give a name, or a scientist")
 
 
 class Explaining(Who):
