@@ -36,7 +36,8 @@ from vesalius.errors import visible
 
 #: The ends of a circuit, as edges name them.
 TOKENS, LOGITS = "tokens", "logits"
-Verdict = Literal["supported", "refuted", "untested"]
+#: Undecided: tested, and the evidence stays open. Untested: no experiment was made.
+Verdict = Literal["supported", "refuted", "undecided", "untested"]
 #: The outcome of evidence that is shown without a part in the verdict.
 SHOWN = "no part of the verdict"
 #: What is shown where experiments settled no tag.

@@ -159,6 +159,8 @@ def check(
     """
     claim.tested_in.require(lab, claim.kind)
     verdict, evidence = claim.examine(lab, level=level_for(tried))
+    if verdict == "undecided" and not any(one.n for one in evidence):
+        verdict = "untested"  # there was no case to test it on
     if verdict == "supported":
         evidence += unsupported_inputs(claim, lab, carriers or {})
     text = worded(claim.text, verdict, evidence)

@@ -3,7 +3,8 @@
 A kind of claim is one class, whoever proposes it and wherever it is tested again: the built-in scientists, language
 models, other agents, a registration. A claim is data. `check` passes it a laboratory; the claim's experiment returns
 evidence and the verdict of its rule. Verdicts: *supported* if the prediction held against its controls, *refuted* if it
-failed, *untested* if this experiment cannot decide (nothing changes, too few cases, or the rivals predict the same).
+failed, *undecided* if it was tested and stays open (the interval spans the bar, nothing changes, or the rivals predict
+the same), *untested* if no experiment was made, as where no input has a case of it.
 
 The more claims are tried on a component, the more likely one passes by chance, so every interval is taken at level
 1 - 0.05 / tried (Bonferroni), and rules compare interval ends, not point values.
@@ -35,7 +36,7 @@ from vesalius.statistics import means_interval, share_interval, student_interval
 ALPHA = 0.05
 #: Of an interval's error, the part that a first look at few prompts may take.
 FIRST_LOOK_ERROR = 0.1
-#: Fewer values than this have no interval, so that a claim about them stays untested.
+#: Fewer values than this have no interval, so that a claim about them stays undecided.
 MIN_SAMPLES = 4
 
 #: The least that counts: of an effect, a gain or a direct logit attribution, as a share of the score or of the outputs;
@@ -170,14 +171,14 @@ def mean_evidence(
 
 def marked(evidence: Evidence, verdict: Verdict) -> Evidence:
     """The evidence marked as passed or failed; an undecided one stays without a mark."""
-    return evidence.model_copy(update={"passed": {"supported": True, "refuted": False, "untested": None}[verdict]})
+    return evidence.model_copy(update={"passed": {"supported": True, "refuted": False}.get(verdict)})
 
 
 def above(evidence: Evidence, bar: float) -> Verdict:
     """Supported if the whole interval lies above the bar, refuted if none of it does."""
     if evidence.low is None or evidence.high is None:
-        return "untested"
-    return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "untested"
+        return "undecided"
+    return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "undecided"
 
 
 def exceeds(values: Float[Tensor, " prompt"], least: float, *, level: float, seed: int) -> bool:
@@ -196,15 +197,15 @@ def lower_end(values: Float[Tensor, " prompt"], *, level: float, seed: int) -> f
 def below(evidence: Evidence, bar: float) -> Verdict:
     """Supported if the whole interval lies below the bar, refuted if none of it does."""
     if evidence.low is None or evidence.high is None:
-        return "untested"
-    return "supported" if evidence.high < bar else "refuted" if evidence.low >= bar else "untested"
+        return "undecided"
+    return "supported" if evidence.high < bar else "refuted" if evidence.low >= bar else "undecided"
 
 
 def all_of(*verdicts: Verdict) -> Verdict:
     """The verdict of a claim with several parts: one refuted part refutes it."""
     if "refuted" in verdicts:
         return "refuted"
-    return "untested" if "untested" in verdicts else "supported"
+    return "undecided" if "undecided" in verdicts else "supported"
 
 
 def join_names(names: Sequence[Any]) -> str:
@@ -308,9 +309,9 @@ def either(
         evidence.append(one)
         verdicts.append(verdict)
     shown: Verdict = (
-        "supported" if "supported" in verdicts else "refuted" if set(verdicts) == {"refuted"} else "untested"
+        "supported" if "supported" in verdicts else "refuted" if set(verdicts) == {"refuted"} else "undecided"
     )
-    marks: dict[bool | None, Verdict] = {True: "supported", False: "refuted", None: "untested"}
+    marks: dict[bool | None, Verdict] = {True: "supported", False: "refuted", None: "undecided"}
     needed: list[Verdict] = [marks[one.passed] for one in before]
     return all_of(shown, *needed), (*before, *evidence)
 

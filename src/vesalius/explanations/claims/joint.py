@@ -96,7 +96,7 @@ def _kept_by(lab: Lab, members: Sequence[Component], kind: Replacement, level: f
     verdict: Verdict = above(evidence, bar)
     other_share = evidence.controls.get("other_components")
     if verdict == "supported" and other_share is not None and other_share >= bar:
-        verdict = "untested"  # any components suffice: this output needs no circuit
+        verdict = "undecided"  # any components suffice: this output needs no circuit
     return verdict, marked(evidence, verdict)
 
 

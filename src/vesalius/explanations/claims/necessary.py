@@ -214,8 +214,8 @@ def _verdict(lab: Lab, evidence: Sequence[Evidence], kinds: Sequence[Replacement
     if _shows(lab, evidence, least=min(2, len(kinds))):
         return "supported"
     if True in passed and not lab.finite:
-        return "untested"  # zeros, for one, may be far from anything the model ever meets
-    return "untested" if None in passed else "refuted"
+        return "undecided"  # zeros, for one, may be far from anything the model ever meets
+    return "undecided" if None in passed else "refuted"
 
 
 def _is_settled(lab: Lab, evidence: Sequence[Evidence], kinds: Sequence[Replacement]) -> bool:

@@ -34,6 +34,7 @@ from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
 from vesalius.explanations.natural.selection import ChosenComponents, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
+from vesalius.explanations.verdicts import open_verdict
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
@@ -184,7 +185,9 @@ def _component(
         tag=finding.tag,
         tag_by_experiment=finding.tag_by_experiment,
         note=note(finding),
-        verdict="untested" if finding.role == NO_ROLE else "supported",
+        verdict=open_verdict((one.kind, one.verdict) for one in finding.claims)
+        if finding.role == NO_ROLE
+        else "supported",
         reads=tuple(dict.fromkeys(str(s) for (head, _), s in selection.feeders.items() if head == finding.component)),
         claims=finding.claims,
         role=finding.role,
