@@ -64,7 +64,7 @@ def verdict_of_kinds(claims: Iterable[tuple[str, Verdict]]) -> Verdict:
 
 
 def open_verdict(claims: Iterable[tuple[str, Verdict]]) -> Verdict:
-    """The verdict where nothing that a component does was established: undecided where a claim about that was tested."""
+    """The verdict where nothing that a component does was established: undecided where a claim of it was tested."""
     functional = FUNCTIONAL | FUNCTIONAL_NATURAL
     tested = any(kind in functional and verdict != "untested" for kind, verdict in claims)
     return "undecided" if tested else "untested"

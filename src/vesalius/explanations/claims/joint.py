@@ -91,6 +91,7 @@ def _kept_by(lab: Lab, members: Sequence[Component], kind: Replacement, level: f
         values=1 - _lost_without(lab, members, kind),
         level=level,
         rule=f"interval above {bar:.3f}{source}, other_components below it",
+        bar=bar,
         controls=_means(controls),
     )
     verdict: Verdict = above(evidence, bar)

@@ -2,6 +2,19 @@
 
 from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, Lab, Replacement
 from vesalius.explanations.laboratory.circuits import CircuitLab
+from vesalius.explanations.laboratory.looks import GrowingLab, growing_lab
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, NaturalLab
 
-__all__ = ["CLAIM_SEED", "END", "FIRST_LOOK", "REPORTED", "CircuitLab", "How", "Lab", "NaturalLab", "Replacement"]
+__all__ = [
+    "CLAIM_SEED",
+    "END",
+    "FIRST_LOOK",
+    "REPORTED",
+    "CircuitLab",
+    "GrowingLab",
+    "How",
+    "Lab",
+    "NaturalLab",
+    "Replacement",
+    "growing_lab",
+]

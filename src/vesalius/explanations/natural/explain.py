@@ -2,7 +2,7 @@
 
 1. Check that the model performs the behaviour.
 2. On a selection pool select components and make hypotheses (`selection`).
-3. On held-out prompts, drawn and run once, make and check the claims about each component (`proposing`).
+3. On held-out prompts make and check the claims about each component (`proposing`), on more of them until decided.
 4. Name roles by rule (`roles`) and write them down (`sentences`).
 
 The same seed gives the same explanation. Step 3 can be cut by components: each part makes the same laboratory anew.
@@ -28,7 +28,7 @@ from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
 from vesalius.explanations.claims.joint import gain
-from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, NaturalLab
+from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, GrowingLab, NaturalLab, growing_lab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
@@ -38,8 +38,11 @@ from vesalius.explanations.verdicts import open_verdict
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
+from vesalius.statistics import LOOKS
 
-PROMPTS, SELECTION, TOP = 16, 8, 12
+#: The most held-out prompts that a claim draws until it is decided; those that figures without a verdict are of; those
+#: that components are selected on.
+PROMPTS, REPORTED_ON, SELECTION, TOP = LOOKS[-1], 16, 8, 12
 #: Intervals from fewer held-out prompts are too wide for any verdict.
 MIN_PROMPTS = 4
 Path = tuple[str, str, float]
@@ -77,7 +80,8 @@ def explain_natural(
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
-    """Explain a natural model for the behaviour it was loaded with, on `n` held-out prompts.
+    """Explain a natural model for the behaviour it was loaded with, on up to `n` held-out prompts: a claim that is not
+    decided draws more of them.
 
     `components` names the components to study; by default the `top` by effect, and heads selected by attention and
     composition. A model that does not perform the behaviour is refused, unless `force`: then attention is described
@@ -152,24 +156,25 @@ def study_part(specimen: Specimen, part: StudyPart) -> tuple[list[Studied], floa
 def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[list[Studied], float]:
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
     selection, components = part.selection, part.components
-    lab = NaturalLab.draw(specimen, part.n, seed=CLAIM_SEED + part.seed, circuit=selection.components)
+    lab = growing_lab(specimen, part.n, seed=CLAIM_SEED + part.seed, circuit=selection.components)
+    reported = lab.at_least(REPORTED_ON) if isinstance(lab, GrowingLab) else lab
     if part.performs:
         progress(f"replacing {len(components)} components, their paths and their controls", 0, 0)
         measure_ahead(lab, selection, components)
-    lab.measure_single(components)
-    lab.measure_paths([(component, None, None) for component in components])
+    reported.measure_single(components)
+    reported.measure_paths([(component, None, None) for component in components])
     findings = []
     for place, component in enumerate(components, 1):
         progress(f"explaining {component}", place, len(components))
         findings.append(investigate(lab, selection, component, performs=part.performs))
-    if part.performs and lab.looks_first:
+    if part.performs and reported.looks_first:
         asked = [finding.component for finding in findings if _asks_for_tokens(finding)]
-        lab.measure_paths([(None, component, None) for component in asked], n=FIRST_LOOK)
+        reported.measure_paths([(None, component, None) for component in asked], n=FIRST_LOOK)
     studied = [
         Studied(
             finding,
-            _component(finding, lab, selection, part.request),
-            tuple(_paths(lab, finding)) if part.performs else (),
+            _component(finding, reported, selection, part.request),
+            tuple(_paths(reported, finding)) if part.performs else (),
         )
         for finding in findings
     ]

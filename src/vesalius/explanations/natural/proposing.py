@@ -34,7 +34,7 @@ from vesalius.explanations.claims import (
     WritesAnswer,
     check,
 )
-from vesalius.explanations.claims.base import ALPHA, MIN_EFFECT, join_names, level_for, mean_and_interval, rounded
+from vesalius.explanations.claims.base import ALPHA, MIN_EFFECT, join_names, level_for, measured, rounded
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, NaturalLab, Replacement
@@ -317,7 +317,7 @@ def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *,
             most = score.high
         elif moves and shows_early(lab, component, how) is None:
             level = 1 - ALPHA / len(lab.replacements)
-            most = rounded(mean_and_interval(lab.effect([component], how), level, seed=lab.seed)[2])
+            most = rounded(measured(lab, lab.effect([component], how), level)[2])
         else:
             continue
         if most is not None and most < MIN_EFFECT:
