@@ -104,13 +104,23 @@ class PlainCheck:
 
     def _writes_answer(self, text: str) -> bool:
         output = self._output(_parts(text)[0])[self.rows, self.prompts.position]
+        right, _, rest = self._sides(output)
+        return min(float(right.mean()), float((right - rest).mean())) > 0 and self._favours(output)
+
+    def _favours(self, output: Tensor) -> bool:
         return float(self._lens(output).mean() / self._lens(self._final()).mean()) > LEAST
+
+    def _suppresses(self, text: str) -> bool:
+        right, wrong, rest = self._sides(self._output(_parts(text)[0])[self.rows, self.prompts.position])
+        falling, other = (right, wrong) if "the answer itself" in text else (wrong, right)
+        falls = max(float(falling.mean()), float((falling - rest).mean())) < 0
+        return falls and float((rest - falling).mean()) > abs(float((other - rest).mean()))
 
     def _lens_only(self, text: str) -> bool:
         part = _parts(text)[0]
         values = (*self._neutral(part), self._value(part, self.source))
         lost = [self._answers_lost([self._put(part, value)]) for value in values]
-        return self._writes_answer(text) and max(lost) < LEAST
+        return self._favours(self._output(part)[self.rows, self.prompts.position]) and max(lost) < LEAST
 
     def _acts_at_answer(self, text: str) -> bool:
         part = _parts(text)[0]
@@ -260,6 +270,13 @@ class PlainCheck:
             final = self._final()
             return self._difference(vector * (self._norm(self.model.ln_final.w, final) / final) @ self.model.W_U)
         return self._difference(self._norm(self.model.ln_final.w, vector) @ self.model.W_U)
+
+    def _sides(self, vector: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What a vector in the final residual stream adds to the right logit, to the wrong one and to the others."""
+        final = self._final()
+        logits = vector * (self._norm(self.model.ln_final.w, final) / final) @ self.model.W_U
+        right, wrong = logits[self.rows, self.prompts.correct], logits[self.rows, self.prompts.wrong]
+        return right, wrong, (logits.sum(1) - right - wrong) / (logits.shape[1] - 2)
 
     def _norm(self, weight: Tensor | None, x: Tensor) -> Tensor:
         """Root mean square norm."""

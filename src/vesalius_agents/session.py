@@ -29,11 +29,12 @@ from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS
 from vesalius.explanations.findings import Account, Said
-from vesalius.explanations.hyve.grammar import OPERATORS, describe_claims
-from vesalius.explanations.hyve.prompting import TAXONOMY, helper_lines
-from vesalius.explanations.hyve.subject import Subject
-from vesalius.explanations.hyve.toolbox.validation_tools import Validation
-from vesalius.explanations.session import Session
+from vesalius.explanations.hyve.prompting import StagePrompts
+from vesalius.explanations.session.briefing import TAXONOMY, helper_lines
+from vesalius.explanations.session.grammar import OPERATORS, describe_claims
+from vesalius.explanations.session.session import Session
+from vesalius.explanations.session.subject import Subject
+from vesalius.explanations.session.toolbox.validation_tools import Validation
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.options import Load, Record, flag
 
@@ -88,9 +89,9 @@ class AgentSession(Session):
         """What an agent has to know: the task, the model, the claims, the programs and the budget; with `locate`, of
         one that has to find the circuit.
         """
-        prompts, budget = self.setting.prompts, self.spending.budget
-        facts = {**prompts.grammar(), "helpers": prompts.helpers(), "taxonomy": TAXONOMY, "budget": budget}
-        return prompts.stage("briefing.md", **facts, locate=locate)
+        known, budget = self.setting.briefing, self.spending.budget
+        facts = {**known.grammar(), "helpers": known.helpers(), "taxonomy": TAXONOMY, "budget": budget}
+        return StagePrompts(known).stage("briefing.md", **facts, locate=locate)
 
     def predict(self, inputs: Any) -> list[Any]:
         """The model's outputs for each input; of a natural model the likeliest next tokens of each text."""
@@ -136,7 +137,7 @@ class AgentSession(Session):
         """Hold the instruments and count one look."""
         with self.lock:
             self.spent("looks")
-            yield self.setting.prompts.specimen
+            yield self.setting.briefing.specimen
 
 
 def account(components: Any, information_flow: str, task_description: str) -> Account:

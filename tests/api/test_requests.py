@@ -123,7 +123,7 @@ OWN_TOKENIZER = "its own directory"
 OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
     "sweep": {
         "kind": ("mean", {}),
-        "force": (True, {"kind": "mean"}),
+        "force": (True, {}),
         "components": (["L0H0"], {}),
         "pairs": (True, {}),
         "n": (2, {}),
@@ -213,11 +213,8 @@ def test_every_keyword_is_named_as_deciding_or_not(command: str) -> None:
 
 def asked(command: str, tiny: Path, **keywords: Any) -> Request:
     call = ves.api.sweep_report if command == "sweep" else getattr(ves, command)
-    usual: dict[str, Any] = {"behaviour": "induction", "n": 8 if command == "discover_sets" else 4}
-    if command == "sweep":
-        usual |= {"components": ["L0H0", "L0H1"]}
-    else:
-        usual |= {"force": True}
+    usual: dict[str, Any] = {"behaviour": "induction", "n": 8 if command == "discover_sets" else 4, "force": True}
+    usual |= {"components": ["L0H0", "L0H1"]} if command == "sweep" else {}
     usual |= {"scientist": SILENT} if command == "explain" else {}
     usual |= {"checks": False} if command == "discover" else {}
     request = call(str(tiny), **(usual | keywords)).request
@@ -280,7 +277,7 @@ def test_the_option_of_the_builtin_scientist_is_in_the_request(specimen: Specime
 
 def test_the_number_format_of_a_loaded_model_is_in_the_request(tiny: Path) -> None:
     loaded = ves.load(str(tiny), behaviour="induction", dtype=torch.float64)
-    request = ves.api.sweep_report(loaded, components=["L0H0"], n=2).request
+    request = ves.api.sweep_report(loaded, components=["L0H0"], n=2, kind="zero").request
     assert request.options["dtype"] == "float64"
     assert "--dtype float64" in request.command_line()
     with pytest.raises(ves.BadInput, match="is loaded already"):
@@ -289,7 +286,7 @@ def test_the_number_format_of_a_loaded_model_is_in_the_request(tiny: Path) -> No
 
 def test_how_a_loaded_model_was_read_is_in_the_request_and_repeated(tiny: Path) -> None:
     loaded = ves.load(str(tiny), behaviour="induction", tokenizer=tiny, revision="main")
-    first = ves.api.sweep_report(loaded, components=["L0H0"], n=2)
+    first = ves.api.sweep_report(loaded, components=["L0H0"], n=2, kind="zero")
     assert (first.request.options["tokenizer"], first.request.options["revision"]) == (str(tiny), "main")
     assert f"--tokenizer {tiny} --revision main" in first.request.command_line()
     saved = Request.model_validate(json.loads(first.request.model_dump_json()))
@@ -297,7 +294,9 @@ def test_how_a_loaded_model_was_read_is_in_the_request_and_repeated(tiny: Path) 
     for given in ({"tokenizer": "elsewhere"}, {"revision": "other"}):
         with pytest.raises(ves.BadInput, match="is loaded already; give"):
             ves.sweep(loaded, n=2, **given)
-    plain = ves.api.sweep_report(ves.load(str(tiny), behaviour="induction"), components=["L0H0"], n=2).request
+    plain = ves.api.sweep_report(
+        ves.load(str(tiny), behaviour="induction"), components=["L0H0"], n=2, kind="zero"
+    ).request
     assert {"tokenizer", "revision"}.isdisjoint(plain.options)
 
 
@@ -305,7 +304,9 @@ def test_a_tokenizer_in_memory_is_marked_and_asked_for(tiny: Path) -> None:
     from tokenizers import Tokenizer
 
     own = Tokenizer.from_file(str(tiny / "tokenizer.json"))
-    first = ves.api.sweep_report(ves.load(str(tiny), behaviour="induction", tokenizer=own), components=["L0H0"], n=2)
+    first = ves.api.sweep_report(
+        ves.load(str(tiny), behaviour="induction", tokenizer=own), components=["L0H0"], n=2, kind="zero"
+    )
     with pytest.raises(ves.BadInput, match="a tokenizer given in Python; give the same one"):
         ves.rerun(first)
     again = ves.rerun(first, tokenizer=own)

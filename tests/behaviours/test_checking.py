@@ -83,14 +83,16 @@ def test_the_gate_refuses_an_empty_contrast_everywhere_and_force_carries_the_sen
     empty = with_behaviour(model, from_rows(rows(UNTOUCHED), name="same"))
     calls = (
         lambda **more: ves.discover(empty, n=4, checks=False, **more),
-        lambda **more: api.sweep_report(empty, kind="resample", n=4, **more),
+        lambda **more: api.sweep_report(empty, n=4, **more),
+        lambda **more: api.sweep_report(empty, kind="zero,resample", n=4, **more),
         lambda **more: ves.what_if(empty, "L0H0", kind="resample", n=4, **more),
     )
     for call in calls:
         with pytest.raises(BadInput, match=r"behaviour same: the contrast is .*with everything replaced.*`force`"):
             call()
     results: list[Any] = [call(force=True) for call in calls]
-    discovery, swept, asked = results
+    discovery, swept, _, asked = results
+    assert (swept.kind, swept.request.options["force"]) == ("resample", True)
     assert discovery.performance is not None
     for contrast in (discovery.performance.contrast, swept.contrast, asked.contrast):
         assert contrast is not None

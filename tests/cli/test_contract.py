@@ -165,7 +165,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, kind: str) -> None:
 
 
 def test_sweep_of_pairs_and_of_named_components(vesalius: Vesalius, tiny: Path) -> None:
-    options = ["sweep", tiny, "-b", "induction", "--n", 3, "-c", "1.2, m0,a0.h1", "--json"]
+    options = ["sweep", tiny, "-b", "induction", "--n", 3, "-c", "1.2, m0,a0.h1", "--force", "--json"]
     alone, together = (json.loads(vesalius(*options, *more).out) for more in ([], ["--pairs"]))
     assert sorted(row["id"] for row in alone["components"]) == ["L0H1", "L0_MLP", "L1H2"]
     assert sorted(row["id"] for row in together["components"]) == ["L0_MLP+L0H1", "L1H2+L0H1", "L1H2+L0_MLP"]
@@ -175,7 +175,7 @@ def test_sweep_of_pairs_and_of_named_components(vesalius: Vesalius, tiny: Path) 
 
 
 def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
-    got = vesalius("sweep", tiny, "-b", "induction", "--n", 2, "--top", 3)
+    got = vesalius("sweep", tiny, "-b", "induction", "--n", 2, "--top", 3, "--force")
     assert got.code == 0
     assert "10 components, 2 prompts" in got.out
     assert sum(line.strip().startswith(("L0", "L1")) for line in got.out.splitlines()) == 3
@@ -337,7 +337,7 @@ def test_check(vesalius: Vesalius, tiny: Path) -> None:
 
 
 def test_a_sweep_in_half_precision(vesalius: Vesalius, tiny: Path) -> None:
-    options = ("--behaviour", "induction", "--n", 2, "--device", "cpu", "--json")
+    options = ("--behaviour", "induction", "--n", 2, "--device", "cpu", "--force", "--json")
     half, whole = (
         json.loads(vesalius("sweep", tiny, *options, "--out", dtype, "--dtype", dtype).out)
         for dtype in ("bfloat16", "float32")

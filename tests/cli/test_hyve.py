@@ -10,7 +10,7 @@ from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
-from vesalius.explanations.hyve import setting
+from vesalius.explanations.session import setting
 from vesalius.sandbox import sandbox as sandbox_module
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from tests.cli.conftest import Outcome, Vesalius
 from tests.closeness import assert_same_document
 from tests.forked import forked
 from vesalius.backbones.failures import SystemClock
-from vesalius.explanations.hyve import natural_scope as scope
-from vesalius.explanations.hyve.prompting import STAGE
+from vesalius.explanations.session import natural_scope as scope
+from vesalius.explanations.session.briefing import STAGE
 from vesalius.sandbox import Limits
 
 pytestmark = pytest.mark.slow

@@ -160,9 +160,9 @@ def test_missing_counterfactuals_are_said_where_they_matter(vesalius: Vesalius, 
 
 @pytest.mark.parametrize("metric", ["probability", "probability-difference", "log-probability", "loss", "kl"])
 def test_every_metric_goes_through_every_command(vesalius: Vesalius, tiny: Path, file: Path, metric: str) -> None:
-    swept = answer(vesalius, "sweep", tiny, "--behaviour", file, "--metric", metric, "-c", "L0H0,L1_MLP")
+    swept = answer(vesalius, "sweep", tiny, "--behaviour", file, "--metric", metric, "-c", "L0H0,L1_MLP", "--force")
     specimen = ves.load(tiny, behaviour=rows(), metric=metric)
-    effects = ves.sweep(specimen, components="L0H0,L1_MLP", progress=False)
+    effects = ves.sweep(specimen, components="L0H0,L1_MLP", force=True, progress=False)
     in_python = {str(members[0]): float(mean) for members, mean in zip(effects.sets, effects.mean, strict=True)}
     for row in swept["components"]:
         assert row["effect"] == pytest.approx(in_python[row["id"]], abs=1e-4)

@@ -8,6 +8,8 @@ import pytest
 import vesalius as ves
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from vesalius.behaviours.contrast import contrast_on
+from vesalius.behaviours.trial import trial
 
 INDUCTION = ("--behaviour", "induction")
 
@@ -28,6 +30,28 @@ def test_a_sweep_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, op
     got = json.loads(vesalius("sweep", tiny, *INDUCTION, "--n", "3", *options, "--force", "--json").out)
     assert found["forwards"] == pytest.approx(got["forwards"], rel=1e-6)
     assert found["n"] == 3
+
+
+def test_a_plan_counts_the_passes_that_ask_whether_there_is_something_to_explain(tiny: Path) -> None:
+    """Rows that reach the end are counted by a plain hook: the prompts, their counterfactuals, and everything
+    replaced, of which the first attention is not computed.
+    """
+    specimen, rows = ves.load(tiny, behaviour="induction"), list[int]()
+    found = ves.plan("sweep", specimen, n=3, kind="resample", progress=False)
+    hook = specimen.model.ln_final.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    material = trial(specimen, 3)
+    assert material.prompts is not None
+    contrast_on(specimen.model, material.prompts)
+    hook.remove()
+    layers = specimen.model.config.n_layers
+    assert sum(rows) == 9
+    assert 3 - 1 / layers < found.contrast_forwards < 3
+    assert ves.plan("sweep", specimen, n=3, kind="zero", progress=False).contrast_forwards == 0
+    assert ves.plan("sweep", specimen, n=64, kind="resample", progress=False).contrast_forwards < 2
+    first = {verb: ves.plan(verb, specimen, n=32, progress=False) for verb in ("discover", "explain", "neurons")}
+    assert {one.contrast_forwards for one in first.values()} == {2 + found.contrast_forwards}  # 64 prompts, then 32
+    assert " for the contrast" in repr(first["explain"])
+    assert ves.plan("discover", "frac_prevs", n=4, progress=False).contrast_forwards == 0
 
 
 @pytest.mark.parametrize(

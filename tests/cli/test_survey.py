@@ -195,7 +195,7 @@ def test_plan(vesalius: Vesalius, inducer: Path) -> None:
         vesalius("sweep", inducer, "-b", "induction", "--n", 4, "-k", "resample", "--plan", "--json").out
     )
     assert [cell["error"] is None for cell in plan["cells"]] == [True, False]
-    assert plan["forwards"] == pytest.approx(alone["forwards"])
+    assert plan["forwards"] == pytest.approx(alone["forwards"] + alone["contrast_forwards"])
     assert plan["seconds"] > 0
     assert not Path("vesalius-runs").exists()
     assert "2 cells, at most about" in vesalius("survey", inducer, "nowhere.gguf", "-b", "ioi", "--plan").out

@@ -8,7 +8,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.components import Component
-from vesalius.discovery.known_heads import detect
+from vesalius.discovery.head_tests import detect
 from vesalius.errors import BadInput
 
 
@@ -24,7 +24,8 @@ def test_heads_set_by_hand_are_detected() -> None:
 
 
 def test_uniform_attention_has_the_mass_of_one_key() -> None:
-    """The query at place q (BOS is 0) has q + 1 keys, one of which is the previous token; 16 tokens, repeated once."""
+    """The query at place q (BOS is 0) has q + 1 keys, one of which is the previous token; 19 tokens, repeated once: the
+    context has room for no more."""
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=40))
     with torch.no_grad():
@@ -33,8 +34,8 @@ def test_uniform_attention_has_the_mass_of_one_key() -> None:
             block.attn.b_qkv.zero_()
     detections = detect(as_specimen(model))
     assert not detections.heads
-    previous = sum(1 / (query + 1) for query in range(2, 33)) / 31
-    induction = sum(1 / (query + 1) for query in range(17, 33)) / 16
+    previous = sum(1 / (query + 1) for query in range(2, 39)) / 37
+    induction = sum(1 / (query + 1) for query in range(20, 39)) / 19
     assert torch.allclose(detections.masses["previous"], torch.full((2, 4), previous), atol=1e-5)
     assert torch.allclose(detections.masses["induction"], torch.full((2, 4), induction), atol=1e-5)
     assert torch.allclose(detections.masses["duplicate"], torch.full((2, 4), induction), atol=1e-5)

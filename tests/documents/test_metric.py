@@ -1,6 +1,7 @@
 """Figures and their intervals, by hand."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,14 @@ def test_a_share_of_independent_cases_has_the_wilson_interval() -> None:
     found = Metric.of_share(9, 10)
     assert (found.value, found.n) == (0.9, 10)
     assert (found.low, found.high) == pytest.approx((0.596, 0.982), abs=5e-4)
+
+
+def test_a_mean_of_a_few_has_students_interval_and_one_value_has_none() -> None:
+    """1, 2, 3: mean 2, deviation 1, and Student's 0.975 quantile of two degrees is 4.3027."""
+    found = Metric.of_mean(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    assert (found.value, found.n) == (2.0, 3)
+    assert (found.low, found.high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-4)
+    assert Metric.of_mean(torch.tensor([5.0])) == Metric(value=5.0, low=None, high=None, n=1)
 
 
 def test_two_circuits_by_hand() -> None:

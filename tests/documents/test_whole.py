@@ -40,8 +40,8 @@ def test_a_circuit_that_meets_every_condition_is_a_yes() -> None:
     said = answer(_whole(), "greater-than")
     assert said.verdict == "yes"
     assert said.text == (
-        "30 of 300 components keep 0.87 [0.82, 0.92] of greater-than on 32 prompts that chose nothing, "
-        "0.84 [0.79, 0.89] on other templates"
+        "30 of 300 components keep 0.87 [0.82, 0.92] of greater-than on 32 prompts that chose nothing, the rest "
+        "resampled, 0.84 [0.79, 0.89] on other templates"
     )
 
 
@@ -80,7 +80,8 @@ def test_no_circuit_within_the_limit_is_a_no_with_the_size_that_does() -> None:
     said = answer(_whole(found=False, reached=124, kept=_metric(0.46)), "induction")
     assert (said.verdict, said.text) == (
         "no",
-        "no circuit of up to 60 of 300 components keeps 0.8 of induction (30 keep 0.46 [0.41, 0.51]; 124 do)",
+        "no circuit of up to 60 of 300 components keeps 0.8 of induction, the rest resampled (30 keep 0.46 "
+        "[0.41, 0.51]; 124 do)",
     )
 
 

@@ -238,6 +238,8 @@ def test_pruning_keeps_one_of_two_backups_to_the_end(backups: Instruments) -> No
 
 def test_patching_the_heads_back_restores_the_answer(backups: Instruments) -> None:
     both, none = backups.restore([["L1H0", "L1H1"], ["L1H3"]], "end")
+    assert both["effect_right"][0] > 0.0 > both["effect_wrong"][0] - both["effect_right"][0]
+    assert backups.lens(["L1H0"])["L1H0"]["word"] == "mover"
     assert both["restored"][0] > 0.5
     assert abs(none["restored"][0]) < 0.1
     direct = backups.direct(["L1H0"])["L1H0"]

@@ -156,8 +156,9 @@ def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_
 def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
     components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
-    assert components["L1H3"].role == "induction head, inhibits the answer"
+    assert components["L1H3"].role == "induction head, suppressor of the answer"
     assert "works against the answer" in components["L1H3"].note
+    assert "What it writes lowers the answer itself" in components["L1H3"].note
 
 
 def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover() -> None:
@@ -191,7 +192,7 @@ def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover()
         )
     ]
     components = parts(ves.explain(with_behaviour(as_specimen(model), rows), ["L0H1", "L1H1"]))
-    assert components["L0H1"].role == "previous-token head, primary mover"
+    assert components["L0H1"].role == "previous-token head, necessary at the answer"  # it writes to no answer itself
     assert components["L1H1"].role == "attends to joint, necessary at the answer"
 
 
@@ -235,6 +236,20 @@ def claim(kind: str, verdict: Verdict, value: float = 0.3) -> ClaimRecord:
     return ClaimRecord(kind=kind, text="X covers for Y: Z.", verdict=verdict, evidence=(evidence,))
 
 
+NEEDED_THERE: dict[str, Verdict] = {"attends": "supported", "necessary": "supported", "acts_at_answer": "supported"}
+
+
+def test_a_head_that_moves_a_role_is_a_mover_only_if_the_answer_gains() -> None:
+    grouped = (("IO", claim("moves_role", "supported")), ("IO", claim("primary", "supported")))
+    own = (claim("necessary", "supported"),)
+    suppressing = (*own, claim("suppresses", "supported"))
+    roles = [
+        Findings(Component(1, 2), None, claims, grouped=grouped, raises=raises).role
+        for claims, raises in ((own, True), (own, False), (suppressing, True))
+    ]
+    assert roles == ["primary mover of IO", "primary carrier of IO", "primary suppressor of the wrong answer"]
+
+
 @pytest.mark.parametrize(
     ("name", "looks_at", "verdicts", "role"),
     [
@@ -242,19 +257,32 @@ def claim(kind: str, verdict: Verdict, value: float = 0.3) -> ClaimRecord:
         (
             "L1H2",
             "IO",
-            {"attends": "supported", "necessary": "supported", "acts_at_answer": "supported", "uses": "supported"},
+            {**NEEDED_THERE, "uses": "supported", "writes_answer": "supported"},
             "reads IO, primary mover",
+        ),
+        ("L1H2", "IO", {**NEEDED_THERE, "uses": "supported"}, "reads IO, necessary at the answer"),
+        (
+            "L1H2",
+            "S2",
+            {**NEEDED_THERE, "uses": "supported", "suppresses": "supported", "writes_answer": "refuted"},
+            "reads S2, primary suppressor of the wrong answer",
         ),
         (
             "L1H2",
             "IO",
-            {"attends": "supported", "necessary": "supported", "acts_at_answer": "supported", "uses": "refuted"},
+            {**NEEDED_THERE, "uses": "refuted"},
             "attends to IO, necessary at the answer",
         ),
         ("L1H2", None, {"covers": "supported"}, "backup head"),
         ("L1H2", None, {"necessary": "supported", "acts_at_answer": "refuted"}, "necessary upstream"),
         ("L1H2", None, {"necessary": "supported", "acts_at_answer": "untested"}, "necessary"),
-        ("L1H2", "IO", {"attends": "supported", "covers": "supported"}, "attends to IO, backup mover"),
+        ("L1H2", "IO", {"attends": "supported", "covers": "supported"}, "attends to IO, backup head"),
+        (
+            "L1H2",
+            "IO",
+            {"attends": "supported", "covers": "supported", "writes_answer": "supported"},
+            "attends to IO, backup mover",
+        ),
         ("L1H2", "BOS", {"attends": "supported"}, "BOS sink"),
         ("L1H2", "induction", {"attends": "untested"}, NO_ROLE),
         ("L1H2", None, {"inhibits": "supported"}, "inhibits the answer"),

@@ -1,6 +1,7 @@
 """Typed claims about roles, on models whose heads are set by hand: what is true is supported, what is not is not."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from tests.explanations.induction_model import (
 )
 from vesalius.behaviours import builtin as words
 from vesalius.behaviours.natural import with_behaviour
+from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import (
@@ -30,6 +32,7 @@ from vesalius.explanations.claims import (
     LensOnly,
     MovesRole,
     ReadsRole,
+    Suppresses,
     Together,
     WritesAnswer,
     check,
@@ -150,6 +153,60 @@ def test_what_a_head_moves_once_others_are_zeroed_is_asked_of_runs_without_them(
     assert check(MovesRole(component="L1H0", role="B"), lab).verdict == "supported"
     assert check(MovesRole(component="L1H0", role="B", suppressed=("L0H1",)), lab).verdict == "refuted"
     assert check(MovesRole(component="L1H0", role="B", suppressed=("L0H2",)), lab).verdict == "supported"
+
+
+def test_a_head_that_pushes_the_wrong_answer_down_is_no_mover() -> None:
+    """L1H0 copies with a minus: asked for the other answer, all of the score is what it takes from the wrong one, and
+    right minus wrong alone would call it the mover of the answer.
+    """
+    drawn = laboratory({0: -1.0}).prompts
+    prompts = replace(drawn, correct=drawn.wrong, wrong=drawn.correct)
+    material = Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(), prompts)
+    model = induction_model(word_tokenizer().size, strengths={0: -1.0})
+    lab = NaturalLab(model, material, seed=5, circuit=[Component(1, 0)])
+    head = Component(1, 0)
+    assert float(lab.lens(head).mean()) > 0.9
+    assert lab.word(head) == "suppressor"
+    assert check(WritesAnswer(component="L1H0"), lab).verdict != "supported"
+    assert check(Suppresses(component="L1H0"), lab).verdict == "supported"
+    assert check(Suppresses(component="L1H0", answer="right"), lab).verdict == "refuted"
+    # The same by a plain zero of the head: the wrong logit rises, the right one stays where it was.
+    rows = torch.arange(lab.n)
+
+    def logits(scale: float) -> torch.Tensor:
+        hook = ("blocks.1.attn.hook_z", lambda z, _: z * torch.tensor([scale, 1.0, 1.0, 1.0])[:, None])
+        return model.run_with_hooks(prompts.tokens, mask=prompts.mask, fwd_hooks=[hook])[rows, prompts.position]
+
+    lost, sides = logits(1.0) - logits(0.0), lab.sides([head], "zero")
+    assert sides is not None
+    torch.testing.assert_close(sides.right, lost[rows, prompts.correct], atol=1e-4, rtol=0)
+    torch.testing.assert_close(sides.wrong, lost[rows, prompts.wrong], atol=1e-4, rtol=0)
+    resampled = lab.sides([head], "resample")
+    assert resampled is not None
+    effect = lab.effect([head], "resample") * lab.scale
+    torch.testing.assert_close(resampled.right - resampled.wrong, effect, atol=1e-4, rtol=0)
+
+
+def test_direct_effects_on_the_sides_are_the_lens_of_their_tokens(single: NaturalLab) -> None:
+    head, prompts, rows = Component(1, 0), single.prompts, torch.arange(single.n)
+    sides = single.direct_sides(head)
+    assert sides is not None
+    written = single.runs.output_of(head, single.runs.values)[rows, prompts.position] @ single.model.W_U  # no norm
+    kept = torch.ones_like(written, dtype=torch.bool)
+    kept[rows, prompts.correct] = kept[rows, prompts.wrong] = False
+    torch.testing.assert_close(sides.right, written[rows, prompts.correct], atol=1e-4, rtol=0)
+    torch.testing.assert_close(sides.wrong, written[rows, prompts.wrong], atol=1e-4, rtol=0)
+    torch.testing.assert_close(sides.rest, (written * kept).sum(1) / kept.sum(1), atol=1e-4, rtol=0)
+    assert (single.word(head), single.word(Component(1, 1))) == ("mover", "suppressor of the answer")
+
+
+def test_without_a_wrong_answer_there_are_no_sides(saturated: NaturalLab) -> None:
+    head = Component(1, 0)
+    assert saturated.direct_sides(head) is None
+    assert saturated.sides([head], "zero") is None
+    assert saturated.word(head) is None
+    with pytest.raises(BadInput, match="metric probability has no wrong answer"):
+        check(Suppresses(component="L1H0"), saturated)
 
 
 def test_a_head_that_only_the_lens_shows_is_not_called_necessary(saturated: NaturalLab) -> None:

@@ -11,7 +11,7 @@ from tests.explanations.induction_model import as_specimen
 from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
 from vesalius.components import Component
-from vesalius.discovery.known_heads import masses
+from vesalius.discovery.head_tests import masses
 from vesalius.explanations.claims.base import against
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.laboratory.answers import answer_readout

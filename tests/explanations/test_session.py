@@ -10,10 +10,10 @@ from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.budget import Budget, OutOfBudget, Spending
 from vesalius.explanations.findings import Account, Said
-from vesalius.explanations.hyve.subject import Subject
-from vesalius.explanations.hyve.toolbox.validation_tools import Validation
 from vesalius.explanations.laboratory.circuits import CircuitLab
-from vesalius.explanations.session import Session
+from vesalius.explanations.session.session import Session
+from vesalius.explanations.session.subject import Subject
+from vesalius.explanations.session.toolbox.validation_tools import Validation
 from vesalius.explanations.verdicts import record_text, verdict_of, verdict_of_kinds
 from vesalius.model.specimen import Specimen
 

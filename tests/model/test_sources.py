@@ -14,7 +14,7 @@ from tests.model.gguf_writer import write_gguf
 from tests.model.references import LLAMA3, MODELS, SIZES, VOCAB, random_reference
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius.api import bos_text
-from vesalius.discovery.known_heads import detect
+from vesalius.discovery.head_tests import detect
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects, logit_difference
 from vesalius.intervene.attribution import edge_attribution
@@ -128,7 +128,7 @@ def test_reading_is_reported_before_the_first_measurement(directory: Path) -> No
 def test_attention_is_probed_with_token_ids_where_there_is_no_tokenizer(directory: Path) -> None:
     specimen = ves.load(directory, device="cpu")
     detections = detect(specimen, rows=2)
-    assert set(detections.masses) == {"induction", "duplicate", "previous"}
+    assert set(detections.masses) == {"induction", "duplicate", "previous", "self", "first token"}
     assert all(mass.shape == (2, 4) for mass in detections.masses.values())
     # Random ids, repeated: every query of the second half has one earlier copy, so no mass is undefined.
     assert all(float(mass.min()) > 0 for mass in detections.masses.values())

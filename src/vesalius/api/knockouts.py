@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.places import directory_for, removed_if_empty
@@ -21,13 +20,14 @@ from vesalius.components import Names, parse_components, split_names
 from vesalius.discovery.what_if import KINDS, LIKELY, Replacements, RunOutputs
 from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
+from vesalius.documents.sweep import SIDES
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named
+from vesalius.intervene.signed import PHRASES, word_of
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw, Edit, Force, Out
 from vesalius.progress import Progress, silent
-from vesalius.statistics import interval_or_none
 
 #: Saved answers to one question, and characters of their name.
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
@@ -119,15 +119,25 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force
     return WhatIf(
         request=request_on(specimen, "what-if", asked, *drawn, force, components=tuple(map(str, parts))),
         unit=ready.material.readout.unit,
-        clean=_mean(clean.score, seed),
-        edited=_mean(edited.score, seed),
-        effect=_mean(clean.score - edited.score, seed),
+        clean=Metric.of_mean(clean.score, seed=seed),
+        edited=Metric.of_mean(edited.score, seed=seed),
+        effect=Metric.of_mean(clean.score - edited.score, seed=seed),
         changed=Metric.of_share(sum(a != b for a, b in zip(clean.outputs, edited.outputs, strict=True)), n),
         rows=_rows(ready.texts(), clean, edited),
         forwards=(ready.cost.rows - rows) / n,
         seconds=time.perf_counter() - start,
         contrast=contrast,
+        **_signed(clean, edited, seed),
     )
+
+
+def _signed(clean: RunOutputs, edited: RunOutputs, seed: int) -> dict[str, Any]:
+    """The effects on the logits of right, wrong and the rest, and what they say; nothing where a score has no sides."""
+    if clean.sides is None or edited.sides is None:
+        return {}
+    effects = clean.sides.minus(edited.sides)
+    figures = {f"effect_{side}": Metric.of_mean(values, seed=seed) for side, values in zip(SIDES, effects, strict=True)}
+    return {**figures, "acts": PHRASES.get(word_of(effects, seed=seed) or "")}
 
 
 def _rows(texts: list[str], clean: RunOutputs, edited: RunOutputs) -> tuple[WhatIfRow, ...]:
@@ -148,11 +158,6 @@ def _rows(texts: list[str], clean: RunOutputs, edited: RunOutputs) -> tuple[What
 
 def _likely(reading: RunOutputs, row: int) -> tuple[Likely, ...]:
     return tuple(Likely(token=token, probability=probability) for token, probability in reading.likely[row])
-
-
-def _mean(values: Tensor, seed: int) -> Metric:
-    low, high = interval_or_none(values, seed=seed)
-    return Metric(value=float(values.mean()), low=low, high=high, n=len(values))
 
 
 def _tokens(given: Any) -> Any:

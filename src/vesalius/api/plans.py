@@ -8,7 +8,7 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,9 @@ from vesalius.api.loading import loaded
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of
 from vesalius.behaviours import behaviours
+from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
+from vesalius.behaviours.contrast import contrast_passes
+from vesalius.behaviours.performance import PROMPTS as PERFORMANCE_PROMPTS
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
@@ -31,7 +34,7 @@ from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
 from vesalius.discovery.faithfulness import default_sizes
-from vesalius.discovery.known_heads import ROWS as ATTENTION_ROWS
+from vesalius.discovery.head_tests import ROWS as ATTENTION_ROWS
 from vesalius.discovery.method import Method
 from vesalius.discovery.neurons import most_passes
 from vesalius.discovery.pruning import MAX_EDGES
@@ -97,7 +100,8 @@ def plan(
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
     its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Records and
-    options are those of the verb, and what it would refuse is refused; the time is that of one process.
+    options are those of the verb, and what it would refuse before running the model is refused; the time is that of one
+    process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
     product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are
@@ -121,7 +125,8 @@ def plan(
         report("timing one chunk", 0, 0)
         sets = work.sets(case)
         seconds = case.seconds_per_row(sets, work.ablation)
-        passes, activations = work.passes(case), work.peak(case)
+        passes = replace(work.passes(case), contrast_forwards=work.first_rows(case) / case.sizes.n)
+        activations = work.peak(case)
     return Plan(
         command=command,
         **asdict(passes),
@@ -143,6 +148,7 @@ class _Passes:
     checks_forwards: float = 0.0
     select_forwards: float = 0.0
     rivals_forwards: float = 0.0
+    contrast_forwards: float = 0.0
 
 
 class _Work:
@@ -175,6 +181,10 @@ class _Work:
         """Passes of all prompts."""
         raise NotImplementedError
 
+    def first_rows(self, case: "_Case") -> float:
+        """Passes of one prompt before the work itself: whether the model performs, and the contrast."""
+        return case.gate + min(case.gate, CONTRAST_PROMPTS) * contrast_passes(case.model)
+
     def peak(self, case: "_Case") -> int:
         """Bytes of activations at the peak: by default, of rows of interventions."""
         config = case.model.config
@@ -199,6 +209,11 @@ class _SweepWork(_Work):
 
     def passes(self, case: "_Case") -> _Passes:
         return _Passes(len(self.kinds) * sweep_forwards(case.model, self.sets(case)))
+
+    def first_rows(self, case: "_Case") -> float:
+        """The contrast of its own prompts, where values come from counterfactuals; it asks for nothing else."""
+        asked = case.gate and any(kind.from_counterfactual for kind in self.kinds)
+        return min(case.sizes.n, CONTRAST_PROMPTS) * contrast_passes(case.model) if asked else 0.0
 
     def peak(self, case: "_Case") -> int:
         config, sets, block = case.model.config, self.sets(case), ROWS_BETWEEN_SAVES
@@ -315,12 +330,13 @@ def _memory(case: "_Case", activations: int, *, loaded: bool) -> dict[str, Any]:
 @dataclass(frozen=True)
 class _Case(Workload):
     """A workload with the bytes of the weights, where the model is or would be, how many behaviours its tokenizer can
-    say, and the time that it takes.
+    say, on how many prompts it is asked first whether it performs (0: it has no behaviour), and the time that it takes.
     """
 
     weights: int
     devices: tuple[torch.device, ...]
     behaviours: int
+    gate: int
     seconds_per_row: Callable[[list[ComponentSet], Ablation], float]
     #: Whether the length of prompts is a guess.
     tokens_assumed: bool = False
@@ -345,6 +361,7 @@ def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
         finite=isinstance(specimen.vocabulary, FiniteVocabulary),
         circuit=tuple(specimen.components),
         behaviours=_measurable(specimen),
+        gate=_gate(specimen, seed),
         seconds_per_row=timed,
     )
 
@@ -361,6 +378,18 @@ def _measurable(specimen: Specimen) -> int:
             continue
         fitting += 1
     return fitting
+
+
+def _gate(specimen: Specimen, seed: int) -> int:
+    """Prompts by which it is decided whether a natural model performs its behaviour."""
+    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
+        return 0
+    source, config = behaviour_of(specimen), specimen.model.config
+    sizes = {"n_ctx": config.n_ctx, "d_vocab": config.d_vocab}
+    drawn = source.sample(
+        specimen.vocabulary.tokenizer, PERFORMANCE_PROMPTS, seed=seed, split=source.measured_split, **sizes
+    )
+    return len(drawn)
 
 
 def _shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> _Case:
@@ -386,6 +415,7 @@ def _shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> _Case:
         finite=False,
         circuit=tuple(shape.model.components),
         behaviours=len({each.family for each in behaviours()}),
+        gate=0 if source is None else PERFORMANCE_PROMPTS,
         seconds_per_row=lambda sets, kind: per_token * sizes.width,
         tokens_assumed=source is None or shape.tokenizer is None,
     )

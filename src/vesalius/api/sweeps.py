@@ -29,8 +29,9 @@ from vesalius.documents.view import subject_of
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.ablations import Ablation, ablation_named
-from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units, number
+from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units
 from vesalius.intervene.effects import pairs as all_pairs
+from vesalius.intervene.signed import parted
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
@@ -76,8 +77,8 @@ def sweep(
     `kind` is what replaces it: "zero", "mean", "resample" (from the counterfactual prompt) or "value-bias"; by default
     "resample" for natural models, as in `discover`, and "zero" for others. Of several, "zero,mean", the effects of the
     first are returned; the document of `sweep_report` holds all, side by side. `material` gives other prompts than the
-    behaviour's own, `behaviour` and `metric` are those of `ves.load`. Where "resample" is asked for and replacing
-    everything does not lower the score, it is refused unless `force`; by default the result says so. With `out` (a
+    behaviour's own, `behaviour` and `metric` are those of `ves.load`. Where values come from counterfactuals and
+    replacing everything does not lower the score, it is refused unless `force`; the result then says so. With `out` (a
     directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
     continues when the same call is made again.
 
@@ -123,10 +124,7 @@ def _sweep(
     if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
         progress("replacing everything", 0, 1)
         contrast = contrast_on(specimen.model, given.prompts)
-        if knockout.kind is not None:
-            require_contrast(contrast, specimen.behaviour or "", model=specimen.name, force=force.force)
-        elif not contrast.usable:
-            force = Force(force=True)  # the request names the kind, and repeating it must not be refused
+        require_contrast(contrast, specimen.behaviour or "", model=specimen.name, force=force.force)
     asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)), force)
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
@@ -171,8 +169,9 @@ def _measured(
 ) -> Effects:
     """Compute what is not stored yet, saving as it goes."""
     start, cost, n = time.perf_counter(), Cost(), len(material.batch)
-    recordings = Recordings(specimen.model, material.batch.to(specimen.model.device), material.readout)
-    baseline = recordings.scores().cpu()
+    recordings = Recordings(specimen.model, material.batch.to(specimen.model.device), material.signed(specimen.model))
+    clean = recordings.scores().cpu()
+    store.expect(clean)
     cost.rows += n
     missing = store.missing()
 
@@ -199,34 +198,39 @@ def _measured(
         for span, scores in parts:
             keep(span, scores)
     forwards, seconds = store.spent(cost.rows, time.perf_counter() - start)
-    return Effects(
-        tuple(sets), baseline, baseline[:, None] - store.scores, kind.name, material.readout.unit, forwards / n, seconds
-    )
+    (baseline, _), (matrix, sides) = parted(clean), parted(clean[:, None] - store.scores, 2)
+    return Effects(tuple(sets), baseline, matrix, kind.name, material.readout.unit, forwards / n, seconds, sides=sides)
 
 
 class Scores:
-    """Edited scores, NaN where not yet computed, with the work they took; kept in a file where `path` is given.
+    """Edited scores (signed ones with the logits beside them), NaN where not yet computed, with the work they took;
+    kept in a file where `path` is given.
 
     One file holds the scores, their key and the work, so that numbers are never read under another request's key. A
     file that is damaged or belongs to another request counts as absent.
     """
 
-    def __init__(self, path: Path | None, key: bytes, n_prompts: int, n_sets: int) -> None:
-        self.path = path
-        self.scores: Float[Tensor, "prompt set"] = torch.full((n_prompts, n_sets), torch.nan)
+    def __init__(self, path: Path | None, key: bytes, n_sets: int) -> None:
+        self.path, self._n_sets = path, n_sets
+        self.scores: Float[Tensor, "prompt set *signed"] = torch.empty(0)
         self._key, self._before = torch.tensor(list(key), dtype=torch.uint8), (0.0, 0.0)
-        if path is None:
+
+    def expect(self, clean: Float[Tensor, "*prompt"]) -> None:
+        """Make room for readings like the clean ones, and take what was kept of them before."""
+        self.scores = torch.full((len(clean), self._n_sets, *clean.shape[1:]), torch.nan)
+        if self.path is None:
             return
         try:
-            saved = read_tensors(path)
+            saved = read_tensors(self.path)
         except BadInput:
             return
-        if set(saved) == {"key", "scores", "spent"} and torch.equal(saved["key"], self._key):
+        known = set(saved) == {"key", "scores", "spent"} and torch.equal(saved["key"], self._key)
+        if known and saved["scores"].shape == self.scores.shape:
             self.scores, self._before = saved["scores"], tuple(saved["spent"].tolist())
 
     def missing(self) -> list[int]:
         """Sets without scores."""
-        return self.scores.isnan().any(0).nonzero()[:, 0].tolist()
+        return self.scores.isnan().transpose(0, 1).flatten(1).any(1).nonzero()[:, 0].tolist()
 
     def add(self, columns: list[int], scores: Tensor, forwards: float, seconds: float) -> None:
         """Keep finished columns."""
@@ -252,10 +256,10 @@ def _store(
 ) -> Scores:
     """Where the scores of the first kind of replacement are kept, or of another one `beside` it."""
     if directory is None:
-        return Scores(None, b"", len(material.batch), len(sets))
+        return Scores(None, b"", len(sets))
     key = _key(request, specimen, material)
     name = "scores.safetensors" if beside is None else f"scores-{beside}.safetensors"
-    return Scores(directory / name, key, len(material.batch), len(sets))
+    return Scores(directory / name, key, len(sets))
 
 
 def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
@@ -294,12 +298,7 @@ def _document(measured: Sequence[Effects], request: Request, seed: int) -> Sweep
 
 def _rows(effects: Effects, seed: int) -> tuple[SweepRow, ...]:
     """Every effect with its interval, most helpful first."""
-    low, high = effects.interval(seed=seed)
-    rows = [
-        SweepRow(id="+".join(map(str, members)), effect=float(mean), ci_low=number(a), ci_high=number(b))
-        for members, mean, a, b in zip(effects.sets, effects.mean, low, high, strict=True)
-    ]
-    return tuple(sorted(rows, key=lambda row: -row.effect))
+    return tuple(sorted(effects.rows(seed=seed), key=lambda row: -row.effect))
 
 
 def _draw(specimen: Specimen, document: Sweep, path: Path) -> Path:

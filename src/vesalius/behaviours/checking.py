@@ -32,7 +32,6 @@ from vesalius.files import write_text
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
-from vesalius.statistics import interval_or_none
 
 #: Wordings of what the model says instead that are listed.
 LISTED = 10
@@ -156,7 +155,6 @@ def _summary(parts: Sequence[_Figures]) -> dict[str, Any]:
         return {"n": 0, "accuracy": None, "top1": None, "metric": None, "performs": None}
     every = _Figures.joined(parts)
     measured = summary(every.margins, every.is_top)
-    low, high = interval_or_none(every.scores)
     return {
         "n": measured.n,
         "accuracy": {
@@ -166,7 +164,7 @@ def _summary(parts: Sequence[_Figures]) -> dict[str, Any]:
             "n": measured.n,
         },
         "top1": _plain(Metric.of_share(int(every.is_top.sum()), measured.n)),
-        "metric": {"value": float(every.scores.mean()), "low": low, "high": high, "n": measured.n},
+        "metric": _plain(Metric.of_mean(every.scores)),
         "performs": measured.performs,
     }
 
@@ -259,17 +257,17 @@ def _shared(one: Proposal) -> dict[str, Any]:
         "new": one.new,
         "range_on_rows_that_chose": _plain(one.chosen_on),
         "range_on_other_rows": None if one.others is None else _plain(one.others),
+        "broken": one.broken,
     }
 
 
 def _proposed(fate: Fate, one: Substitution | None, change: str | None, text: str | None) -> dict[str, Any]:
     """What is proposed for a row, and what it does: how far the score falls, how much likelier the wrong answer gets,
-    and how much less likely the rest of the prompt, in nats.
+    and how much less likely the prompt, in nats.
     """
     effect = {"range": None, "wrong_rise": None, "broken": None}
     if one is not None:
-        turned = one.range > 0 and (one.wrong_rise is None or one.wrong_rise > 0)  # of others it is not measured
-        effect = {"range": one.range, "wrong_rise": one.wrong_rise, "broken": one.broken if turned else None}
+        effect = {"range": one.range, "wrong_rise": one.wrong_rise, "broken": one.broken}
     return {"row": fate.row.number, "counterfactual": text, "change": change, **effect}
 
 

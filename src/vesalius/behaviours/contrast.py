@@ -22,16 +22,16 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.effects import effect_columns
+from vesalius.intervene.estimate import sweep_forwards
 from vesalius.intervene.readout import SHARE_OF_OUTPUTS
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
-from vesalius.statistics import interval_or_none
 
-#: Ranges within the rounding of the scores are none.
 #: Prompts on which a contrast is measured, at most.
 MOST_PROMPTS = 32
 #: Prompts that decide which other prompts serve as counterfactuals.
 DECIDING = 8
+#: Ranges within the rounding of the scores are none.
 _ROUNDING = 16 * torch.finfo(torch.float32).eps
 
 
@@ -43,6 +43,11 @@ def replaced_scores(model: Transformer, material: Trial) -> tuple[Float[Tensor, 
     every = [tuple(model.components)]
     replaced = [scores for _, scores in effect_columns(recordings, values, every, positions=material.where)]
     return recordings.scores().cpu().double(), replaced[0][:, 0].cpu().double()
+
+
+def contrast_passes(model: Transformer) -> float:
+    """Passes of all prompts that a contrast takes: the prompts, their counterfactuals, and everything replaced."""
+    return 1 + sweep_forwards(model, [tuple(model.components)])
 
 
 def measure_contrast(model: Transformer, material: Trial) -> Contrast:
@@ -76,10 +81,10 @@ def contrast_of(
     """
     ranges = full - replaced
     ranges = ranges.where(ranges.abs() > _ROUNDING * full.abs().maximum(replaced.abs()), 0.0)
-    mean, against = _metric(ranges), float((ranges <= 0).double().mean())
+    mean, against = Metric.of_mean(ranges), float((ranges <= 0).double().mean())
     return Contrast(
-        full=_metric(full),
-        replaced=_metric(replaced),
+        full=Metric.of_mean(full),
+        replaced=Metric.of_mean(replaced),
         range=mean,
         against=against,
         unit=unit,
@@ -145,11 +150,6 @@ def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool) -> J
     if by_chance:
         return "clear"
     return "weak" if mean.value < LEAST_RANGE * abs(full) or against > MOST_AGAINST else "clear"
-
-
-def _metric(values: Float[Tensor, " prompt"]) -> Metric:
-    low, high = interval_or_none(values)
-    return Metric(value=float(values.mean()), low=low, high=high, n=len(values))
 
 
 def _source(prompts: Prompts | None) -> str:

@@ -118,6 +118,11 @@ def metric_readout(
     return _teacher_forced(name, question)
 
 
+def compares_answers(metric: BehaviourMetric | None) -> bool:
+    """Whether a metric is of a right and a wrong answer, so that effects have a sign for each."""
+    return metric_name(metric) in NEEDS_WRONG if metric is None or isinstance(metric, str) else False
+
+
 def margin(question: Question) -> Readout:
     """logit(answers) - logit(wrongs), or minus the largest other logit where nothing is wrong. Of an answer of several
     tokens the least lead of a token over all others, so that it is positive where greedy decoding gives the answer.

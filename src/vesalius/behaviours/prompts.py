@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from vesalius.behaviours.metrics import NONE, BehaviourMetric, Question, margin, metric_readout
+from vesalius.behaviours.metrics import NONE, BehaviourMetric, Question, compares_answers, margin, metric_readout
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout
+from vesalius.intervene.signed import signed
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 
@@ -156,6 +157,15 @@ class Prompts:
         compares with the clean run of `model`.
         """
         return metric_readout(self.metric, self.question, model=model, batch=self.batch)
+
+    def signed(self, readout: Readout, model: Transformer) -> Readout:
+        """A readout of the metric with the logits of the right answer, the wrong one and the rest beside the score; the
+        readout itself where the metric does not compare a right with a wrong answer.
+        """
+        if not compares_answers(self.metric):
+            return readout
+        question = self.question
+        return signed(readout, question.answers, question.wrongs, vocabulary=model.config.d_vocab_out)
 
     def margin(self) -> Readout:
         """logit(correct) - logit(wrong), or minus the largest other logit where nothing is wrong, whatever the metric:

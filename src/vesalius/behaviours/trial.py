@@ -58,6 +58,10 @@ class Trial:
     answers: Int[Tensor, "prompt pos"] | None = None
     searched: bool = False
 
+    def signed(self, model: Transformer) -> Readout:
+        """The readout with the logits of right, wrong and the rest beside the score, where the metric is of both."""
+        return self.readout if self.prompts is None else self.prompts.signed(self.readout, model)
+
     def take(self, rows: slice | Int[Tensor, " n"]) -> "Trial":
         """Some of the prompts."""
         index = torch.arange(len(self.batch))[rows]

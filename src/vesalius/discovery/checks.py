@@ -34,7 +34,8 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.faithfulness import Ranking, faithfulness_curve, faithfulness_curves, scores_without
-from vesalius.discovery.known_heads import Detections, Overlap, PublishedHeads, detect, overlap, published_heads
+from vesalius.discovery.head_tests import Detections, detect
+from vesalius.discovery.known_heads import Overlap, PublishedHeads, overlap, published_heads
 from vesalius.discovery.method import Method, MethodResult
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import specificity

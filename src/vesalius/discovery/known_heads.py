@@ -1,5 +1,5 @@
-"""Known heads, to compare a discovered circuit with: those that publications name for GPT-2 small and Llama-3-8B, and
-those that attention alone shows.
+"""Known heads, to compare a discovered circuit with: those that publications name for GPT-2 small and Llama-3-8B. Those
+that attention alone shows are in `head_tests`.
 
 A model counts as GPT-2 small by its shape, since weights have no name: for other weights of that shape (a fine-tuned or
 a random model) the figures only say how far its circuit agrees with the published one. Where the file of the weights is
@@ -12,24 +12,16 @@ at hand, `recognised_by` also compares its hash with that of the published file.
 | `greater-than` | Hanna et al. 2023, arXiv 2305.00586, heads as the ACDC authors list them (arXiv 2304.14997)      |
 """
 
-import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
 from typing import Any
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
-
 from vesalius.components import Component
-from vesalius.documents.checks import ROLES
 from vesalius.errors import BadInput
 from vesalius.files import sha256
-from vesalius.intervene import Batch
 from vesalius.model.config import Config
-from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 
 #: GPT-Neo 125M has as many layers, heads and words, but other contexts, windows and scales.
 GPT2_SMALL = {
@@ -144,120 +136,6 @@ def is_llama_3_8b(config: Config) -> bool:
     """Whether a model has the shape of Llama-3-8B."""
     scaled = config.rotary is not None and config.rotary.scaling != "none"
     return not scaled and all(getattr(config, name) == value for name, value in LLAMA_3_8B_SHAPE.items())
-
-
-# Attention by token role: BOS, the position itself, the previous token, earlier copies, and the tokens after those.
-#
-# A role is a set of (query, key) pairs. A head's mass on it is the attention from each query to the role's keys,
-# averaged over the queries that have such keys.
-
-Target = Bool[Tensor, "prompt query key"]
-
-
-def general_roles(
-    tokens: Int[Tensor, "prompt pos"], real: Bool[Tensor, "prompt pos"], *, first: int
-) -> dict[str, Target]:
-    """The roles that exist in any text; positions before `first` (BOS) are not queries and count as a sink only."""
-    place = torch.arange(tokens.shape[1])
-    query, key = place[:, None], place[None, :]
-    is_query = real & (place >= first)
-    pairs = is_query[:, :, None] & real[:, None, :] & (key <= query)
-    copies = pairs & (tokens[:, :, None] == tokens[:, None, :]) & (key < query) & (key >= first)
-    after = torch.zeros_like(copies)
-    after[:, :, 1:] = copies[:, :, :-1]
-    sink = pairs & (key == 0) & (query > 0)
-    return {
-        "induction": after & (key < query),
-        "duplicate": copies,
-        "previous": pairs & (key == query - 1) & (key >= first),
-        "self": pairs & (key == query),
-        ("BOS" if first else "first token"): sink,
-    }
-
-
-def masses(pattern: Float[Tensor, "prompt head query key"], target: Target) -> Float[Tensor, "prompt head"]:
-    """Attention on the target keys, averaged over the queries with a target; NaN if there are none."""
-    target = target.to(pattern.device)
-    has_target = target.any(-1)
-    mass = torch.einsum("phqk,pqk->phq", pattern, target.to(pattern.dtype))
-    total = (mass * has_target[:, None]).sum(-1)
-    n_queries = has_target.sum(1).clamp(min=1)
-    return torch.where(has_target.any(1)[:, None], total / n_queries[:, None], torch.nan).cpu()
-
-
-# Heads detected by their attention alone: previous-token, duplicate-token and induction heads.
-#
-# The probe contains no behaviour. For text and for token ids it is random tokens, repeated once after BOS where there
-# is one, so that copies and the tokens after them exist and nothing else can be predicted; for a finite vocabulary it
-# is a sample of the specimen's inputs. A head is flagged for a role if more than half of its attention lies there, on
-# average over the probe.
-
-FLAGGED_MASS = 0.5
-ROWS, LENGTH = 8, 16
-
-
-@dataclass(frozen=True)
-class Detections:
-    """Mean attention of every head on each role, the heads flagged for it, and the number of rows run."""
-
-    masses: Mapping[str, Float[Tensor, "layer head"]]
-    rows: int
-
-    @property
-    def flagged(self) -> dict[str, tuple[Component, ...]]:
-        """The heads of each role, in order of computation."""
-        return {
-            role: tuple(Component(layer, head) for layer, head in (mass > FLAGGED_MASS).nonzero().tolist())
-            for role, mass in self.masses.items()
-        }
-
-    @property
-    def heads(self) -> frozenset[Component]:
-        """Heads flagged for any role."""
-        return frozenset(head for heads in self.flagged.values() for head in heads)
-
-
-@torch.no_grad()
-def detect(specimen: Specimen, *, rows: int = ROWS, seed: int = 0) -> Detections:
-    """Run the probe once and measure every head's attention."""
-    model, (batch, first) = specimen.model, _probe(specimen, rows, seed)
-    real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
-    targets = {role: general_roles(batch.tokens, real, first=first)[role] for role in ROLES}
-    on_device = batch.to(model.device)
-    _, cache = model.run_with_cache(
-        on_device.tokens,
-        mask=on_device.mask,
-        names=lambda name: name.endswith(".hook_pattern"),
-        choose=torch.zeros(len(batch), 1, dtype=torch.long, device=model.device),
-    )
-    patterns = [cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.config.n_layers)]
-    mass_by_role = {
-        role: torch.stack([masses(pattern, target).nanmean(0).nan_to_num() for pattern in patterns])
-        for role, target in targets.items()
-    }
-    return Detections(mass_by_role, len(batch))
-
-
-def _probe(specimen: Specimen, rows: int, seed: int) -> tuple[Batch, int]:
-    """The probe's tokens, and 1 if they begin with BOS, else 0."""
-    vocabulary, config = specimen.vocabulary, specimen.model.config
-    if isinstance(vocabulary, FiniteVocabulary):
-        tokens = specimen.tokenize(specimen.sample(rows, seed))
-        return Batch(tokens, tokens != config.pad_token), 1
-    prefix, ids = [], range(config.d_vocab)
-    if isinstance(vocabulary, TextVocabulary):
-        prefix = [] if vocabulary.tokenizer.bos is None else [vocabulary.tokenizer.bos]
-        ids = vocabulary.tokenizer.ordinary_ids
-    length = min(LENGTH, (config.n_ctx - len(prefix)) // 2)
-    ordinary = [i for i in ids if i < config.d_vocab and i not in prefix]
-    if length < 2 or len(ordinary) < length:
-        raise BadInput(
-            f"{specimen.name}: a context of {config.n_ctx} and {len(ordinary)} ordinary tokens are too few to probe "
-            "attention; leave the detectors out"
-        )
-    rng = random.Random(f"detectors/{seed}")
-    sequences = [rng.sample(ordinary, length) for _ in range(rows)]
-    return Batch(torch.tensor([[*prefix, *tokens, *tokens] for tokens in sequences])), len(prefix)
 
 
 # Whether a circuit's heads are known heads more often than expected by chance.

@@ -20,6 +20,7 @@ from vesalius.intervene.ablations import Ablation, Mean, Replacement, Resample, 
 from vesalius.intervene.attribution import Rule, edge_attribution
 from vesalius.intervene.effects import ComponentSet, effect_columns, has_units
 from vesalius.intervene.estimate import Workload, sweep_forwards
+from vesalius.intervene.signed import parted
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 
@@ -185,11 +186,13 @@ def swept_in_parts(
     material: Trial,
     kind: Ablation | str,
     sets: Sequence[ComponentSet],
-    keep: Callable[[range, Float[Tensor, "prompt set"], float], None],
+    keep: Callable[[range, Float[Tensor, "prompt set *signed"], float], None],
     *,
     largest: int,
 ) -> None:
-    """Edited scores of every prompt and set, given to `keep` with the rows that were run, as parts are finished."""
+    """Edited readings of every prompt and set (signed where the metric compares two answers), given to `keep` with the
+    rows that were run, as parts are finished.
+    """
     assert material.prompts is not None
     prompts, ablation = material.prompts, ablation_named(kind)
     spans = cut(len(sets), spread.jobs, largest=largest)
@@ -197,10 +200,11 @@ def swept_in_parts(
     spread(sweep_part, parts, step=f"{ablation} ablation", keep=lambda place, result: keep(spans[place], *result))
 
 
-def sweep_part(specimen: Specimen, part: SweepPart) -> tuple[Float[Tensor, "prompt set"], float]:
-    """The edited scores of one part, and the rows that were run for them."""
-    model, cost, batch = specimen.model, Cost(), part.prompts.batch
-    recordings = Recordings(model, batch.to(model.device), part.prompts.readout(model))
+def sweep_part(specimen: Specimen, part: SweepPart) -> tuple[Float[Tensor, "prompt set *signed"], float]:
+    """The edited readings of one part, and the rows that were run for them."""
+    model, cost, prompts = specimen.model, Cost(), part.prompts
+    batch = prompts.batch
+    recordings = Recordings(model, batch.to(model.device), prompts.signed(prompts.readout(model), model))
     recordings.scores()  # the clean run, which is counted once for all parts
     sources = {"counterfactual": part.prompts.counterfactual_batch, "neurons": has_units(part.sets)}
     replacement = part.kind.table(model, batch, **sources)
@@ -272,7 +276,7 @@ def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> Scor
     matrix, forwards = torch.empty(n, len(sets)), [2.0]
 
     def keep(span: range, scores: Tensor, rows: float) -> None:
-        matrix[:, span.start : span.stop] = baseline[:, None] - scores
+        matrix[:, span.start : span.stop] = baseline[:, None] - parted(scores, 2)[0]
         forwards[0] += rows / n
 
     swept_in_parts(spread, material, Resample(), sets, keep, largest=len(sets))

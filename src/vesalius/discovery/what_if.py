@@ -21,7 +21,8 @@ from vesalius.intervene import Plan, Readout, Recordings, run
 from vesalius.intervene.ablations import Ablation, Mean, Patch, Replacement, Resample, Zero, ablation_named
 from vesalius.intervene.effects import has_units
 from vesalius.intervene.engine import Cost
-from vesalius.intervene.readout import choose_tokens
+from vesalius.intervene.readout import chosen_logits
+from vesalius.intervene.signed import Sides, parted
 from vesalius.model.specimen import Specimen, TextVocabulary
 
 #: What may take a component's place.
@@ -36,11 +37,14 @@ Logits = Float[Tensor, "prompt query out"]
 
 @dataclass(frozen=True)
 class RunOutputs:
-    """What one run of the prompts gives: a score, an output and the likeliest next tokens of each."""
+    """What one run of the prompts gives: a score, an output and the likeliest next tokens of each; where the score
+    compares two answers also the logits of the right one, the wrong one and the rest.
+    """
 
     score: Float[Tensor, " prompt"]
     outputs: list[Any]
     likely: list[list[tuple[str, float]]]
+    sides: Sides | None = None
 
 
 class Replacements:
@@ -119,18 +123,18 @@ class Replacements:
         return torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, place[:, None], True)
 
     def _read(self, logits: Logits) -> RunOutputs:
-        readout, n = self.material.readout, len(self.material.batch)
-        chosen = logits if readout.choose is None else choose_tokens(logits, readout.choose.to(logits.device))
-        score = readout.score(chosen, torch.arange(n, device=logits.device)).float().cpu()
+        readout, n = self.material.signed(self.model), len(self.material.batch)
+        every = torch.arange(n, device=logits.device)
+        score, sides = parted(readout.score(chosen_logits(readout, logits, every), every).float().cpu())
         vocabulary = self.specimen.vocabulary
         if not isinstance(vocabulary, TextVocabulary):
             lengths = [len(row) for row in self._tokens()]
             decoded = zip(self.specimen.decode(logits.cpu()), lengths, strict=True)
             outputs = [[_shown(value) for value in row[:length]] for row, length in decoded]
-            return RunOutputs(score, outputs, [[] for _ in range(n)])
+            return RunOutputs(score, outputs, [[] for _ in range(n)], sides)
         piece = vocabulary.tokenizer.piece
         top = [piece(int(token)) for token in logits[:, 0].argmax(-1).cpu()]
-        return RunOutputs(score, top, self._likeliest(logits[:, 0]))
+        return RunOutputs(score, top, self._likeliest(logits[:, 0]), sides)
 
     def _likeliest(self, logits: Float[Tensor, "prompt out"]) -> list[list[tuple[str, float]]]:
         if not self._likely:

@@ -113,6 +113,7 @@ class BehaviourReport(Viewable, Entry):
                 f"{one['old']!r} -> {one['new']!r}",
                 _figure(one["range_on_rows_that_chose"]),
                 "-" if one["range_on_other_rows"] is None else _figure(one["range_on_other_rows"]),
+                one["broken"],
             )
             for one in proposed["shared"]
         ]
@@ -120,11 +121,16 @@ class BehaviourReport(Viewable, Entry):
             (one["row"], one["change"] or "nothing works", one["range"], one["wrong_rise"], one["broken"])
             for one in proposed["rows"]
         ]
-        columns = ("in all rows", "range where it was chosen [95 %]", "range on other rows [95 %]")
+        columns = (
+            "in all rows",
+            "range where it was chosen [95 %]",
+            "range on other rows [95 %]",
+            "prompt less likely by",
+        )
         return [
             *([Sheet(columns, shared, title="Proposed for all rows, best of each place")] if shared else []),
             Sheet(
-                ("row", "proposed", "range", "wrong answer likelier by", "rest less likely by"),
+                ("row", "proposed", "range", "wrong answer likelier by", "prompt less likely by"),
                 rows,
                 title=f"Proposed row by row, written to {proposed['file']}",
                 caption="Range: how far the score falls. The last two are in nats. Look at them before they are used: "

@@ -9,6 +9,7 @@ from vesalius.documents.claims import ClaimRecord, Claims
 from vesalius.documents.contrast import Contrast
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
+from vesalius.documents.sweep import SIDES
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
 
 WHAT_IF_FILE = "what_if.json"
@@ -44,13 +45,16 @@ class WhatIf(ResultDocument, kind="what_if"):
     """Components replaced together on some prompts: `effect` is the clean minus the edited score, `changed` the share
     of prompts whose output is another one. One prompt has no interval. `contrast` says whether replacing everything
     lowers the score, where values come from a behaviour's counterfactual prompts.
+
+    Where the score compares a right with a wrong answer, `effect_right`, `effect_wrong` and `effect_rest` are clean
+    minus edited of their logits and of the mean of all others, and `acts` says which of them is clear.
     """
 
     FILE = WHAT_IF_FILE
     RANK = 60
     COMMAND, VERB = "what-if", "what_if"
     REMEDY = "run `vesalius what-if` again"
-    ABSENT_IF_DEFAULT = ("contrast",)
+    ABSENT_IF_DEFAULT = ("contrast", *(f"effect_{side}" for side in SIDES), "acts")
 
     request: Request
     unit: str
@@ -62,6 +66,10 @@ class WhatIf(ResultDocument, kind="what_if"):
     forwards: float
     seconds: float
     contrast: Contrast | None = None
+    effect_right: Metric | None = None
+    effect_wrong: Metric | None = None
+    effect_rest: Metric | None = None
+    acts: str | None = None
 
     def listed(self) -> Line:
         """What a list of results says of it: the effect of the replacement."""
@@ -90,6 +98,7 @@ class WhatIf(ResultDocument, kind="what_if"):
                         ("clean", f"{self.clean.figures} {self.unit}, {prompts(self.effect.n)}"),
                         ("edited", f"{self.edited.figures} {self.unit}"),
                         ("effect (clean minus edited)", self.effect.figures),
+                        *self._signed(),
                         *([] if self.contrast is None else self.contrast.facts()),
                         *(self._likely() if len(self.rows) == 1 else ()),
                     ],
@@ -106,6 +115,15 @@ class WhatIf(ResultDocument, kind="what_if"):
             ],
             command=request.command_line(),
         )
+
+    def _signed(self) -> list[tuple[str, str]]:
+        """Which logits moved, where the score is a difference of two."""
+        names = {"right": "of the answer's logit", "wrong": "of the wrong one's", "rest": "of the other logits, mean"}
+        figures = {names[side]: getattr(self, f"effect_{side}") for side in SIDES}
+        lines = [(name, metric.figures) for name, metric in figures.items() if metric is not None]
+        plural = len(self.request.components or ()) > 1
+        who = "these components together" if plural else "the component"
+        return [*lines, *([(who, self.acts)] if self.acts else [])]
 
     def _likely(self) -> list[tuple[str, str]]:
         """The likeliest next tokens before and after, where one prompt was asked about."""

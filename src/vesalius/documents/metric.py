@@ -6,10 +6,13 @@ circuit has the same share over the circuits.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vesalius.documents.base import Record
 from vesalius.documents.view import Facts, Sheet
+
+if TYPE_CHECKING:  # the help of a command loads no torch
+    from torch import Tensor
 
 LEVEL = 0.95
 #: Metrics that a repr shows.
@@ -52,6 +55,14 @@ class Metric(Record):
             return cls(value=None, low=None, high=None, n=0, baseline=baseline, statistic="share")
         low, high = share_interval(right, n)
         return cls(value=right / n, low=low, high=high, n=n, baseline=baseline, statistic="share")
+
+    @classmethod
+    def of_mean(cls, values: "Tensor", *, seed: int = 0) -> "Metric":
+        """The mean of one value for each case, with its interval over them; a single case has none."""
+        from vesalius.statistics import interval_or_none
+
+        low, high = interval_or_none(values, seed=seed)
+        return cls(value=float(values.mean()), low=low, high=high, n=len(values))
 
     @classmethod
     def of_circuits(

@@ -109,7 +109,7 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             f"{subject}: circuit of neurons",
             Answer(
                 f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures} of {subject} on {self.share.n} "
-                f"held-out prompts (chosen to keep {self.keep:g}); as many at random keep "
+                f"held-out prompts, all others resampled (chosen to keep {self.keep:g}); as many at random keep "
                 f"{self.share.baseline or 0.0:.3f}"
             ),
             [

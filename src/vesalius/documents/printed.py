@@ -13,11 +13,12 @@ from vesalius.errors import BadInput, choices
 class Plan(Viewable, Record, kind="plan"):
     """What a command will cost.
 
-    `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks
-    and what is taken at most by cutting the circuit (`select_forwards`) and by the search for rivals
-    (`rivals_forwards`). `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says
-    whether what is not loaded yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated
-    from what was `timed`. `tokens_assumed`: the length of prompts is a guess.
+    `forwards` are passes of all `n` prompts (of `tokens` each), without those that first ask whether the model performs
+    and what replacing everything does (`contrast_forwards`), the `checks_forwards` of a discovery's checks, and what is
+    taken at most by cutting the circuit (`select_forwards`) and by the search for rivals (`rivals_forwards`).
+    `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says whether what is not loaded
+    yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated from what was `timed`.
+    `tokens_assumed`: the length of prompts is a guess.
     """
 
     command: str
@@ -28,6 +29,7 @@ class Plan(Viewable, Record, kind="plan"):
     timed: str
     n: int
     tokens: int
+    contrast_forwards: float = 0.0
     checks_forwards: float
     rivals_forwards: float = 0.0
     select_forwards: float = 0.0
@@ -37,8 +39,9 @@ class Plan(Viewable, Record, kind="plan"):
     tokens_assumed: bool = False
 
     def further_passes(self) -> str:
-        """What comes on top of the passes of a discovery, in words."""
-        passes = f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
+        """What comes on top of the passes of the work itself, in words."""
+        passes = f", {self.contrast_forwards:.1f} for the contrast" if self.contrast_forwards else ""
+        passes += f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
         passes += f", at most {self.select_forwards:.1f} for the selection" if self.select_forwards else ""
         return passes + (f", at most {self.rivals_forwards:,.0f} for the rivals" if self.rivals_forwards else "")
 

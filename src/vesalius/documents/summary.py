@@ -39,6 +39,7 @@ REFUTED = {
     "acts_at_answer": "acts mostly at the answer position",
     "acts_directly": "acts mostly on the logits directly",
     "writes_answer": "writes the answer by itself",
+    "suppresses": "pushes an answer down",
     "covers": "covers for its group",
     "backup_of": "a backup",
     "inhibits": "works against the answer",

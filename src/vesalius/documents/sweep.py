@@ -19,10 +19,16 @@ from vesalius.documents.difference import (
     rank_correlation,
 )
 from vesalius.documents.request import Request, whole_option
-from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, View, Viewable, made, prompts, subject_of
+from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, Unclear, View, Viewable, made, prompts, subject_of
 from vesalius.errors import BadInput
 
 SWEEP_FILE = "sweep.json"
+#: What the score is the difference of, and all other logits.
+SIDES = ("right", "wrong", "rest")
+SIGNED_CAPTION = (
+    " Right, wrong, rest: the same of the right answer's logit, of the wrong one's and of the mean of all others; in "
+    "brackets where the interval holds 0."
+)
 #: Effects that a repr shows.
 SUMMARY_ROWS = 5
 
@@ -30,12 +36,33 @@ SUMMARY_ROWS = 5
 class SweepRow(Record):
     """The effect of replacing one component (or, as `L0H1+L1H2`, a set), with its 95 % interval over the prompts; one
     prompt has none.
+
+    Where the score compares a right with a wrong answer, `effect_right`, `effect_wrong` and `effect_rest` are the same
+    differences of their logits and of the mean of all others, each with its interval, and `acts` says which of them is
+    clear ("raises the answer", "lowers the wrong answer", ...); None where none is.
     """
+
+    ABSENT_IF_DEFAULT = (*(f"effect_{side}{end}" for side in SIDES for end in ("", "_low", "_high")), "acts")
 
     id: str
     effect: float
     ci_low: float | None
     ci_high: float | None
+    effect_right: float | None = None
+    effect_right_low: float | None = None
+    effect_right_high: float | None = None
+    effect_wrong: float | None = None
+    effect_wrong_low: float | None = None
+    effect_wrong_high: float | None = None
+    effect_rest: float | None = None
+    effect_rest_low: float | None = None
+    effect_rest_high: float | None = None
+    acts: str | None = None
+
+    def sides(self) -> list[float | None]:
+        """The effects on right, wrong and the rest, those whose interval holds 0 marked."""
+        each = ([getattr(self, f"effect_{side}{end}") for end in ("", "_low", "_high")] for side in SIDES)
+        return [shown_effect(*figures) for figures in each]
 
     def __repr__(self) -> str:
         return f"{self.id} {self.effect:+.3g}{_interval(self.ci_low, self.ci_high)}"
@@ -52,6 +79,13 @@ def disagreement(kinds: Iterable[str], rows: Sequence[SweepRow]) -> str:
         return "in sign"
     clear = [kind for kind, sign in zip(kinds, signs, strict=True) if sign]
     return f"only {' and '.join(clear)}" if 0 < len(clear) < len(signs) else ""
+
+
+def shown_effect(value: float | None, low: float | None, high: float | None) -> float | None:
+    """A figure for a table, marked where its interval holds 0."""
+    if value is None or low is None or high is None or not low <= 0 <= high:
+        return value
+    return Unclear(value)
 
 
 class HalfAgreement(Record):
@@ -198,6 +232,7 @@ class Sweep(Viewable, Document, kind="sweep"):
         cost = f"{self.forwards:.1f} forward-equivalents, {self.seconds:.1f} s"
         counted = f"{len(rows)} {what}s, {prompts(self.n)}, {cost}"
         single = not self.pairs and all(has_cell(row.id) for row in self.components)
+        signed = any(row.effect_right is not None for row in self.components)
         answer, strongest = effects_answer(
             f"Sweep of {subject}: {self.kind} ablation", rows, baseline=f"{self.baseline:.3f} {self.unit}"
         )
@@ -213,11 +248,15 @@ class Sweep(Viewable, Document, kind="sweep"):
                 ),
                 *([self.head_map()] if single else []),
                 Sheet(
-                    ("component", "effect", "low", "high", "n"),
-                    rows,
+                    ("component", "effect", "low", "high", *((*SIDES, "acts") if signed else ()), "n"),
+                    [
+                        (*row[:4], *((*own.sides(), own.acts or "") if signed else ()), row[4])
+                        for row, own in zip(rows, self.components, strict=True)
+                    ],
                     title=f"Effects ({self.unit}): clean minus edited",
-                    caption="Positive: the score falls without the component. Intervals are 95 %, over prompts.",
-                    signed=("effect",),
+                    caption="Positive: the score falls without the component. Intervals are 95 %, over prompts."
+                    + (SIGNED_CAPTION if signed else ""),
+                    signed=("effect", *SIDES),
                     ranked_by="effect",
                     pictured=True,
                 ),

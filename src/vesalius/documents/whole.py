@@ -108,14 +108,14 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Ans
     kept = f"{whole.kept.text()} of {subject}"
     if not whole.found:
         instead = f"; {whole.reached} do" if whole.reached else ""
-        text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject} ({whole.size} keep"
-        return Answer(f"{text} {whole.kept.text()}{instead})", "no")
+        text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject}, the rest resampled"
+        return Answer(f"{text} ({whole.size} keep {whole.kept.text()}{instead})", "no")
     if whole.kept.high is not None and whole.kept.high < whole.keep:
         chosen = f"that kept {whole.keep:g} of {subject} where they were chosen"
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
-        return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts", "no")
-    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing"
+        return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, the rest resampled", "no")
+    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing, the rest resampled"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"

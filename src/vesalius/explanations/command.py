@@ -23,10 +23,10 @@ from vesalius.documents.explanation import Explanation, Tag
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget
 from vesalius.explanations.findings import Account, Said
-from vesalius.explanations.hyve import natural_scope, scope
-from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, STAGE, TAXONOMY, helper_lines
-from vesalius.explanations.hyve.setting import SettingOptions
-from vesalius.explanations.session import Session, which_code
+from vesalius.explanations.session import natural_scope, scope
+from vesalius.explanations.session.briefing import MAX_ITERATIONS, STAGE, TAXONOMY, helper_lines
+from vesalius.explanations.session.session import Session, which_code
+from vesalius.explanations.session.setting import SettingOptions
 from vesalius.files import plain_json
 from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, LineProgram
 from vesalius.model.specimen import FiniteVocabulary, Specimen
@@ -115,8 +115,8 @@ class InstrumentTable:
 
     def task(self, *, seed: int, timeout: float) -> dict[str, Any]:
         """The first line: the specimen without its name, the instruments, the grammar of claims and the limits."""
-        prompts = self.session.setting.prompts
-        specimen = prompts.specimen
+        briefing = self.session.setting.briefing
+        specimen = briefing.specimen
         config, vocabulary = specimen.model.config, specimen.vocabulary
         tokens: dict[str, Any] = {}
         if isinstance(vocabulary, FiniteVocabulary):
@@ -129,7 +129,7 @@ class InstrumentTable:
             **tokens,
             "examples": list(specimen.examples),
             "instruments": natural_scope.instrument_lines() if self.session.natural else helper_lines(),
-            "claims": prompts.grammar(),
+            "claims": briefing.grammar(),
             "tags": TAXONOMY,
             "budget": self.left,
             "timeout_seconds": timeout,

@@ -250,33 +250,6 @@ def _slopes(
     return {name: value.detach() for name, value in kept.items()}, dict(zip(kept, gradients, strict=True))
 
 
-def embedding_slopes(model: Transformer, batch: Batch, readout: Readout) -> Float[Tensor, "prompt pos d_model"]:
-    """The slope of each prompt's score at the embedding of every token."""
-    leaf: list[Tensor] = []
-
-    def watch(value: Tensor, hook: HookPoint) -> Tensor:
-        leaf.append(value.detach().clone().requires_grad_())
-        return leaf[0]
-
-    on_device = batch.to(model.device)
-    with torch.enable_grad():
-        logits = model.run_with_hooks(
-            on_device.tokens,
-            mask=on_device.mask,
-            at=None if readout.at is None else readout.at.to(model.device),
-            choose=None if readout.choose is None else readout.choose.to(model.device),
-            fwd_hooks=[("blocks.0.hook_resid_pre", watch)],
-        )
-        score = readout.score(logits, torch.arange(len(batch), device=logits.device)).sum()
-        (slope,) = torch.autograd.grad(score, leaf)
-    return slope.float().cpu()
-
-
-def embedding_change(model: Transformer, old: Sequence[int], new: Sequence[int]) -> Float[Tensor, "pos d_model"]:
-    """What exchanging tokens for others adds to their embeddings."""
-    return (model.W_E[list(new)] - model.W_E[list(old)]).float().cpu()
-
-
 # Edge attribution patching: the effect of every edge, to first order, from one backward pass per step.
 #
 # score[prompt, sender, receiver] = (sender's clean output - its counterfactual output) . (gradient of the readout at

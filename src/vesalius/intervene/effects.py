@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from vesalius.components import Component, parse_components
 from vesalius.documents.contrast import Contrast
-from vesalius.documents.sweep import SUMMARY_ROWS, effects_answer
+from vesalius.documents.sweep import SIDES, SUMMARY_ROWS, SweepRow, effects_answer
 from vesalius.documents.view import Answer, Facts, LateRows, Sheet, View, Viewable, made, prompts
 from vesalius.errors import BadInput
 from vesalius.files import write_json
@@ -27,6 +28,7 @@ from vesalius.intervene.engine import Cost, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings
+from vesalius.intervene.signed import PHRASES, Sides, parted, words_of
 from vesalius.intervene.values import Batch
 from vesalius.model.states import write_tensors
 from vesalius.model.transformer import Transformer
@@ -44,7 +46,8 @@ SETS_RESAMPLED = 4096
 @dataclass(frozen=True, repr=False)
 class Effects(Viewable):
     """Clean minus edited score of every prompt for every set of components; `contrast` is what replacing everything
-    does, where values come from counterfactual prompts and it was asked.
+    does, where values come from counterfactual prompts and it was asked. `sides` are the same differences of the logits
+    of the right answer, the wrong one and the rest, where the score compares two answers.
     """
 
     sets: tuple[ComponentSet, ...]
@@ -55,6 +58,7 @@ class Effects(Viewable):
     forwards: float
     seconds: float
     contrast: Contrast | None = None
+    sides: Sides | None = None
 
     @property
     def mean(self) -> Float[Tensor, " set"]:
@@ -88,7 +92,7 @@ class Effects(Viewable):
         strongest = self.mean.abs().argsort(descending=True, stable=True)[:SUMMARY_ROWS].tolist()
         answer, largest = effects_answer(
             f"Effects of {self.kind} ablation",
-            self._rows_of(strongest),
+            self._rows_of(strongest, signed=False),
             baseline=f"{float(self.baseline.mean()):.3f} {self.unit}",
             total=len(self.sets),
         )
@@ -101,28 +105,40 @@ class Effects(Viewable):
             [
                 Facts([("largest effects (clean minus edited)", largest), *contrast]),
                 Sheet(
-                    ("component", "effect", "low", "high", "n"),
+                    ("component", "effect", "low", "high", *(() if self.sides is None else (*SIDES, "acts")), "n"),
                     rows,
                     title=f"Effects ({self.unit}): clean minus edited",
-                    signed=("effect",),
+                    signed=("effect", *SIDES),
                 ),
             ],
         )
 
-    def _rows_of(self, columns: Sequence[int]) -> list[tuple[str, float, float | None, float | None, int]]:
-        """Rows of some sets, with intervals."""
-        rows: list[tuple[str, float, float | None, float | None, int]] = []
+    def rows(self, columns: Sequence[int] | None = None, *, seed: int = 0) -> list[SweepRow]:
+        """Sets (default: all) with their effects and intervals, in order."""
+        columns, rows = range(len(self.sets)) if columns is None else columns, []
         for start in range(0, len(columns), SETS_RESAMPLED):
-            part = columns[start : start + SETS_RESAMPLED]
-            values = self.matrix[:, part]
-            low, high = means_interval(values)
+            part = list(columns[start : start + SETS_RESAMPLED])
+            figures = _figures("effect", "ci_low", "ci_high", values=self.matrix[:, part], seed=seed)
+            if self.sides is not None:
+                sides = self.sides.take(part)
+                for side, values in zip(SIDES, sides, strict=True):
+                    name = f"effect_{side}"
+                    figures |= _figures(name, f"{name}_low", f"{name}_high", values=values, seed=seed)
+                figures["acts"] = [PHRASES.get(word or "") for word in words_of(sides, seed=seed)]
+            every = zip(*figures.values(), strict=True)
             rows += [
-                (_name(self.sets[i]), effect, number(least), number(most), len(values))
-                for i, effect, least, most in zip(
-                    part, values.mean(0).tolist(), low.tolist(), high.tolist(), strict=True
-                )
+                SweepRow(id=_name(self.sets[i]), **dict(zip(figures, row, strict=True)))
+                for i, row in zip(part, every, strict=True)
             ]
         return rows
+
+    def _rows_of(self, columns: Sequence[int], *, signed: bool = True) -> list[tuple[Any, ...]]:
+        """Rows of a table of some sets, with intervals."""
+        signed, n = signed and self.sides is not None, len(self.matrix)
+        return [
+            (row.id, row.effect, row.ci_low, row.ci_high, *((*row.sides(), row.acts or "") if signed else ()), n)
+            for row in self.rows(columns)
+        ]
 
 
 def effects(
@@ -145,14 +161,15 @@ def effects(
     replacement = ablation.table(model, batch, **sources, neurons=has_units(chosen))
     start, cost = time.perf_counter(), Cost()
     recordings = Recordings(model, batch, readout, memory=memory)
-    baseline = recordings.scores().cpu()
+    clean = recordings.scores().cpu()
     cost.rows += len(batch)
     parts = effect_columns(
         recordings, replacement, chosen, positions=positions, memory=memory, cost=cost, progress=progress
     )
-    matrix = torch.cat([baseline[:, None] - scores for _, scores in parts], 1)
-    forwards = cost.rows / len(batch)
-    return Effects(tuple(chosen), baseline, matrix, ablation.name, readout.unit, forwards, time.perf_counter() - start)
+    matrix, sides = parted(torch.cat([clean[:, None] - scores for _, scores in parts], 1), 2)
+    forwards, seconds = cost.rows / len(batch), time.perf_counter() - start
+    baseline = parted(clean)[0]
+    return Effects(tuple(chosen), baseline, matrix, ablation.name, readout.unit, forwards, seconds, sides=sides)
 
 
 def effect_columns(
@@ -165,8 +182,10 @@ def effect_columns(
     cost: Cost | None = None,
     progress: Progress | None = None,
     block: int = 4096,
-) -> Iterator[tuple[range, Float[Tensor, "prompt set"]]]:
-    """Edited scores of every prompt, some sets at a time as they are ready, for callers that save as they go."""
+) -> Iterator[tuple[range, Float[Tensor, "prompt set *signed"]]]:
+    """Edited scores of every prompt (of a signed readout, its readings), some sets at a time as they are ready, for
+    callers that save as they go.
+    """
     n = len(recordings.batch)
     at_once = max(1, block // n)
     for start in range(0, len(sets), at_once):
@@ -178,12 +197,18 @@ def effect_columns(
                 progress("ablation", start + size * done // total, len(sets))
 
         scores = run(recordings, plan, replacement.values, memory=memory, cost=cost, progress=report)
-        yield range(start, start + len(part)), scores.cpu().view(len(part), n).T
+        yield range(start, start + len(part)), scores.cpu().unflatten(0, (len(part), n)).transpose(0, 1)
 
 
 def number(bound: float | Tensor) -> float | None:
     """The end of an interval; None where one prompt gives none."""
     return None if math.isnan(float(bound)) else float(bound)
+
+
+def _figures(*names: str, values: Float[Tensor, "prompt set"], seed: int) -> dict[str, list[Any]]:
+    """Means with both ends of their intervals, by these names."""
+    low, high = means_interval(values, seed=seed)
+    return dict(zip(names, (values.mean(0).tolist(), *(list(map(number, end)) for end in (low, high))), strict=True))
 
 
 def _name(members: ComponentSet) -> str:

@@ -176,7 +176,7 @@ class _Walk:
             resid = self._feed_forward(block, layer, block.mlp_input(before, mid), mid)
             cost.rows += self._work(layer)
         assert resid is not None
-        logits = self.model.unembed(self._final(resid), self._choose(), _CLEAN)
+        logits = self.model.unembed(self._final(resid), self._choose(), _CLEAN, mean=readout.mean)
         return readout.score(logits, self.prompt.on(logits.device))
 
     def outputs(self) -> dict[Component, Tensor]:

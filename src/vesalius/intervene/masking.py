@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.intervene.readout import Readout, choose_tokens
+from vesalius.intervene.readout import Readout, chosen_logits
 from vesalius.intervene.values import Batch, Values, activations
 from vesalius.model.hooks import Hook, HookPoint
 from vesalius.model.transformer import Transformer
@@ -30,9 +30,7 @@ def masked_scores(
         rows = torch.arange(n, device=logits.device)
         if readout.at is not None:
             logits = logits[rows[:, None], readout.at.to(logits.device)]
-        if readout.choose is not None:
-            logits = choose_tokens(logits, readout.choose.to(logits.device))
-        return readout.score(logits, rows).cpu()
+        return readout.score(chosen_logits(readout, logits, rows), rows).cpu()
 
 
 def _mixing(model: Transformer, other: Values, mask: Float[Tensor, " component"], where: Tensor | None) -> list[Hook]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.readout import Readout
+from vesalius.intervene.signed import Sides
 from vesalius.intervene.values import Batch
 from vesalius.model.attention import HeadPort, Heads, take_positions
 from vesalius.model.hooks import Hook, HookPoint, Tap
@@ -26,7 +27,7 @@ def hooked_scores(model: Transformer, batch: Batch, readout: Readout, hooks: Seq
     one_logit = torch.zeros(len(batch), 1, dtype=torch.long, device=model.device)
     model.run_with_hooks(batch.tokens, mask=batch.mask, choose=one_logit, fwd_hooks=[*hooks, keep])
     resid = kept[0] if readout.at is None else take_positions(kept[0], readout.at.to(kept[0].device))
-    logits = model.unembed(resid, readout.choose, Tap())
+    logits = model.unembed(resid, readout.choose, Tap(), mean=readout.mean)
     return readout.score(logits, torch.arange(len(batch), device=logits.device))
 
 
@@ -151,6 +152,29 @@ def direct_difference(
     if bool((rival < 0).any()):
         against = torch.where((rival < 0)[:, None], weight.mean(0), against)
     return (vector * widened(weight[correct.to(weight.device)] - against)).sum(-1)
+
+
+@torch.no_grad()
+def direct_sides(
+    model: Transformer,
+    vector: Float[Tensor, "prompt d_model"],
+    *,
+    resid: Float[Tensor, "prompt d_model"],
+    answers: Int[Tensor, "prompt answer"],
+    wrongs: Int[Tensor, "prompt wrong"],
+) -> Sides:
+    """What `vector`, as a part of the final residual stream `resid`, adds to the logit of the first right answer, of
+    the first wrong one (0 where there is none) and to the mean of all logits but those of right and wrong answers.
+    """
+    norm, weight = model.ln_final, model.unembed_weight
+    vector, resid = widened(vector.to(weight.device)), resid.to(weight.device)
+    if norm.w is not None:
+        vector = norm.share(vector, norm.scale(resid))
+    ids = torch.cat([answers, wrongs], 1).to(weight.device)
+    each = torch.einsum("nd,ncd->nc", vector, widened(weight[ids.clamp(min=0)])).where(ids >= 0, 0.0)
+    mean = vector @ weight.mean(0, dtype=vector.dtype)
+    rest = (mean * len(weight) - each.sum(1)) / (len(weight) - (ids >= 0).sum(1)).clamp(min=1)
+    return Sides(*(side.cpu() for side in (each[:, 0], each[:, answers.shape[1]], rest)))
 
 
 @torch.no_grad()

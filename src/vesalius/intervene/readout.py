@@ -21,13 +21,15 @@ SHARE_OF_OUTPUTS = "share of outputs"
 class Readout:
     """`score(logits, prompt)` gives one value per row; `prompt` says which prompt each row ran.
 
-    `at` are the positions to read in each prompt (None: all), `choose` the tokens (None: all).
+    `at` are the positions to read in each prompt (None: all), `choose` the tokens (None: all). With `mean` the mean
+    logit of the vocabulary follows the chosen tokens'.
     """
 
     score: Score
     at: Int[Tensor, "prompt query"] | None = None
     choose: Int[Tensor, "prompt choice"] | None = None
     unit: str = "logits"
+    mean: bool = False
 
     def take(self, prompts: Int[Tensor, " n"]) -> "Readout":
         """The readout of some of the prompts, renumbered from 0."""
@@ -38,14 +40,18 @@ class Readout:
 
         at = None if self.at is None else self.at[prompts]
         choose = None if self.choose is None else self.choose[prompts]
-        return Readout(renumbered, at, choose, self.unit)
+        return Readout(renumbered, at, choose, self.unit, self.mean)
 
 
-def choose_tokens(
-    logits: Float[Tensor, "row query out"], tokens: Int[Tensor, "row choice"]
+def chosen_logits(
+    readout: Readout, logits: Float[Tensor, "row query out"], prompt: Int[Tensor, " row"]
 ) -> Float[Tensor, "row query choice"]:
-    """The logits of each row's own tokens."""
-    return logits.gather(2, tokens[:, None].expand(-1, logits.shape[1], -1))
+    """What a readout asks for, from all logits at its positions."""
+    if readout.choose is None:
+        return logits
+    tokens = readout.choose.to(logits.device)[prompt]
+    chosen = logits.gather(2, tokens[:, None].expand(-1, logits.shape[1], -1))
+    return torch.cat([chosen, logits.mean(-1, keepdim=True)], 2) if readout.mean else chosen
 
 
 def all_logits() -> Readout:

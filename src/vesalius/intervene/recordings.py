@@ -178,7 +178,7 @@ class Recordings:
         """The readout of every prompt with nothing replaced."""
         parts = []
         for _, n, readout, recording in self.chunks():
-            logits = self.model.unembed(recording.final, recording.choose, _CLEAN)
+            logits = self.model.unembed(recording.final, recording.choose, _CLEAN, mean=readout.mean)
             parts.append(readout.score(logits, torch.arange(n, device=logits.device)))
         return torch.cat(parts)
 

@@ -243,18 +243,33 @@ class Transformer(nn.Module):
         return resid + tap("hook_pos_embed", positions)
 
     def unembed(
-        self, resid: Float[Tensor, "batch query d_model"], choose: Int[Tensor, "batch choice"] | None, tap: Tap
+        self,
+        resid: Float[Tensor, "batch query d_model"],
+        choose: Int[Tensor, "batch choice"] | None,
+        tap: Tap,
+        *,
+        mean: bool = False,
     ) -> Float[Tensor, "batch query out"]:
-        """Final norm and logits; with `choose`, the logits of these tokens only. Half precision gives float32."""
-        device = self.b_U.device
+        """Final norm and logits; with `choose`, the logits of these tokens only, and with `mean` the mean logit of the
+        vocabulary after them. Half precision gives float32.
+        """
+        device, cap = self.b_U.device, self.config.final_softcap
         x = self.ln_final(resid.to(device), tap)
-        if choose is None:
+        choose = None if choose is None else choose.to(device)
+        if choose is None or (mean and cap is not None):  # the mean of capped logits needs all of them
             logits = torch.addmm(self.b_U, x.flatten(0, 1), self.unembed_weight.T).view(*x.shape[:2], -1)
-        else:
-            choose = choose.to(device)
-            rows, biases = widened(self.unembed_weight[choose]), widened(self.b_U[choose])
-            logits = torch.einsum("bqd,bcd->bqc", widened(x), rows) + biases.unsqueeze(1)
-        return soft_cap(widened(logits), self.config.final_softcap)
+            logits = soft_cap(widened(logits), cap)
+            if choose is None:
+                return logits
+            chosen = logits.gather(2, choose[:, None].expand(-1, logits.shape[1], -1))
+            return torch.cat([chosen, logits.mean(-1, keepdim=True)], 2)
+        rows, biases = widened(self.unembed_weight[choose]), widened(self.b_U[choose])
+        logits = torch.einsum("bqd,bcd->bqc", widened(x), rows) + biases.unsqueeze(1)
+        if mean:
+            wide = rows.dtype
+            row, bias = self.unembed_weight.mean(0, dtype=wide), self.b_U.mean(dtype=wide)
+            logits = torch.cat([logits, (widened(x) @ row + bias).unsqueeze(-1)], 2)
+        return soft_cap(logits, cap)
 
     def run_with_cache(
         self,

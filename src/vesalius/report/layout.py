@@ -29,6 +29,7 @@ from vesalius.documents.view import (
     Section,
     Sheet,
     Tokens,
+    Unclear,
     View,
     cell,
     words,
@@ -54,6 +55,7 @@ class ShownCell:
     address: str = ""
     verdict: str = ""
     remark: str = ""
+    unclear: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ def _cell(value: Any, text: str, *, figures: bool) -> ShownCell:
         return ShownCell(text, str(int(value)))
     if isinstance(value, Ratio):
         return ShownCell(text, str(value.share) if value.share is not None else "", number=True)
-    return ShownCell(text, str(value), number=_is_figure(value))
+    return ShownCell(text, str(value), number=_is_figure(value), unclear=isinstance(value, Unclear))
 
 
 def plot(evidence: Evidence) -> Plot | None:

@@ -20,8 +20,8 @@ from vesalius import api
 from vesalius.components import Component
 from vesalius.errors import BadInput, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget, Spending
-from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of
-from vesalius.explanations.session import Memory
+from vesalius.explanations.session.session import Memory
+from vesalius.explanations.session.setting import LazyWorkspace, Setting, setting_of
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.model.transformer import metered
 from vesalius.sandbox import Executions

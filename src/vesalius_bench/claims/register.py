@@ -1,7 +1,7 @@
 """Register a claim before its test: its hypothesis, its prediction, and the test that will decide it.
 
 A registration is one JSON file with a digest over all of it. A claim about a circuit of a finite vocabulary may hold
-its program in the short notation that language models write (`hyve.grammar`) or as a whole document; one about a
+its program in the short notation that language models write (`session.grammar`) or as a whole document; one about a
 natural model has no program.
 """
 
@@ -40,11 +40,11 @@ from vesalius.explanations.claims.dependence import MIN_CHANGED, MIN_UNCHANGED
 from vesalius.explanations.claims.interchange import MIN_AGREEMENT, MIN_CHANGED_ACCURACY, MIN_LEAD_OVER_SHUFFLED
 from vesalius.explanations.claims.joint import MIN_KEPT_NATURAL
 from vesalius.explanations.claims.moved import MIN_RIVAL_LEAD, MIN_TRAVELS
-from vesalius.explanations.hyve.grammar import read_claim
 from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, Lab, growing_lab
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.natural import PROMPTS
 from vesalius.explanations.scientist.explain import blinded
+from vesalius.explanations.session.grammar import read_claim
 from vesalius.files import read_json, write_json
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary

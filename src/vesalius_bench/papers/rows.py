@@ -21,7 +21,7 @@ from vesalius.documents.metric import Figure
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.documents.view import shortened
-from vesalius.explanations.hyve.prompting import TAXONOMY
+from vesalius.explanations.session.briefing import TAXONOMY
 from vesalius.grading.key_check import key_statistics
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers.comparison import FIGURE_5, ComparedTable, circuit_tables, function_tables

@@ -335,7 +335,7 @@ def study_plan(name: str, model: Specimen | str | Path, *, studied: StudyOptions
     components = studied.top if names is None else len(names)
     pruned = min(components, MOST_PRUNED)
     more = EVIDENCE_PASSES * components + pruned * (pruned + 1) / 2
-    seconds = explaining.seconds * (1 + more / explaining.forwards)
+    seconds = explaining.seconds * (1 + more / (explaining.forwards + explaining.contrast_forwards))
     explaining = explaining.model_copy(
         update={"command": f"study {name}", "forwards": explaining.forwards + more, "seconds": seconds}
     )
@@ -343,10 +343,11 @@ def study_plan(name: str, model: Specimen | str | Path, *, studied: StudyOptions
         return explaining
     sweep = plan("discover", model, checks=not studied.quick, **subject)
     sets = default_budget(min(POOL, config.n_layers * config.n_heads))
-    per_pass = sweep.seconds / (sweep.forwards + sweep.checks_forwards)
+    per_pass = sweep.seconds / (sweep.forwards + sweep.contrast_forwards + sweep.checks_forwards)
     return explaining.model_copy(
         update={
             "forwards": math.fsum((explaining.forwards, sweep.forwards, sets)),
+            "contrast_forwards": explaining.contrast_forwards + sweep.contrast_forwards,
             "checks_forwards": sweep.checks_forwards,
             "peak_bytes": max(explaining.peak_bytes, sweep.peak_bytes),
             "fits": None if explaining.fits is None else explaining.fits and bool(sweep.fits),

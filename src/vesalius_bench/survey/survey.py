@@ -116,7 +116,7 @@ def _cell_plan(case: CellCase) -> CellPlan:
         return CellPlan(**subject, forwards=None, peak_bytes=None, seconds=None, error=str(error))
     return CellPlan(
         **subject,
-        forwards=math.fsum(part.forwards + part.checks_forwards for part in parts),
+        forwards=math.fsum(part.forwards + part.contrast_forwards + part.checks_forwards for part in parts),
         peak_bytes=max(part.peak_bytes for part in parts),
         seconds=math.fsum(part.seconds for part in parts),
         error=None,

@@ -8,7 +8,7 @@ from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.findings import Finding, shared_program
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.explanations.session import Session
+from vesalius.explanations.session.session import Session
 from vesalius.rasp import Aggregate, Comparison, Map, Program, Select, compile_program, indices, tokens
 
 FLAGS, SHARE = "L0_MLP", "L1H2"

@@ -14,7 +14,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims import CIRCUIT_KINDS, Computes
 from vesalius.explanations.hyve import category_of
 from vesalius.explanations.hyve.asking import classification
-from vesalius.explanations.hyve.grammar import (
+from vesalius.explanations.session.grammar import (
     COMPACT_KINDS,
     claims_schema,
     describe_claims,

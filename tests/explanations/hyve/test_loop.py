@@ -25,7 +25,7 @@ class Calls:
     names: list[str] = field(default_factory=list)
 
     @property
-    def prompts(self) -> SimpleNamespace:
+    def briefing(self) -> SimpleNamespace:
         return SimpleNamespace(circuit=range(self.components))
 
     def __getattr__(self, name: str) -> Any:

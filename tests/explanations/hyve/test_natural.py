@@ -16,9 +16,9 @@ from vesalius.behaviours.natural import with_behaviour
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve import HyveResult, explain_hybrid, explain_hyve
-from vesalius.explanations.hyve.natural_scope import INSTRUMENTS, instrument_lines, plain, prompts_from
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.explain import explain_natural
+from vesalius.explanations.session.natural_scope import INSTRUMENTS, instrument_lines, plain, prompts_from
 from vesalius.model.specimen import Specimen
 
 SCRIPT = ROOT / "examples" / "hyve_natural.py"

@@ -16,8 +16,9 @@ from vesalius.api import load
 from vesalius.backbones import ModelRequest
 from vesalius.components import Component
 from vesalius.explanations.hyve import explain_hyve
-from vesalius.explanations.hyve.prompting import PROMPTS, TAXONOMY, Known, StagePrompts, helper_lines
-from vesalius.explanations.hyve.scope import LIBRARIES, TOOLBOX, public
+from vesalius.explanations.hyve.prompting import PROMPTS, Known, StagePrompts
+from vesalius.explanations.session.briefing import TAXONOMY, Briefing, helper_lines
+from vesalius.explanations.session.scope import LIBRARIES, TOOLBOX, public
 
 HEAD = Component.parse("L1H2")
 KNOWN = [Known("L0_MLP", "it marks something", "supported")]
@@ -193,7 +194,7 @@ RULES: dict[str, list[str]] = {
 @pytest.fixture(scope="module")
 def prompts() -> StagePrompts:
     specimen = load("frac_prevs")
-    return StagePrompts(specimen, specimen.components)
+    return StagePrompts(Briefing(specimen, specimen.components))
 
 
 def rendered(prompts: StagePrompts, template: str) -> str:
@@ -212,7 +213,7 @@ def rendered(prompts: StagePrompts, template: str) -> str:
         "roles": [("L0_MLP", "MAPPER", "it maps")],
         "programs": [],
         "parts": [("L0_MLP", "L0_MLP computes x"), ("L1H2", "says y")],
-        **prompts.grammar(),
+        **prompts.briefing.grammar(),
     }
     return prompts.stage(template, HEAD, **facts)
 
@@ -240,7 +241,8 @@ def test_the_prompts_of_two_components_differ_only_at_their_end(prompts: StagePr
     """What a provider's cache finds again: all of the system prompt, and a stage's instructions up to the component."""
     facts = {"hypothesis": "H", "plan": "", "programs": [], "helpers": helper_lines(), "typed": True}
     for template in ("observe.md", "validate_typed.md"):
-        one, other = (prompts.stage(template, part, known=[], **facts, **prompts.grammar()) for part in prompts.circuit)
+        told = {**facts, **prompts.briefing.grammar()}
+        one, other = (prompts.stage(template, part, known=[], **told) for part in prompts.briefing.circuit)
         shared = next(place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
         assert shared > 0.85 * len(one), template
 
@@ -269,7 +271,7 @@ def test_compact_conversations_fit_4096_tokens(id: str, monkeypatch: pytest.Monk
     left for the reply.
     """
     monkeypatch.setitem(factory.ABILITIES, "scripted", factory.ABILITIES["local"])
-    monkeypatch.setattr("vesalius.explanations.session.LazyWorkspace", FakeWorkspace)
+    monkeypatch.setattr("vesalius.explanations.session.session.LazyWorkspace", FakeWorkspace)
     specimen = load(id)
     backbone, wire = opened(lambda request: _as_text(wordy(request)), max_tokens=256, reasks=0)
     explain_hyve(specimen, backbone=backbone, compact=True)
@@ -331,7 +333,7 @@ def test_the_toolbox_holds_no_answer_of_any_circuit() -> None:
 
 
 def test_the_handed_over_files_hold_no_answer(tmp_path: Path) -> None:
-    from vesalius.explanations.hyve.scope import handed_over
+    from vesalius.explanations.session.scope import handed_over
 
     argument = handed_over(load("3"), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]

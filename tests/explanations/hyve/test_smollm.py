@@ -12,8 +12,9 @@ from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
 from vesalius.explanations.budget import Budget
-from vesalius.explanations.hyve import explain_hyve, prompting, stages
-from vesalius.explanations.hyve.grammar import describe_claims
+from vesalius.explanations.hyve import explain_hyve, stages
+from vesalius.explanations.session import briefing
+from vesalius.explanations.session.grammar import describe_claims
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 
@@ -25,12 +26,12 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     prompts takes the time, so they hold two examples, one kind of claim and no list of helpers.
     """
     monkeypatch.setattr(stages, "MAX_ITERATIONS", 1)
-    monkeypatch.setattr(prompting, "MAX_ITERATIONS", 1)
-    monkeypatch.setattr(prompting, "MOST_EXAMPLES", 2)
-    monkeypatch.setattr(prompting, "describe_claims", lambda kinds: describe_claims(kinds).splitlines()[0])
-    monkeypatch.setattr(prompting, "helper_lines", lambda *libraries: [])
+    monkeypatch.setattr(briefing, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(briefing, "MOST_EXAMPLES", 2)
+    monkeypatch.setattr(briefing, "describe_claims", lambda kinds: describe_claims(kinds).splitlines()[0])
+    monkeypatch.setattr(briefing, "helper_lines", lambda *libraries: [])
     # Held to a schema, the model would go to the limits.
-    monkeypatch.setattr(prompting, "STAGE_COMPACT", Budget(looks=1, executions=1, claims=1))
+    monkeypatch.setattr(briefing, "STAGE_COMPACT", Budget(looks=1, executions=1, claims=1))
     with open_backbone(
         f"local:{NAME}", base_url=shallow_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:

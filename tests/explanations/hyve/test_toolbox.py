@@ -8,9 +8,9 @@ import torch
 from vesalius.api import load
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve.scope import build, handed_over, helpers
-from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.laboratory import CircuitLab
+from vesalius.explanations.session.scope import build, handed_over, helpers
+from vesalius.explanations.session.subject import Subject
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 
 

@@ -35,6 +35,7 @@ interface Cell {
   address: string;
   verdict: string;
   remark: string;
+  unclear: boolean;
 }
 /** What a place in a view can lead to: `page` is the address of the static page, `about` says more of a component. */
 export interface Around {
@@ -124,7 +125,7 @@ export function compared(a: string, b: string, figures: boolean, direction: numb
 }
 
 function line(row: Cell[], view: Laid): HTMLElement {
-  return h("tr", {}, row.map((cell, at) => h(at ? "td" : "th", { scope: at ? null : "row", class: cell.number ? "number" : null }, cellOf(cell, view))));
+  return h("tr", {}, row.map((cell, at) => h(at ? "td" : "th", { scope: at ? null : "row", class: cell.number ? (cell.unclear ? "number quiet" : "number") : null }, cellOf(cell, view))));
 }
 
 function cellOf(cell: Cell, view: Laid): Child {

@@ -40,7 +40,15 @@ from vesalius.explanations.claims.joint import BackupOf, Covers, Redundant, Suff
 from vesalius.explanations.claims.moved import scoped
 from vesalius.explanations.claims.movers import BacksUp, MovesRole, Primary, Together
 from vesalius.explanations.claims.necessary import Inhibits, Necessary, NotNeededAlone
-from vesalius.explanations.claims.paths import ActsAtAnswer, ActsDirectly, Feeds, Hinders, LensOnly, WritesAnswer
+from vesalius.explanations.claims.paths import (
+    ActsAtAnswer,
+    ActsDirectly,
+    Feeds,
+    Hinders,
+    LensOnly,
+    Suppresses,
+    WritesAnswer,
+)
 from vesalius.explanations.claims.reading import BESIDE, Aggregates, Copies, ReadsFrom
 from vesalius.explanations.laboratory import CircuitLab, Lab, NaturalLab
 from vesalius.explanations.laboratory.answers import NothingChanges
@@ -78,6 +86,7 @@ __all__ = [
     "ReadsRole",
     "Redundant",
     "Sufficient",
+    "Suppresses",
     "Together",
     "Uses",
     "WritesAnswer",
@@ -118,6 +127,7 @@ KINDS: dict[str, type[Claim]] = {
         ReadsRole,
         Redundant,
         Sufficient,
+        Suppresses,
         Together,
         Uses,
         WritesAnswer,

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import torch
 
 from vesalius.components import Component
-from vesalius.discovery.known_heads import Target, masses
+from vesalius.discovery.head_tests import Target, masses
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import (
     MIN_CUT_EFFECT,

@@ -83,7 +83,7 @@ class Hypothesis(BaseModel):
 class Claim(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
     """One falsifiable statement about a component. Subclasses add `kind`, the typed prediction and the experiment.
 
-    The first sentence of a subclass's docstring is shown to language models (`hyve.grammar`). `tested_in` is the
+    The first sentence of a subclass's docstring is shown to language models (`session.grammar`). `tested_in` is the
     laboratory that the experiment needs; by default any will do. `functional` is True where the claim says what a
     component does, not merely that, where or beside which others it matters.
     """

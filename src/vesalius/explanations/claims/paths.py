@@ -1,18 +1,21 @@
 """How what a component of a natural model writes reaches the answer: *feeds*, *hinders*, *acts at the answer*, *acts
-directly*, *writes the answer*, *lens only*.
+directly*, *writes the answer*, *suppresses*, *lens only*.
 
 A path claim has a direction, said before the path is measured: *feeds* that the path helps the answer, *hinders* that
 it works against it. Each is one-sided: the lower end of a two-sided 95 % interval must lie above the bar, a nominal
 error of 2.5 in 100 for a path whose effect lies at the bar. Whoever does not know the direction proposes both: they
 count as two tries, which halves the error of each.
 
-The logit lens shows what an output adds to the answer by itself; *lens only* says that the model does not need it.
+The logit lens shows what an output adds to the answer by itself; *lens only* says that the model does not need it. A
+score of right minus wrong does not tell who brings the right answer up from who pushes the wrong one down, so *writes
+the answer* needs the answer's own logit to gain, by itself and more than the rest, and *suppresses* the other to fall.
 """
 
 from typing import ClassVar, Literal
 
 import torch
 
+from vesalius.behaviours.metrics import metric_name
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput, choices
@@ -36,10 +39,14 @@ from vesalius.explanations.claims.base import (
 from vesalius.explanations.claims.necessary import CANDIDATES, CONTROLS, costs_nothing
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED, How, Lab, NaturalLab
 from vesalius.explanations.laboratory.base import PerPrompt
+from vesalius.explanations.laboratory.natural import MIN_WRITTEN
 from vesalius.explanations.laboratory.runs import PORT_WORDS, edges_between, feeds
 
 #: A component acts at the answer position if more than this part of its effect arises there.
 MOST = 0.5
+LENS = "logit lens on its output"
+ANSWER, WRONG = "direct effect on the answer's logit", "direct effect on the wrong answer's logit"
+_ANSWERS = {"wrong": "the wrong answer", "right": "the answer itself"}
 
 
 class _Path(Claim, frozen=True):
@@ -191,7 +198,9 @@ def _mostly(lab: NaturalLab, component: Component, part: PerPrompt, where: str, 
 
 
 class WritesAnswer(Claim, frozen=True):
-    """What the component writes at the end favours the answer by itself, under the logit lens."""
+    """What the component writes at the end favours the answer by itself under the logit lens, and the answer's own
+    logit gains from it; one that only pushes the wrong answer down suppresses.
+    """
 
     tested_in: ClassVar[type[Lab]] = NaturalLab
 
@@ -199,13 +208,61 @@ class WritesAnswer(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"What {self.component} writes favours the answer by itself."
+        return f"What {self.component} writes raises the answer by itself."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Its direct logit attribution, against that of matched components and with the answers of other prompts."""
         lab = NaturalLab.require(lab, self.kind)
-        verdict, evidence = _lens(lab, self.part.within(lab.model.config), level)
-        return verdict, (evidence,)
+        component = self.part.within(lab.model.config)
+        verdict, evidence = _lens(lab, component, level)
+        sides = lab.direct_sides(component)
+        if sides is None:
+            return verdict, (evidence,)
+        gains = _written(lab, {ANSWER: sides.right, f"{ANSWER}, over the rest": sides.right - sides.rest}, level)
+        wrong = _reported(lab, f"{WRONG}, over the rest", sides.wrong - sides.rest, level)
+        gained: list[Verdict] = [above(one, MIN_WRITTEN) for one in gains]
+        return all_of(verdict, *gained), (evidence, *gains, wrong)
+
+
+class Suppresses(Claim, frozen=True):
+    """What the component writes at the end lowers the logit of the wrong answer, or of the right one, by itself and
+    more than the rest, and does no more for the other.
+    """
+
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+
+    kind: Literal["suppresses"] = "suppresses"
+    answer: Literal["wrong", "right"] = "wrong"
+
+    @property
+    def text(self) -> str:
+        return f"What {self.component} writes lowers {_ANSWERS[self.answer]}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """What it adds to the logit directly, to that logit against the rest, and that against what the other answer
+        gains; no run is needed.
+        """
+        lab = NaturalLab.require(lab, self.kind)
+        sides = lab.direct_sides(self.part.within(lab.model.config))
+        if sides is None:
+            metric = metric_name(lab.prompts.metric)
+            raise BadInput(f"suppresses {self.component}: metric {metric} has no wrong answer; give `metric` another")
+        falling, other = (sides.wrong, sides.right) if self.answer == "wrong" else (sides.right, sides.wrong)
+        name, rival = (WRONG, ANSWER) if self.answer == "wrong" else (ANSWER, WRONG)
+        fall = sides.rest - falling
+        falls = _written(lab, {f"minus {name}": -falling, f"minus {name}, over the rest": fall}, level)
+        lead = mean_evidence(
+            lab,
+            LENS,
+            measure=f"the same, beyond the size of {rival}, over the rest",
+            values=(fall - (other - sides.rest).abs()) / lab.lens_scale,
+            level=level,
+            rule="interval above 0",
+            bar=0.0,
+        )
+        reported = _reported(lab, f"{rival}, over the rest", other - sides.rest, level)
+        fallen: list[Verdict] = [above(one, MIN_WRITTEN) for one in falls]
+        return all_of(*fallen, above(lead, 0.0)), (*falls, lead, reported)
 
 
 class LensOnly(Claim, frozen=True):
@@ -237,4 +294,18 @@ def _lens(lab: NaturalLab, component: Component, level: float) -> tuple[Verdict,
     controls["answers of another prompt"] = lab.lens(component, shuffle=True)
     measure = f"direct logit attribution, share of the {lab.lens_unit}"
     bar = bar_above(MIN_EFFECT, controls)
-    return figure(lab, "logit lens on its output", measure, lab.lens(component), bar, level=level)
+    return figure(lab, LENS, measure, lab.lens(component), bar, level=level)
+
+
+def _written(lab: NaturalLab, gains: dict[str, PerPrompt], level: float) -> list[Evidence]:
+    """What is added to logits directly, as shares of the clean logit difference, against the least that counts."""
+    rule = f"interval above {MIN_WRITTEN}"
+    return [
+        mean_evidence(lab, LENS, measure=measure, values=gain / lab.lens_scale, level=level, rule=rule, bar=MIN_WRITTEN)
+        for measure, gain in gains.items()
+    ]
+
+
+def _reported(lab: NaturalLab, measure: str, gain: PerPrompt, level: float) -> Evidence:
+    values = gain / lab.lens_scale
+    return mean_evidence(lab, LENS, measure=measure, values=values, level=level, rule="reported")

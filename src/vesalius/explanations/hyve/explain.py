@@ -31,11 +31,11 @@ from vesalius.explanations.findings import (
     shared_program,
 )
 from vesalius.explanations.hyve.asking import TASK, Asker
-from vesalius.explanations.hyve.setting import SettingOptions
 from vesalius.explanations.hyve.stages import Stages, State, run_stages, study_components
 from vesalius.explanations.natural.explain import PROMPTS, TOP, explain_natural
 from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.session import Session, Tries
+from vesalius.explanations.session.session import Session, Tries
+from vesalius.explanations.session.setting import SettingOptions
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
 from vesalius.rasp.document import from_document

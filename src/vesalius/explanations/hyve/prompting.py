@@ -1,63 +1,25 @@
-"""The prompts: template files in `prompts/`, filled with facts about the specimen and what is known so far.
-
-Natural models go through the same stages with other facts, instruments and claims (`prompts/natural`).
-
-No fact is here that the specimen itself does not show: not its name, not its kind, never its answer.
+"""The prompts: template files in `prompts/`, filled with what an agent is told of the specimen (`Briefing`) and what is
+known so far. Natural models go through the same stages with other templates (`prompts/natural`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from inspect import getdoc, signature
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from vesalius.behaviours.prompts import Prompts
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
 from vesalius.documents.view import shortened
-from vesalius.errors import BadInput, choices
-from vesalius.explanations.budget import Budget
-from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, Claim, claim_from
-from vesalius.explanations.hyve.grammar import (
-    COMPACT_KINDS,
-    OPERATORS,
-    claims_schema,
-    describe_claims,
-    example_claims,
-    read_claim,
-)
-from vesalius.explanations.hyve.natural_scope import instrument_lines
-from vesalius.explanations.hyve.scope import INPUTS, LIBRARIES, public
-from vesalius.explanations.verdicts import FUNCTIONAL_NATURAL
-from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
-from vesalius.rasp import Comparison
-from vesalius.sandbox.lockdown import Limits
+from vesalius.explanations.session.briefing import Briefing
+from vesalius.model.specimen import Specimen
 
 PROMPTS = Path(__file__).parent / "prompts"
-MAX_ITERATIONS = 3
-#: What one stage may use: the paper's limit on executions, as many claims, and looks into the toolbox. Compact prompts
-#: have less, since every experiment makes the conversation longer.
-STAGE, STAGE_COMPACT = Budget(looks=8, executions=5, claims=5), Budget(looks=8, executions=3, claims=3)
-LONGEST_RESULT = 6_000
-MOST_EXAMPLES, MOST_EXAMPLES_COMPACT = 6, 4
-MOST_OUTPUTS = 40
 #: Characters of a compact prompt for what is known of one component, and for one text of the model's own.
 LONGEST_KNOWN, LONGEST_QUOTE = 120, 400
-
-#: The role taxonomy (the paper's appendix B in our words); no prompt but that of classification shows it.
-TAXONOMY = {
-    "INDICATOR": "looks at one input and says whether it has a property: a yes-or-no signal.",
-    "AGGREGATOR": "gathers content from several positions into one summary, such as a count, a share or a running "
-    "value; what was gathered can no longer be told apart.",
-    "ROUTER": "copies content from one position to another, chosen by position or index.",
-    "MAPPER": "turns the one input at each position, on its own, into something that is not yes-or-no: arithmetic, a "
-    "look-up, another form; also where the result steers others.",
-    "COMBINER": "reads two or more different upstream signals and fuses them into one output.",
-}
 
 
 @dataclass(frozen=True)
@@ -89,43 +51,16 @@ class Known:
 class StagePrompts:
     """Renders the prompts of one run."""
 
-    specimen: Specimen
-    circuit: tuple[Component, ...]
-    compact: bool = field(default=False, kw_only=True)
-    #: Whether candidate variables can be scored: a natural model has texts, not token lists.
-    scores_variables: ClassVar[bool] = True
+    briefing: Briefing
 
     @cached_property
     def _environment(self) -> Environment:
+        folders = [PROMPTS] if self.briefing.scores_variables else [PROMPTS / "natural", PROMPTS]
         environment = Environment(
-            loader=FileSystemLoader(PROMPTS), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=FileSystemLoader(folders), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
         environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
         return environment
-
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
-        config, vocabulary = self.specimen.model.config, self.specimen.vocabulary
-        assert isinstance(vocabulary, FiniteVocabulary)
-        outputs = vocabulary.outputs
-        return {
-            "config": config,
-            "vocab": list(vocabulary.tokens),
-            "outputs": None if outputs is None else [json_value(value) for value in outputs[:MOST_OUTPUTS]],
-            "more_outputs": 0 if outputs is None else max(0, len(outputs) - MOST_OUTPUTS),
-            "min_len": vocabulary.min_len,
-            "max_len": vocabulary.max_len,
-            "examples": list(self.specimen.examples[: MOST_EXAMPLES_COMPACT if self.compact else MOST_EXAMPLES]),
-            "components": [str(component) for component in self.circuit],
-            "max_executions": stage_budget(compact=self.compact).executions,
-            "max_claims": stage_budget(compact=self.compact).claims,
-            "max_iterations": MAX_ITERATIONS,
-            "n_inputs": INPUTS,
-            "limits": Limits(),
-            "longest_result": LONGEST_RESULT,
-            "compact": self.compact,
-            "scores_variables": self.scores_variables,
-        }
 
     def system(self) -> str:
         """The standing instructions: the same in every call of a run, so that a provider's cache finds them."""
@@ -133,44 +68,12 @@ class StagePrompts:
 
     def stage(self, template: str, component: Component | None = None, **facts: Any) -> str:
         """One stage's instructions; what differs between components stands last, so that the rest can be cached."""
-        hooks = [] if component is None else hooks_of(component, self.specimen)
+        hooks = [] if component is None else hooks_of(component, self.briefing.specimen)
         return self._render(template, component=component, hooks=hooks, **facts)
 
-    def helpers(self, *libraries: str) -> list[str]:
-        """The helper functions of some libraries, or of all, one line each."""
-        return helper_lines(*libraries)
-
-    def grammar(self) -> dict[str, Any]:
-        """What the typed prompts say about claims; the same for every component."""
-        examples = example_claims(str(self.circuit[0]), self.specimen.vocabulary)  # type: ignore[arg-type]
-        return {
-            "claims": describe_claims(self._kinds),
-            "claim_examples": examples,
-            "operators": OPERATORS,
-            "comparisons": list(Comparison.__members__),
-        }
-
-    @property
-    def _kinds(self) -> Mapping[str, type[Claim]]:
-        return COMPACT_KINDS if self.compact else CIRCUIT_KINDS
-
-    def claims_schema(self, component: Component) -> dict[str, Any]:
-        """The JSON schema of a call that puts a claim about a component to the engine."""
-        return claims_schema(str(component), [str(part) for part in self.circuit], self._kinds)
-
-    def read_claim(self, given: Any, component: Component) -> Claim:
-        """A claim about a component, in the grammar that these prompts show."""
-        config, vocabulary = self.specimen.model.config, self.specimen.vocabulary
-        return read_claim(given, component, vocabulary, causal=config.causal)  # type: ignore[arg-type]
-
     def _render(self, template: str, **more: Any) -> str:
-        text = self._environment.get_template(template).render(**self._facts, **more)
+        text = self._environment.get_template(template).render(**self.briefing.facts, **more)
         return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
-
-
-def stage_budget(*, compact: bool) -> Budget:
-    """What one stage may use."""
-    return STAGE_COMPACT if compact else STAGE
 
 
 def hooks_of(component: Component, specimen: Specimen) -> list[str]:
@@ -189,19 +92,6 @@ def hooks_of(component: Component, specimen: Specimen) -> list[str]:
     ]
 
 
-def helper_lines(*libraries: str) -> list[str]:
-    """The helper functions of some libraries, or of all: library, signature and what they do, one line each."""
-    lines = []
-    for library in libraries or LIBRARIES:
-        kind = LIBRARIES[library]
-        for name in public(kind):
-            parameters = [str(one.name) for one in list(signature(getattr(kind, name)).parameters.values())[1:]]
-            sentences = " ".join((getdoc(getattr(kind, name)) or "").split()).split(". ")
-            said = [sentences[0], *(one for one in sentences[1:] if one.startswith("Returns"))]
-            lines.append(f"{library}: {name}({', '.join(parameters)}): {'. '.join(said).rstrip('.')}.")
-    return lines
-
-
 def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> list[dict[str, str]]:
     """Earlier hypotheses that were not supported, with what speaks against them; each text at most so long."""
     said = {"refuted": "refuted", "undecided": "could not be decided", "untested": "was not tested"}
@@ -214,67 +104,3 @@ def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> l
         for attempt in attempts
         if attempt.verdict in said and attempt.hypothesis
     ]
-
-
-@dataclass(frozen=True)
-class NaturalPrompts(StagePrompts):
-    """Prompts about a natural model, with its answers on `observed`."""
-
-    observed: Prompts
-    examples: tuple[dict[str, Any], ...]
-    accuracy: float
-    scores_variables: ClassVar[bool] = False
-
-    @cached_property
-    def _environment(self) -> Any:
-        environment = super()._environment
-        environment.loader = FileSystemLoader([PROMPTS / "natural", PROMPTS])
-        return environment
-
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "config": self.specimen.model.config,
-            "examples": list(self.examples[: 2 if self.compact else MOST_EXAMPLES]),
-            "accuracy": self.accuracy,
-            "token_roles": list(self.observed.roles),
-            "components": [str(component) for component in self.circuit],
-            "max_executions": stage_budget(compact=self.compact).executions,
-            "max_claims": stage_budget(compact=self.compact).claims,
-            "max_iterations": MAX_ITERATIONS,
-            "n_inputs": len(self.observed),
-            "compact": self.compact,
-            "scores_variables": self.scores_variables,
-        }
-
-    def helpers(self, *libraries: str) -> list[str]:
-        """The instruments, one line each."""
-        return instrument_lines()
-
-    def read_claim(self, given: Any, component: Component) -> Claim:
-        """Read a claim about `component` from a model's JSON; what is wrong is said in one line for the model."""
-        if not isinstance(given, dict) or given.get("kind") not in NATURAL_KINDS:
-            kind = given.get("kind") if isinstance(given, dict) else given
-            raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted(NATURAL_KINDS))}")
-        fields = {"component": str(component), **given}
-        if not isinstance(fields["component"], str) or Component.parse(fields["component"]) != component:
-            raise BadInput(f"claim is about {fields['component']!r:.40}; in this stage claims are about {component}")
-        return claim_from(fields, NATURAL_KINDS)
-
-    @property
-    def _kinds(self) -> Mapping[str, type[Claim]]:
-        return NATURAL_KINDS
-
-    def grammar(self) -> dict[str, Any]:
-        """What the typed prompts say about claims."""
-        role = next((role for role in self.observed.roles if role != "end"), "end")
-        name = str(self.circuit[0])
-        return {
-            "claims": describe_claims(NATURAL_KINDS),
-            "functional": sorted(FUNCTIONAL_NATURAL),
-            "claim_examples": [
-                {"kind": "necessary", "component": name},
-                {"kind": "moves_role", "component": name, "role": role, "to": "end"},
-                {"kind": "backs_up", "component": name, "of": ["L0H0", "L0H1"]},
-            ],
-        }

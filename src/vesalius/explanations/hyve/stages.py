@@ -20,6 +20,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from vesalius.backbones import Message, system, user
@@ -44,14 +45,13 @@ from vesalius.explanations.hyve.asking import (
 from vesalius.explanations.hyve.prompting import (
     LONGEST_KNOWN,
     LONGEST_QUOTE,
-    MAX_ITERATIONS,
-    TAXONOMY,
     Known,
     StagePrompts,
     failures_of,
 )
 from vesalius.explanations.hyve.tools import Bench
-from vesalius.explanations.session import Session
+from vesalius.explanations.session.briefing import MAX_ITERATIONS, TAXONOMY, Briefing
+from vesalius.explanations.session.session import Session
 from vesalius.explanations.verdicts import from_free_code, record_text, verdict_of
 
 #: Results of earlier programs that a natural model's prompts quote, and characters of each program.
@@ -93,13 +93,18 @@ class Stages:
     free: Counter[Component] = field(default_factory=Counter)
 
     @property
+    def briefing(self) -> Briefing:
+        """What the model is told of the session's specimen."""
+        return self.session.setting.briefing
+
+    @cached_property
     def prompts(self) -> StagePrompts:
         """The prompts of the session's specimen."""
-        return self.session.setting.prompts
+        return StagePrompts(self.briefing)
 
     def component(self, state: State) -> Component:
         """The component under study: the first that has no finding."""
-        return self.prompts.circuit[len(state.findings)]
+        return self.briefing.circuit[len(state.findings)]
 
     def plan_observation(self, state: State) -> State:
         """Say what to look at; of a component that is settled already, what settled it."""
@@ -122,9 +127,9 @@ class Stages:
             return state
         component = self.component(state)
         prompt = self._stage(
-            "observe.md", state, plan=state.plan, helpers=self.prompts.helpers("observation_tools"), typed=self.typed
+            "observe.md", state, plan=state.plan, helpers=self.briefing.helpers("observation_tools"), typed=self.typed
         )
-        subject = component if self.typed and self.prompts.scores_variables else None
+        subject = component if self.typed and self.briefing.scores_variables else None
         bench = Bench("observe", self.session, subject=subject)
         label = f"{component} observation"
         shape = Looked if self.typed else Observed
@@ -143,7 +148,7 @@ class Stages:
             "hypothesize.md",
             state,
             observation=self._quoted(state.observation),
-            failures=failures_of(state.attempts, longest=LONGEST_QUOTE if self.prompts.compact else None),
+            failures=failures_of(state.attempts, longest=LONGEST_QUOTE if self.briefing.compact else None),
         )
         reply = self.asker.ask(self._turns(prompt), Proposal, label=f"{component} hypothesis {number}")
         if reply is None or reply.parsed is None:
@@ -166,11 +171,11 @@ class Stages:
             "validate",
             self.session,
             component if self.typed else None,
-            component if self.typed and self.prompts.scores_variables else None,
-            self.prompts.claims_schema(component) if self.typed else None,
+            component if self.typed and self.briefing.scores_variables else None,
+            self.briefing.claims_schema(component) if self.typed else None,
             self.asker.count_malformed,
         )
-        lines = self.prompts.helpers(*(["validation_tools"] if self.typed else []))
+        lines = self.briefing.helpers(*(["validation_tools"] if self.typed else []))
         lines = [line for line in lines if not (self.typed and "which_variable(" in line)]  # it is a tool there
         facts: dict[str, Any] = {
             "hypothesis": self._quoted(state.hypothesis),
@@ -180,7 +185,7 @@ class Stages:
         }
         template = "validate_typed.md" if self.typed else "validate_paper.md"
         if self.typed:
-            facts |= self.prompts.grammar()
+            facts |= self.briefing.grammar()
             facts["programs"] = self._programs(state)
         turns = self._turns(self._stage(template, state, **facts))
         label = f"{component} validation {number}"
@@ -270,11 +275,11 @@ class Stages:
         last = self.session.memory.last
         held += [] if last is None or not held else [last]
         distinct = {json.dumps(one["program"], sort_keys=True): one for one in held}
-        return list(distinct.values())[-1 if self.prompts.compact else 0 :]
+        return list(distinct.values())[-1 if self.briefing.compact else 0 :]
 
     def _stage(self, template: str, state: State, **facts: Any) -> str:
         """A stage's instructions about the component under study, and what is known of those before it."""
-        measured = [] if self.prompts.scores_variables or self.prompts.compact else measured_before(state.findings)
+        measured = [] if self.briefing.scores_variables or self.briefing.compact else measured_before(state.findings)
         known = self._known(state)
         return self.prompts.stage(template, self.component(state), known=known, measured=measured, **facts)
 
@@ -283,11 +288,11 @@ class Stages:
         known = [
             Known(one.trace.component, one.hypothesis, one.verdict, one.established, one.tag) for one in state.findings
         ]
-        return [replace(one, longest=LONGEST_KNOWN) for one in known] if self.prompts.compact else known
+        return [replace(one, longest=LONGEST_KNOWN) for one in known] if self.briefing.compact else known
 
     def _quoted(self, text: str) -> str:
         """The model's own text, cut where prompts are compact."""
-        return shortened(text, LONGEST_QUOTE) if self.prompts.compact else text
+        return shortened(text, LONGEST_QUOTE) if self.briefing.compact else text
 
     def _turns(self, prompt: str) -> list[Message]:
         return [system(self.prompts.system()), user(prompt)]
@@ -324,7 +329,7 @@ def run_stages(stages: Stages) -> State:
 def study_components(stages: Stages, given: Mapping[str, Finding] | None = None) -> State:
     """Study all components but those whose finding is `given`."""
     state = State()
-    for component in stages.prompts.circuit:
+    for component in stages.briefing.circuit:
         finding = (given or {}).get(str(component))
         if finding is None:
             state = _study_component(stages, state)

@@ -21,9 +21,9 @@ from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
 from vesalius.explanations.budget import OutOfBudget, Spending
 from vesalius.explanations.findings import Checked
-from vesalius.explanations.hyve.grammar import CIRCUIT
-from vesalius.explanations.hyve.prompting import LONGEST_RESULT, stage_budget
-from vesalius.explanations.session import LONGEST_CODE, MOST_CANDIDATES, Session, which_code
+from vesalius.explanations.session.briefing import LONGEST_RESULT, stage_budget
+from vesalius.explanations.session.grammar import CIRCUIT
+from vesalius.explanations.session.session import LONGEST_CODE, MOST_CANDIDATES, Session, which_code
 from vesalius.explanations.verdicts import record_text, verdict_of
 from vesalius.files import plain_json
 from vesalius.sandbox import Outcome
@@ -132,7 +132,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         #: No free code, claims and `which_variable` only; fewer experiments, and shorter results.
-        self.compact = self.session.setting.prompts.compact
+        self.compact = self.session.setting.briefing.compact
         self.spending = self.session.spending = Spending(stage_budget(compact=self.compact), USED_UP)
 
     @property

@@ -20,7 +20,8 @@ from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.intervene import Batch, Readout, Values
 from vesalius.intervene.probes import zeroing
-from vesalius.intervene.readout import choose_tokens
+from vesalius.intervene.readout import chosen_logits
+from vesalius.intervene.signed import Sides, parted
 from vesalius.intervene.values import activations_and_logits
 from vesalius.model.hooks import Hook
 from vesalius.statistics import above_zero, mean_apart_from_zero
@@ -39,6 +40,7 @@ class Answers:
     token: Int[Tensor, " prompt"]
     right: Bool[Tensor, " prompt"]
     margin: Float[Tensor, " prompt"]
+    sides: Sides | None = None
 
     @classmethod
     def joined(cls, parts: Sequence["Answers"]) -> "Answers":
@@ -46,10 +48,11 @@ class Answers:
         return cls(*(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(cls)))
 
 
-def answers_of(reading: Float[Tensor, "prompt 4"]) -> Answers:
+def answers_of(reading: Float[Tensor, "prompt read"]) -> Answers:
     """From what `answer_readout` reads."""
-    score, token, right, margin = reading.cpu().unbind(1)
-    return Answers(score.float(), token.long(), right > 0.5, margin.float())
+    score, token, right, margin, *sides = reading.cpu().unbind(1)
+    logits = Sides(*(side.float() for side in sides)) if sides else None
+    return Answers(score.float(), token.long(), right > 0.5, margin.float(), logits)
 
 
 def answers_lost(before: Answers, after: Answers) -> Float[Tensor, " prompt"]:
@@ -61,9 +64,10 @@ def answer_readout(
     runs: Runs, *, own: Int[Tensor, " prompt"] | None = None, rival: Int[Tensor, " prompt"] | None = None
 ) -> Readout:
     """A readout of the prompts' metric, the predicted token, whether it is right, and the margin of `rival` over `own`
-    (by default the right answer, so that the margin is 0).
+    (by default the right answer, so that the margin is 0); then the logits of right, wrong and the rest, where the
+    metric compares answers.
     """
-    prompts, metric = runs.prompts, runs.readout
+    prompts, metric = runs.prompts, runs.recordings.readout
     assert metric.at is not None
     question = prompts.question
     forced = question.answers[:, :1] if question.forced is None else question.forced
@@ -71,8 +75,7 @@ def answer_readout(
     pair = tuple(prompts.correct if token is None else token for token in (own, rival))
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        chosen = logits if metric.choose is None else choose_tokens(logits, metric.choose.to(logits.device)[prompt])
-        value = metric.score(chosen, prompt)
+        value, sides = parted(metric.score(chosen_logits(metric, logits, prompt), prompt))
         top = logits[:, :steps].argmax(-1)
         ids = forced.to(logits.device)[prompt][:, :steps]
         several = (ids != NONE).sum(1) > 1
@@ -82,7 +85,7 @@ def answer_readout(
         own_id, rival_id = (tokens.to(logits.device)[prompt] for tokens in pair)
         margin = first[rows, rival_id] - first[rows, own_id]
         right = torch.where(several, every, one)
-        return torch.stack([value.double(), top[:, 0].double(), right.double(), margin.double()], 1)
+        return torch.stack([x.double() for x in (value, top[:, 0], right, margin, *(sides or ()))], 1)
 
     return Readout(score, metric.at, unit=metric.unit)
 

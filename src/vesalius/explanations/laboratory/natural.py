@@ -7,6 +7,7 @@ are shares of the mean clean score (`scale`) and cached. A *role* is a named pos
 answer is read.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,11 +17,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, metric_name
+from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, compares_answers, metric_name
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.known_heads import Target, masses
+from vesalius.discovery.head_tests import Target, masses
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.laboratory.answers import (
     Answers,
@@ -46,6 +47,7 @@ from vesalius.explanations.laboratory.runs import (
     HeadPaths,
     Runs,
     at_answer,
+    attributed_sides,
     direct_attribution,
     edges_between,
     everywhere,
@@ -53,9 +55,10 @@ from vesalius.explanations.laboratory.runs import (
     moved_places,
     require_heads,
 )
-from vesalius.intervene import Plan, Recordings, Row, Values, component_values, means_of, reordered, run, zeros
+from vesalius.intervene import Plan, Recordings, Values, component_values, means_of, reordered, run, zeros
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.intervene.probes import attention_cuts, hooked_scores, zeroing
+from vesalius.intervene.signed import Sides, parted, word_of
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
@@ -68,6 +71,8 @@ END = "end"
 ANSWERED: tuple[str, ...] = ("zero", "mean")
 #: Prompts for figures that no verdict rests on.
 REPORTED = 8
+#: What a component writes to a token counts from this share of the clean logit difference on.
+MIN_WRITTEN = 0.03
 #: What is lost in score, and in right answers.
 Losses = tuple[PerPrompt, PerPrompt]
 #: Sender (None: the token embeddings), receiver (None: the logits), and one of its inputs (None: all).
@@ -137,7 +142,7 @@ class NaturalLab(Lab):
     @cached_property
     def clean_scores(self) -> PerPrompt:
         """The score of each clean prompt: the behaviour's metric, by default the logit difference."""
-        return self.recordings.scores().cpu()
+        return parted(self.runs.clean)[0]
 
     @cached_property
     def scale(self) -> float:
@@ -205,22 +210,16 @@ class NaturalLab(Lab):
         positions: Bool[Tensor, "prompt pos"] | None = None,
     ) -> Float[Tensor, "chosen set"]:
         """Effect of patching each set from the counterfactual on each prompt (default: all prompts, everywhere)."""
-        index = torch.arange(self.n) if prompts is None else prompts
-        grid = Plan.grid(self.model.config, sets, choices=index)
-        rows = index.repeat(len(sets))
-        where = None if positions is None else positions[rows]
-        scores = run(self.recordings, Plan(rows, grid.choice, where), self.runs.source_values, cost=self.cost)
-        return self.clean_scores[index][:, None] - scores.cpu().view(len(sets), len(index)).T
+        return parted(self.runs.patched(sets, self._rows(prompts), positions), 2)[0]
 
     def path_effects(
         self, paths: Sequence[Sequence[Edge]], *, prompts: Int[Tensor, " chosen"] | None = None
     ) -> Float[Tensor, "chosen path"]:
         """Effect of patching all edges of a path at once with their senders' outputs on the counterfactual."""
-        index = list(range(self.n)) if prompts is None else prompts.tolist()
-        rows = [Row(prompt, edges=dict.fromkeys(edges, prompt)) for edges in paths for prompt in index]
-        plan = Plan.of(self.model.config, rows, width=self.batch.tokens.shape[1])
-        scores = run(self.recordings, plan, self.runs.source_values, cost=self.cost)
-        return self.clean_scores[index][:, None] - scores.cpu().view(len(paths), len(index)).T
+        return parted(self.runs.along(paths, self._rows(prompts)), 2)[0]
+
+    def _rows(self, prompts: Int[Tensor, " chosen"] | None) -> Int[Tensor, " chosen"]:
+        return torch.arange(self.n) if prompts is None else prompts
 
     def head_effects(
         self,
@@ -235,8 +234,8 @@ class NaturalLab(Lab):
         plan = Plan.each(
             self.model.config, torch.arange(n), head, positions=None if positions is None else positions[:n]
         )
-        scores = run(self.recordings, plan, component_values(self.model, head, z[:n]), cost=self.cost)
-        return self.clean_scores[:n] - scores.cpu()
+        readings = run(self.recordings, plan, component_values(self.model, head, z[:n]), cost=self.cost)
+        return self.clean_scores[:n] - parted(readings.cpu())[0]
 
     def without_keys(
         self, head: Component, target: Target, *, positions: Bool[Tensor, "prompt pos"], n: int | None = None
@@ -252,12 +251,8 @@ class NaturalLab(Lab):
         (default: all), as a share of the mean difference between the clean and the counterfactual score.
         """
         index = torch.arange(self.n if n is None else min(n, self.n))
-        source = self.runs.source_recordings
-        corrupted = source.scores().cpu()[index]
-        where = None if positions is None else positions[index]
-        plan = Plan.grid(self.model.config, sets, choices=index, positions=where)
-        scores = run(source, plan, self.runs.values, cost=self.cost).cpu().view(len(sets), len(index)).T
-        return (scores - corrupted[:, None]) / mean_apart_from_zero(self.clean_scores[index] - corrupted)
+        corrupted, gained = self.runs.restored(sets, index, positions)
+        return parted(gained, 2)[0] / mean_apart_from_zero(self.clean_scores[index] - parted(corrupted)[0])
 
     # Shares of the clean score, cached.
 
@@ -307,7 +302,27 @@ class NaturalLab(Lab):
         """Its direct logit attribution, as a share of the clean score, or where that is not a logit difference of the
         difference that the final residual stream makes.
         """
-        return direct_attribution(self.runs, component, shuffle=shuffle) / self._lens_scale
+        return direct_attribution(self.runs, component, shuffle=shuffle) / self.lens_scale
+
+    # What becomes of the right answer's logit, of the wrong one's and of the rest; None where the metric has no sides.
+
+    def sides(self, components: Sequence[Component], replacement: Replacement) -> Sides | None:
+        """Clean minus edited logits of each prompt with some components replaced; read of the runs of `effect`."""
+        clean, (reading,) = parted(self.runs.clean)[1], self.readings([components], replacement)
+        return None if clean is None else clean.minus(Sides(*reading[:, -3:].float().unbind(1)))
+
+    def direct_sides(self, component: Component) -> Sides | None:
+        """What a component adds to each of them directly, by the logit lens; no run is needed."""
+        return attributed_sides(self.runs, component) if compares_answers(self.prompts.metric) else None
+
+    def word(self, component: Component, *, level: float = 0.95) -> str | None:
+        """The name of what a component writes directly (`signed.words_of`), where it is at least `MIN_WRITTEN` of the
+        clean logit difference.
+        """
+        sides, scale = self.direct_sides(component), self.lens_scale
+        if sides is None or math.isnan(scale):
+            return None
+        return word_of(sides, least=MIN_WRITTEN * scale, level=level, seed=self.seed)
 
     @property
     def lens_unit(self) -> str:
@@ -315,7 +330,8 @@ class NaturalLab(Lab):
         return "score" if metric_name(self.prompts.metric) == LOGIT_DIFFERENCE else "logit difference"
 
     @cached_property
-    def _lens_scale(self) -> float:
+    def lens_scale(self) -> float:
+        """What the logit lens gives shares of, in logits."""
         if self.lens_unit == "score":
             return self.scale
         return above_zero(mean_apart_from_zero(logit_difference_of(self.runs, self.runs.final_resid)))

@@ -17,11 +17,12 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.known_heads import Target, general_roles, masses
+from vesalius.discovery.head_tests import Target, general_roles, masses
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Cost, Recordings, Values
-from vesalius.intervene.probes import HeadInputs, direct_difference
+from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, run
+from vesalius.intervene.probes import HeadInputs, direct_difference, direct_sides
 from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
+from vesalius.intervene.signed import Sides
 from vesalius.intervene.values import contribution, values_of
 from vesalius.model.hooks import Cache
 from vesalius.model.transformer import Transformer
@@ -32,6 +33,7 @@ class Runs:
 
     def __init__(self, model: Transformer, material: Trial, cost: Cost) -> None:
         self.model, self.readout, self.cost = model, material.readout, cost
+        self._signed = material.signed(model)
         self.batch: Batch = material.batch.to(model.device)
         self.source: Batch = material.counterfactual.to(model.device)
         self._prompts = material.prompts
@@ -110,8 +112,42 @@ class Runs:
         return self._recorded(self.source, lambda: self._source_cache)
 
     def _recorded(self, batch: Batch, cache: Callable[[], Cache]) -> Recordings:
-        model, readout = self.model, self.readout
+        model, readout = self.model, self._signed
         return Recordings(model, batch, readout, ran=lambda: Recording.of_run(model, batch, readout, cache()))
+
+    # What is read of edited runs: the score, and beside it the logits of `signed` where the metric compares answers.
+
+    @cached_property
+    def clean(self) -> Float[Tensor, "*prompt"]:
+        """What is read of the clean prompts."""
+        return self.recordings.scores().cpu()
+
+    def patched(
+        self, sets: Sequence[Sequence[Component]], prompts: Int[Tensor, " n"], positions: Tensor | None = None
+    ) -> Float[Tensor, "n set *signed"]:
+        """Clean minus edited, with each set patched from the counterfactual on some prompts."""
+        grid, rows = Plan.grid(self.model.config, sets, choices=prompts), prompts.repeat(len(sets))
+        plan = Plan(rows, grid.choice, None if positions is None else positions[rows])
+        return self._lost(run(self.recordings, plan, self.source_values, cost=self.cost), prompts)
+
+    def along(self, paths: Sequence[Sequence[Edge]], prompts: Int[Tensor, " n"]) -> Float[Tensor, "n path *signed"]:
+        """Clean minus edited, with all edges of each path carrying their senders' outputs on the counterfactual."""
+        rows = [Row(prompt, edges=dict.fromkeys(edges, prompt)) for edges in paths for prompt in prompts.tolist()]
+        plan = Plan.of(self.model.config, rows, width=self.batch.tokens.shape[1])
+        return self._lost(run(self.recordings, plan, self.source_values, cost=self.cost), prompts)
+
+    def restored(
+        self, sets: Sequence[Sequence[Component]], prompts: Int[Tensor, " n"], positions: Tensor | None = None
+    ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "n set *signed"]]:
+        """What is read of the counterfactual prompts, and what each set's clean values gain when patched into them."""
+        where = None if positions is None else positions[prompts]
+        plan = Plan.grid(self.model.config, sets, choices=prompts, positions=where)
+        corrupted = self.source_recordings.scores().cpu()[prompts]
+        edited = run(self.source_recordings, plan, self.values, cost=self.cost).cpu()
+        return corrupted, edited.unflatten(0, (-1, len(prompts))).transpose(0, 1) - corrupted[:, None]
+
+    def _lost(self, edited: Tensor, prompts: Int[Tensor, " n"]) -> Float[Tensor, "n set *signed"]:
+        return self.clean[prompts][:, None] - edited.cpu().unflatten(0, (-1, len(prompts))).transpose(0, 1)
 
     @cached_property
     def _cache(self) -> Cache:
@@ -158,6 +194,15 @@ def direct_attribution(runs: Runs, component: Component | None, *, shuffle: bool
     """
     output = runs.clean_output(component)[torch.arange(len(runs)), runs.prompts.position]
     return logit_difference_of(runs, output, shuffle=shuffle)
+
+
+def attributed_sides(runs: Runs, component: Component | None) -> Sides:
+    """What a component (None: the embedding) adds to the logits of the right answer, of the wrong one and of the rest,
+    by its direct path: the same sum, side by side.
+    """
+    output = runs.output_of(component, runs.values)[torch.arange(len(runs)), runs.prompts.position]
+    question, final = runs.prompts.question, runs.final_resid
+    return direct_sides(runs.model, output, resid=final, answers=question.answers, wrongs=question.wrongs)
 
 
 def logit_difference_of(

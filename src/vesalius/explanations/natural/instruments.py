@@ -25,6 +25,8 @@ from vesalius.explanations.laboratory.answers import Answers
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import edges_between, feeds, logit_difference_of, require_heads
 from vesalius.intervene.probes import direct_logits
+from vesalius.intervene.signed import Sides, parted
+from vesalius.statistics import mean_apart_from_zero
 
 #: More sets in one call than this are refused.
 MOST_SETS = 64
@@ -81,6 +83,8 @@ class Instruments:
     def lens(self, components: Given, k: int = TOP_TOKENS) -> dict[str, dict[str, Any]]:
         """What each component's output at the end adds to the logits: to the answer's (against the mean logit), the
         answer's median rank, how often it is among the top `k`, and the tokens that gain most on average.
+        `effect_right`, `effect_wrong` and `effect_rest` are what it adds to the right answer's logit, the wrong one's
+        and the mean of all others; `word` names it by rule (mover, suppressor, calibrates).
         """
         k = min(_count(k, "k"), self.model.config.d_vocab)
         rows, answer = torch.arange(self.lab.n), self.prompts.correct
@@ -94,6 +98,8 @@ class Instruments:
             by_component[str(component)] = {
                 "answer": self._mean(own),
                 "answer_minus_wrong": self._mean(logit_difference_of(self.lab.runs, output)),
+                **self._sides(self.lab.direct_sides(component)),
+                "word": self.lab.word(component),
                 "rank": float(rank.double().median()),
                 f"in_top_{k}": rounded((rank <= k).float().mean()),
                 "tokens": [self._piece(int(token)) for token in logits.mean(0).topk(k).indices],
@@ -121,7 +127,8 @@ class Instruments:
     ) -> list[dict[str, Any]]:
         """Replace each set by zero, by its mean, by its mean over prompts with the same token there (`token mean`), or
         by its value on the counterfactual prompt (`resample`), everywhere or at one role. The effect is the share of
-        the clean score that is lost.
+        the clean score that is lost; `effect_right`, `effect_wrong` and `effect_rest` the logits that the right answer,
+        the wrong one and all others on average lose.
         """
         groups, first = self._sets(sets), self._components(suppressed)
         before, *runs = self.lab.edited([[], *groups], self.lab.values_by(how), at=at, suppressed=first)
@@ -177,21 +184,35 @@ class Instruments:
         ]
 
     def restore(self, sets: Sequence[Given], at: str | None = None) -> list[dict[str, Any]]:
-        """Patch each set's clean output into the counterfactual run: the share of the score that comes back."""
+        """Patch each set's clean output into the counterfactual run: the share of the score that comes back, and what
+        that adds to the logits of the right answer, the wrong one and the rest.
+        """
         groups = self._sets(sets)
-        shares = self.lab.restored(groups, positions=self.lab.mask(at))
+        corrupted, gained = self.lab.runs.restored(groups, torch.arange(self.lab.n), self.lab.mask(at))
+        (scores, sides), before = parted(gained, 2), parted(corrupted)[0]
+        shares = scores / mean_apart_from_zero(self.lab.clean_scores - before)
         return [
-            {"components": [str(part) for part in group], "restored": self._mean(shares[:, i])}
+            {
+                "components": [str(part) for part in group],
+                "restored": self._mean(shares[:, i]),
+                **self._sides(None if sides is None else Sides(*(side[:, i] for side in sides))),
+            }
             for i, group in enumerate(groups)
         ]
 
     def direct(self, components: Given) -> dict[str, dict[str, Any]]:
-        """The effect of each component on the logits directly, and in all ways (resampled)."""
-        parts = self._components(components)
-        direct = self.lab.path_effects([edges_between(part, None) for part in parts]) / self.lab.scale
+        """The effect of each component on the logits directly, and in all ways (resampled), as shares of the score;
+        `effect_right`, `effect_wrong` and `effect_rest` are the direct effects on their logits.
+        """
+        parts, every = self._components(components), torch.arange(self.lab.n)
+        direct, sides = parted(self.lab.runs.along([edges_between(part, None) for part in parts], every), 2)
         total = self.lab.patch_effects([[part] for part in parts]) / self.lab.scale
         return {
-            str(part): {"direct": self._mean(direct[:, i]), "total": self._mean(total[:, i])}
+            str(part): {
+                "direct": self._mean(direct[:, i] / self.lab.scale),
+                "total": self._mean(total[:, i]),
+                **self._sides(None if sides is None else Sides(*(side[:, i] for side in sides))),
+            }
             for i, part in enumerate(parts)
         }
 
@@ -255,10 +276,15 @@ class Instruments:
         return {
             "components": [str(part) for part in group],
             "effect": self._mean(self.lab.lost(before, after)[0]),
+            **self._sides(None if before.sides is None or after.sides is None else before.sides.minus(after.sides)),
             "accuracy_before": rounded(before.right.float().mean()),
             "accuracy": rounded(after.right.float().mean()),
             "answers_changed": rounded((before.token != after.token).float().mean()),
         }
+
+    def _sides(self, sides: Sides | None) -> dict[str, list[float | None]]:
+        """Effects on the logits of the right answer, the wrong one and the rest; none where the metric has no sides."""
+        return {} if sides is None else {f"effect_{name}": self._mean(x) for name, x in sides._asdict().items()}
 
     def _mean(self, values: PerPrompt) -> list[float | None]:
         """Mean, low and high end of its interval."""

@@ -29,6 +29,7 @@ from vesalius.explanations.claims import (
     Primary,
     ReadsFrom,
     ReadsRole,
+    Suppresses,
     Together,
     Uses,
     WritesAnswer,
@@ -40,6 +41,7 @@ from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, NaturalLab, Replacement
 from vesalius.explanations.laboratory.runs import NAMES, SINKS, AttentionPort
 from vesalius.explanations.natural.selection import ChosenComponents
+from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
 # From verdicts to a role: the name of a component, by rule.
 #
@@ -53,6 +55,8 @@ from vesalius.explanations.natural.selection import ChosenComponents
 #                                  where it attends or to move a role
 #     necessary at the answer      the same, where neither was shown, where it is also a backup of others, or was tested
 #                                  and is not the primary one
+#     suppressor of ...            in place of mover: what it writes lowers the wrong answer (or the right one)
+#     carrier of X                 in place of mover: it moves X, and the answer's logit was not shown to gain from that
 #     necessary upstream           a head that is necessary, mostly elsewhere
 #     necessary                    a head that is necessary; where it acts is undecided
 #     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
@@ -68,12 +72,14 @@ from vesalius.explanations.natural.selection import ChosenComponents
 # of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role established*.
 
 NO_ROLE = "no role established"
+SUPPRESSED = {"wrong": "the wrong answer", "right": "the answer"}
 
 
 @dataclass(frozen=True)
 class Findings:
     """The claims about one component and what follows from them.
 
+    `raises`: the right answer's own logit falls when it is resampled, so it gains from the component, by whichever way.
     `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
     keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim), `grouped` those about
     the roles it moves and the heads that move them too (role, claim).
@@ -85,6 +91,7 @@ class Findings:
     incoming: tuple[tuple[Component, AttentionPort, ClaimRecord], ...] = ()
     outgoing: tuple[tuple[Component, ClaimRecord], ...] = ()
     grouped: tuple[tuple[str, ClaimRecord], ...] = ()
+    raises: bool = True
 
     @property
     def claims(self) -> tuple[ClaimRecord, ...]:
@@ -121,9 +128,10 @@ class Findings:
         """The part it plays for the answer, if one was established."""
         head = self.component.is_head
         if self.supported("inhibits"):
-            return "inhibits the answer"
+            lowers = "right" in self._suppressed
+            return f"suppressor of {SUPPRESSED['right']}" if lowers else "inhibits the answer"
         if self.roles("primary"):
-            return f"primary mover{self._of(self.roles('primary'))}"
+            return self._moving("primary ", self.roles("primary"))
         backed = [role for role in self.roles("backs_up") if role in self.roles("moves_role")]
         shared = self.supported("not_needed_alone") and bool(self.roles("backs_up", "moves_role"))
         if self.supported("necessary") and not shared:
@@ -133,24 +141,43 @@ class Findings:
                 claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
             )
             moves = self.roles("moves_role") or (self._attends_elsewhere and self.supported("uses"))
-            at_answer = "primary mover" if moves and not second else "necessary at the answer"
+            at_answer = "necessary at the answer"
+            if moves and not second and (self.supported("writes_answer") or self._suppressed):
+                at_answer = self._moving("primary ", [])
             where = self.verdict("acts_at_answer")
             return {"supported": at_answer, "refuted": "necessary upstream"}.get(where or "", "necessary")
         if backed:
-            return f"backup mover{self._of(backed)}"
+            return self._moving("backup ", backed)
         if self.roles("backs_up") or self.supported("covers"):
             moves = self.roles("moves_role") or self._attends_elsewhere  # alone it need not use what is there
-            return f"backup {'mover' if moves else 'head'}" if head else "backup MLP"
+            writes = self.supported("writes_answer") or bool(self._suppressed)
+            named = self._moving("backup ", []) if moves and writes else "backup head"
+            return named if head else "backup MLP"
         if self.supported("lens_only"):
             return "lens-positive but redundant"
         if self.roles("moves_role"):
             alone = ", not needed alone" if self.supported("not_needed_alone") else ""
-            return f"mover{self._of(self.roles('moves_role'))}{alone}"
+            return f"{self._moving('', self.roles('moves_role'))}{alone}"
         if not _costs_nothing(self):
             return None
         if self.supported("writes_answer"):
             return "lens-positive but redundant"
         return "no effect alone" if self._attends_elsewhere else None
+
+    @property
+    def _suppressed(self) -> list[str]:
+        """The answers, wrong or right, that what it writes was shown to lower."""
+        shown = [claim for claim in self.own if claim.kind == "suppresses" and claim.verdict == "supported"]
+        return [str((claim.prediction or {}).get("answer", "wrong")) for claim in shown]
+
+    def _moving(self, rank: str, roles: list[str]) -> str:
+        """The name of a head that brings something to the answer position, by what becomes of the answers: a mover only
+        if the right one gains, from what it writes or, where it was shown to move a role, through later components.
+        """
+        if self._suppressed:
+            return f"{rank}suppressor of {SUPPRESSED[self._suppressed[0]]}"
+        mover = self.supported("writes_answer") or (self.raises and bool(roles))
+        return f"{rank}{'mover' if mover else 'carrier'}{self._of(roles) if roles else ''}"
 
     @property
     def _attends_elsewhere(self) -> bool:
@@ -259,7 +286,9 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
         for sender, receiver in selection.paths
         if sender == component
     ]
-    return Findings(component, looks_at, tuple(own), tuple(incoming), tuple(outgoing), tuple(grouped))
+    sides = lab.sides([component], "resample")
+    raises = sides is None or word_of(sides, seed=lab.seed) == MOVER
+    return Findings(component, looks_at, tuple(own), tuple(incoming), tuple(outgoing), tuple(grouped), raises)
 
 
 def _path_claim(selection: ChosenComponents, sender: Component, receiver: Component) -> Claim:
@@ -291,6 +320,9 @@ def _causal_claims(
         if claims[-1].verdict == "supported":
             primary = max(rest, key=lambda c: selection.effect.get(c, 0.0))
             claims.append(check(BackupOf(component=name, primary=str(primary), replacement="resample"), lab))
+    if (word := lab.word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
+        answer = "wrong" if word == SUPPRESSOR else "right"
+        claims.append(check(Suppresses(component=name, answer=answer), lab))
     claims.append(check(WritesAnswer(component=name), lab))
     if claims[-1].verdict == "supported" and necessity.verdict != "supported":
         claims.append(check(LensOnly(component=name), lab))

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.discovery.known_heads import Target, masses
+from vesalius.discovery.head_tests import Target, masses
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS

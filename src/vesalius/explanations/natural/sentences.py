@@ -175,6 +175,30 @@ def _when(*, supported: str = "", refuted: str = "") -> Callable[[ClaimRecord, F
     return sentence
 
 
+def _writes(claim: ClaimRecord, findings: Findings) -> str | None:
+    if claim.verdict != "supported":
+        return None
+    lens, *gains = claim.evidence
+    sentence = f"What it writes favours the answer by itself: {figure(lens)} of the score by the logit lens"
+    if len(gains) < 3:
+        return f"{sentence}."
+    return (
+        f"{sentence}; over the rest the answer's logit gains {figure(gains[1])} and the wrong one's {figure(gains[2])}."
+    )
+
+
+def _suppresses(claim: ClaimRecord, findings: Findings) -> str | None:
+    if claim.verdict != "supported":
+        return None
+    _, fall, _, other = claim.evidence
+    wrong = "the wrong answer" in claim.text
+    names = ("the wrong answer", "the right one") if wrong else ("the answer itself", "the wrong one")
+    return (
+        f"What it writes lowers {names[0]}, by {figure(fall)} of the score over the rest by the logit lens, and gives "
+        f"{names[1]} {figure(other)}: a suppressor."
+    )
+
+
 def _uses(claim: ClaimRecord, findings: Findings) -> str | None:
     cut, share = f"Taking {meaning(findings.looks_at or '')} out of its attention costs", figure(claim.evidence[0])
     little = "no more than taking out as many other keys" if _compared(claim) else "too little to count"
@@ -215,7 +239,8 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "inhibits": _when(supported="It works against the answer: replacing it gains {} of the score."),
     "covers": _covers,
     "backup_of": _backup,
-    "writes_answer": _when(supported="What it writes favours the answer by itself: {} of the score by the logit lens."),
+    "writes_answer": _writes,
+    "suppresses": _suppresses,
     "uses": _uses,
     "lens_only": _when(
         supported="The logit lens shows it, {} of the score, yet no replacement costs anything: not causal by itself."

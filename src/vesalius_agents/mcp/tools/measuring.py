@@ -30,13 +30,15 @@ SAMPLE, FEWER = Sample(n=32), Sample(n=16)
 def sweep(
     call: Call,
     specimen: SpecimenName,
-    kind: Literal["zero", "mean", "resample"] = "mean",
+    kind: Literal["zero", "mean", "resample"] | None = None,
     behaviour: BehaviourName = None,
     pairs: bool = False,
     *,
     sample: Sample = SAMPLE,
 ) -> Rows:
-    """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval."""
+    """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
+    its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
+    """
     loaded = call.specimen(specimen, behaviour)
     if loaded.kind == "natural":  # a small circuit needs next to nothing
         call.require_memory(api.plan("sweep", loaded, kind=kind, pairs=pairs, n=sample.n, progress=False).peak_bytes)
@@ -45,7 +47,7 @@ def sweep(
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
     lines = [f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]" for one in strongest]
-    clean = f"clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
+    clean = f"{result.kind} ablation, clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
     text = f"{clean}; strongest of {len(ranked)}: {'; '.join(lines)}"
     return Rows(text=text, rows=rows, resource=call.keep(result.as_data()))
 

@@ -1,4 +1,4 @@
-"""What the stages work on: prompts, a laboratory and a sandbox for one specimen, small circuit or natural model."""
+"""What a session works on: a briefing, a laboratory and a sandbox for one specimen, small circuit or natural model."""
 
 import os
 import tempfile
@@ -12,13 +12,13 @@ from typing import Any, TypedDict, Unpack
 from vesalius.behaviours.natural import require_performance
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve import natural_scope, scope
-from vesalius.explanations.hyve.prompting import NaturalPrompts, StagePrompts
 from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab, growing_lab
 from vesalius.explanations.natural.explain import PROMPTS, SELECTION, TOP, require_enough
 from vesalius.explanations.natural.instruments import Instruments
 from vesalius.explanations.natural.selection import select
 from vesalius.explanations.scientist.explain import blinded, laboratory
+from vesalius.explanations.session import natural_scope, scope
+from vesalius.explanations.session.briefing import Briefing, NaturalBriefing
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, silent
@@ -30,7 +30,7 @@ EXAMPLES, EXAMPLES_SEED = 5, 3_000_017
 
 @dataclass(frozen=True)
 class Setting:
-    """One specimen, ready for the stages.
+    """One specimen, ready for a session.
 
     `preload` and `hand_over` put it into a sandbox, `subject` is what the outcome of a program depends on beside its
     code, `toolbox` the directory that programs may read. `id` and `seed` are those of the explanation; no program and
@@ -39,7 +39,7 @@ class Setting:
 
     id: str
     seed: int
-    prompts: StagePrompts
+    briefing: Briefing
     lab: Callable[[], Lab]
     preload: str
     hand_over: Callable[[Path], dict[str, Any]]
@@ -88,7 +88,7 @@ def _listed_setting(
     return Setting(
         specimen.id,
         seed,
-        StagePrompts(blind, circuit, compact=compact),
+        Briefing(blind, circuit, compact=compact),
         cache(lambda: laboratory(blind, list(circuit), seed=seed)),
         scope.PRELOAD,
         lambda directory: scope.handed_over(blind, directory, seed=seed),
@@ -121,7 +121,7 @@ def _natural_setting(
     blind = replace(specimen, id="specimen", name="specimen", source=None)
     observed = NaturalLab.draw(blind, natural_scope.PROMPTS, seed=natural_scope.PROMPTS_SEED + seed, split="train")
     tools = Instruments(observed, piece=vocabulary.tokenizer.piece)
-    prompts = NaturalPrompts(
+    briefing = NaturalBriefing(
         blind,
         circuit,
         observed.prompts,
@@ -132,7 +132,7 @@ def _natural_setting(
     return Setting(
         specimen.id,
         seed,
-        prompts,
+        briefing,
         cache(lambda: growing_lab(blind, n, seed=CLAIM_SEED + seed, circuit=circuit)),
         natural_scope.PRELOAD,
         lambda directory: natural_scope.handed_over(blind, directory, observed.prompts, seed=seed),

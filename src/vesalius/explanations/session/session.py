@@ -30,9 +30,9 @@ from vesalius.explanations.budget import Budget, Spending
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
 from vesalius.explanations.findings import NOTHING_SAID, Account, Checked, Finding, Said, explanation_of, finding_of
-from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
-from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, SettingOptions, setting_of
 from vesalius.explanations.laboratory import CircuitLab, Lab
+from vesalius.explanations.session.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
+from vesalius.explanations.session.setting import LazyWorkspace, Setting, SettingOptions, setting_of
 from vesalius.explanations.verdicts import counterexamples, shown_beside
 from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary, Specimen
@@ -234,7 +234,7 @@ class Session:
     @property
     def circuit(self) -> tuple[Component, ...]:
         """The components to explain."""
-        return self.setting.prompts.circuit
+        return self.setting.briefing.circuit
 
     @property
     def natural(self) -> bool:
@@ -268,7 +268,7 @@ class Session:
             raise BadInput("which_variable is for models with listed tokens; use intervene or run_code")
         if not 1 <= len(candidates) <= MOST_CANDIDATES:
             raise BadInput(f"candidates: {len(candidates)} are given; give 1 to {MOST_CANDIDATES}")
-        part = Component.parse(component).within(self.setting.prompts.specimen.model.config)
+        part = Component.parse(component).within(self.setting.briefing.specimen.model.config)
         return self.execute(which_code(str(part), candidates))
 
     def check(self, given: Any, about: Component | None = None) -> Decided:
@@ -284,7 +284,7 @@ class Session:
                 decided = self._check_circuit(given, about)
             else:
                 component = self.part(given.get("component")) if about is None else about
-                claim = self._setting_of(component).prompts.read_claim(given, component)
+                claim = self._setting_of(component).briefing.read_claim(given, component)
                 decided = Decided(given, ((claim, self.decide(claim)),))
             self.memory.keep(given)
             return decided
@@ -304,7 +304,7 @@ class Session:
     def recall(self, given: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Remember a claim about one component that was decided in an earlier session, as it was given then."""
         component = self.part(given.get("component"))
-        claim = self._setting_of(component).prompts.read_claim(dict(given), component)
+        claim = self._setting_of(component).briefing.read_claim(dict(given), component)
         self.memory.checked.append((claim, ClaimRecord.model_validate(record)))
         self.memory.tries_of(component).add(*counted_as(claim))
         self.memory.keep(given)
@@ -313,7 +313,7 @@ class Session:
         """A component of the circuit by name; where every component has a laboratory of its own, any of the model."""
         if not isinstance(name, str | Component):
             raise BadInput('claim: name the component it is about, as in {"kind": "necessary", "component": "L0H1"}')
-        part = Component.parse(name).within(self.setting.prompts.specimen.model.config)
+        part = Component.parse(name).within(self.setting.briefing.specimen.model.config)
         if self._setting_for is None and part not in self.circuit:
             raise BadInput(f"component {part} is not in the circuit; it has {choices(map(str, self.circuit))}")
         return part
@@ -326,7 +326,7 @@ class Session:
             if carriers is not None:
                 raise BadInput("carriers: they are of a program; give program too")
             return None
-        specimen = self.setting.prompts.specimen
+        specimen = self.setting.briefing.specimen
         vocabulary, config = specimen.vocabulary, specimen.model.config
         if not isinstance(vocabulary, FiniteVocabulary):
             raise BadInput("program: a natural model is explained in words and claims; leave it out")
@@ -374,7 +374,7 @@ class Session:
 
     def _check_circuit(self, given: dict[str, Any], about: Component | None) -> Decided:
         """Check what every component is said to carry; the rest only once the program gives the model's outputs."""
-        specimen = self.setting.prompts.specimen
+        specimen = self.setting.briefing.specimen
         vocabulary = specimen.vocabulary
         assert isinstance(vocabulary, FiniteVocabulary)
         claims = read_circuit(given, self.circuit, vocabulary, causal=specimen.model.config.causal)

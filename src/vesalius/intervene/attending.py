@@ -1,0 +1,191 @@
+"""Why a head attends, and what it carries: the score of one query on one key as a sum over what was written upstream.
+
+1. The residual stream that enters the head's layer is, at the query and at the key, a sum over *sources*: the token's
+   embedding, the position's (where positions are learned), every head and MLP of earlier layers, and all biases.
+2. Norms divide by the scale that they have in the run, also those on queries and keys, and limits on projections keep
+   the factor that they have there. Held fixed, everything from the stream to a rotated query or key is linear.
+3. So the score, before a soft cap, is a sum over pairs (source at the query, source at the key), and the value that the
+   head reads at the key a sum over sources; both sums are exact.
+4. A pair is *confirmed* by path patching: its sources' contributions are taken out of the head's query input and of its
+   key input alone, norms run again, and what the score loses by both together but not by each alone is compared.
+
+Sums are in float64, whatever the model's number format: what is left is what the run itself rounds.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.intervene.values import OUTPUT_HOOKS
+from vesalius.model.attention import HeadPort, rotate
+from vesalius.model.hooks import Cache, Tap
+from vesalius.model.transformer import Block, Transformer
+
+TOKEN, POSITION, BIASES = "token", "position", "biases"
+_CLEAN = Tap()
+
+
+@dataclass(frozen=True)
+class AttentionParts:
+    """One head on one prompt, at one query and one key; tensors of two places hold the query's first."""
+
+    model: Transformer
+    tokens: Int[Tensor, "1 pos"]
+    head: Component
+    query: int
+    key: int
+
+    @cached_property
+    def _cache(self) -> Cache:
+        layer = self.head.layer
+        last = f"blocks.{self.model.config.n_layers - 1}.hook_resid_post"
+        own = (f"blocks.{layer}.attn.hook_pattern", f"blocks.{layer}.attn.hook_z", last)
+        named = {"hook_embed", "hook_pos_embed", *own}
+
+        def kept(name: str) -> bool:
+            return name in named or name.endswith((*OUTPUT_HOOKS, ".hook_resid_pre"))
+
+        with torch.no_grad():
+            return self.model.run_with_cache(self.tokens.to(self.model.device), names=kept)[1]
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the terms, in order of computation; the biases at the end."""
+        parts = [str(part) for part in self.model.components if part.layer < self.head.layer]
+        return (TOKEN, *([POSITION] if self.model.W_pos is not None else []), *parts, BIASES)
+
+    @cached_property
+    def resid(self) -> Float[Tensor, "2 d_model"]:
+        """What enters the head's layer."""
+        return self._at(self._cache[f"blocks.{self.head.layer}.hook_resid_pre"])
+
+    @cached_property
+    def streams(self) -> Float[Tensor, "source 2 d_model"]:
+        """What every source has written there; their sum is `resid`."""
+        parts = [self._at(self._cache["hook_embed"])[None]]
+        if self.model.W_pos is not None:
+            parts.append(self._at(self._cache["hook_pos_embed"].expand_as(self._cache["hook_embed"]))[None])
+        for layer, block in enumerate(self.model.blocks[: self.head.layer]):
+            z = self._cache[f"blocks.{layer}.attn.hook_z"][:, [self.query, self.key]]
+            parts.append(block.shares(z)[0].transpose(0, 1).to(self.resid))
+            parts.append(self._at(self._cache[f"blocks.{layer}.hook_mlp_out"] - block.mlp_bias)[None])
+        written = torch.cat(parts)
+        return torch.cat([written, (self.resid - written.sum(0))[None]])
+
+    @cached_property
+    def queries(self) -> Float[Tensor, "source d_head"]:
+        """What every source adds to the rotated query."""
+        return self._projected("q")[:, 0]
+
+    @cached_property
+    def keys(self) -> Float[Tensor, "source d_head"]:
+        """What every source adds to the rotated key."""
+        return self._projected("k")[:, 1]
+
+    @cached_property
+    def pairs(self) -> Float[Tensor, "source source"]:
+        """What every pair of sources, at the query and at the key, adds to the score."""
+        return self.queries @ self.keys.T / self._block.attn.divisor
+
+    @property
+    def score(self) -> float:
+        """The score of the query on the key, before a soft cap: the sum of all pairs."""
+        return float(self.pairs.sum())
+
+    @property
+    def weight(self) -> float:
+        """The attention that the key gets."""
+        return float(self._cache[f"{self._block.attn.prefix}hook_pattern"][0, self.head.head, self.query, self.key])
+
+    # What it carries.
+
+    @cached_property
+    def carried(self) -> Float[Tensor, "source d_model"]:
+        """What the head moves from the key to the query, by the source that wrote it at the key."""
+        attn, own = self._block.attn, self._own
+        values = self.weight * self._projected("v")[:, 1] @ attn.W_O[own].to(self.resid)
+        norm = self._block.ln1_post
+        if norm.w is None:
+            return values
+        z = self._cache[f"{attn.prefix}hook_z"][:, [self.query]]
+        return norm.share(values, norm.scale(attn.out(z, _CLEAN))[0].to(self.resid))
+
+    @property
+    def final(self) -> Float[Tensor, "1 d_model"]:
+        """The residual stream at the query's position before the last norm."""
+        return self._cache[f"blocks.{self.model.config.n_layers - 1}.hook_resid_post"][:, self.query]
+
+    # Path patching.
+
+    @torch.no_grad()
+    def patched_score(self, at_query: int | None = None, at_key: int | None = None) -> float:
+        """The score with one source's contribution taken out of the head's query input, and one out of its key input;
+        norms are run again. None takes out nothing.
+        """
+        nothing = torch.zeros_like(self.resid[0])
+        taken = [nothing if i is None else self.streams[i, side] for side, i in enumerate((at_query, at_key))]
+        attn, rotated = self._block.attn, []
+        ports: tuple[HeadPort, ...] = ("q", "k")
+        for side, (port, at) in enumerate(zip(ports, (self.query, self.key), strict=True)):
+            stream = (self.resid[side] - taken[side]).to(attn.qkv.dtype)[None, None]
+            own = attn.own(port, self._block.ln1(stream, _CLEAN), [self._own])
+            rotated.append(self._rotated(own.double().flatten(), at))
+        return float(rotated[0] @ rotated[1]) / attn.divisor
+
+    def patched_pair(self, at_query: int, at_key: int) -> float:
+        """What both sources together, but neither alone, add to the score."""
+        alone = self.patched_score(at_query), self.patched_score(None, at_key)
+        return self.patched_score() - alone[0] - alone[1] + self.patched_score(at_query, at_key)
+
+    # The linear map from the stream to queries, keys and values, everything that divides held at the run's.
+
+    @property
+    def _block(self) -> Block:
+        return self.model.blocks[self.head.layer]
+
+    @property
+    def _own(self) -> int:
+        assert self.head.head is not None
+        return self.head.head
+
+    def _at(self, x: Float[Tensor, "1 pos d_model"]) -> Float[Tensor, "2 d_model"]:
+        return x[0, [self.query, self.key]].double().to(self._block.device)
+
+    @torch.no_grad()
+    def _projected(self, port: HeadPort) -> Float[Tensor, "source 2 d_head"]:
+        """What every source adds to the head's query, key or value at both places, rotated."""
+        block, attn, config = self._block, self._block.attn, self.model.config
+        whole = {"q": attn.query, "k": attn.key, "v": attn.value}[port].double()
+        bias = {"q": attn.b_Q, "k": attn.b_K, "v": attn.b_V}[port].double().flatten()
+        kv = self._own if port == "q" else self._own // config.queries_per_kv
+        own = slice(kv * config.d_head, (kv + 1) * config.d_head)
+        scale = None if block.ln1.w is None else block.ln1.scale(self.resid)
+        read = self.streams if scale is None else block.ln1.share(self.streams, scale)
+        constant = bias if block.ln1.b is None else bias + block.ln1.b.double() @ whole
+        parts = read @ whole[:, own]
+        parts[-1] += constant[own]  # the biases are the last source
+        raw = read.sum(0) @ whole + constant
+        limit = config.clip_qkv
+        if limit is not None:
+            factor = torch.where(raw == 0, 1.0, raw.clamp(-limit, limit) / raw)
+            raw, parts = raw * factor, parts * factor[:, own]
+        norm = {"q": attn.q_norm, "k": attn.k_norm}.get(port)
+        if norm is not None and norm.w is not None:
+            joint = config.qk_norm == "all"
+            weight = norm.w.double()[own] if joint else norm.w.double()
+            parts = parts / norm.scale(raw if joint else raw[:, own]) * weight
+        if port == "v":
+            return parts
+        return torch.stack([self._rotated(parts[:, i], at) for i, at in enumerate((self.query, self.key))], 1)
+
+    def _rotated(self, x: Float[Tensor, "*row d_head"], at: int) -> Float[Tensor, "*row d_head"]:
+        rotary = self._block.attn.rotary
+        if rotary is None:
+            return x
+        layout = self.model.layout(self.tokens.to(self.model.device)).on(self._block.device)
+        cos, sin = (part[:, [at]].double() for part in layout.rotations[rotary])
+        return rotate(x.reshape(-1, 1, 1, x.shape[-1]), cos, sin).reshape(x.shape)
