@@ -49,7 +49,7 @@ def verdict_of(records: Iterable[ClaimRecord]) -> Verdict:
 
 def verdict_of_kinds(claims: Iterable[tuple[str, Verdict]]) -> Verdict:
     """The same rule on the kinds of claims and their verdicts, in the order of their experiments."""
-    checked = [(kind, verdict) for kind, verdict in claims if kind != FREE_CODE]
+    checked: list[tuple[str, Verdict]] = [(kind, verdict) for kind, verdict in claims if kind != FREE_CODE]
     functional = FUNCTIONAL | FUNCTIONAL_NATURAL
     corrected: set[str] = set()
     supported = False

@@ -7,7 +7,7 @@ token anywhere. *Corrupted* prompts have one role's token from another prompt.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,7 +45,12 @@ class Answers:
     @classmethod
     def joined(cls, parts: Sequence["Answers"]) -> "Answers":
         """The answers of several parts of the prompts, one after the other."""
-        return cls(*(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(cls)))
+        score, token, right, margin = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("score", "token", "right", "margin")
+        )
+        sides = [part.sides for part in parts if part.sides is not None]
+        joined = Sides(*map(torch.cat, zip(*sides, strict=True))) if len(sides) == len(parts) else None
+        return cls(score, token, right, margin, joined)
 
 
 def answers_of(reading: Float[Tensor, "prompt read"]) -> Answers:

@@ -37,6 +37,8 @@ Sets = Sequence[Sequence[Component]]
 CLAIM_SEED = 7_000_003
 #: Prompts of a natural model after which an effect may be found too small to count.
 FIRST_LOOK = LOOKS[0]
+#: Prompts of a natural model for names and figures that no claim decides.
+SECOND_LOOK = LOOKS[1]
 
 
 class Lab(ABC):
@@ -74,6 +76,10 @@ class Lab(ABC):
     def looks(self) -> "Iterable[Lab]":
         """The laboratories in which a claim is tested, one after the other, until it is decided: here this one only."""
         return (self,)
+
+    def at_least(self, n: int) -> Self:
+        """The first look at so many inputs, or the largest: here this one."""
+        return self
 
     def ends(self, values: PerPrompt, level: float) -> tuple[float, float]:
         """The interval of a mean: here of a single look."""

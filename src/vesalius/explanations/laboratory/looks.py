@@ -21,7 +21,7 @@ from torch import Tensor
 from vesalius.behaviours.behaviour import TooFewPrompts
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.known_heads import Target
+from vesalius.discovery.head_tests import Target
 from vesalius.explanations.laboratory.answers import Answers, Corrupted, Moved, NothingChanges
 from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, PerPrompt, Replacement, Sets
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, Losses, NaturalLab, PathKey
@@ -82,6 +82,11 @@ class JoinedRuns(Runs):
 
     def _joined(self, read: Callable[[Runs], Tensor]) -> Tensor:
         return torch.cat([read(part) for part in self._parts])
+
+    @cached_property
+    def clean(self) -> Float[Tensor, "*prompt"]:
+        """As `Runs.clean`."""
+        return self._joined(lambda part: part.clean)
 
     def change(self, component: Component | None) -> Float[Tensor, "prompt pos d_model"]:
         """As `Runs.change`."""

@@ -200,7 +200,7 @@ def attributed_sides(runs: Runs, component: Component | None) -> Sides:
     """What a component (None: the embedding) adds to the logits of the right answer, of the wrong one and of the rest,
     by its direct path: the same sum, side by side.
     """
-    output = runs.output_of(component, runs.values)[torch.arange(len(runs)), runs.prompts.position]
+    output = runs.clean_output(component)[torch.arange(len(runs)), runs.prompts.position]
     question, final = runs.prompts.question, runs.final_resid
     return direct_sides(runs.model, output, resid=final, answers=question.answers, wrongs=question.wrongs)
 

@@ -28,7 +28,7 @@ from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
 from vesalius.explanations.claims.joint import gain
-from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, GrowingLab, NaturalLab, growing_lab
+from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, SECOND_LOOK, NaturalLab, growing_lab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
@@ -40,9 +40,9 @@ from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.statistics import LOOKS
 
-#: The most held-out prompts that a claim draws until it is decided; those that figures without a verdict are of; those
-#: that components are selected on.
-PROMPTS, REPORTED_ON, SELECTION, TOP = LOOKS[-1], 16, 8, 12
+#: The most held-out prompts that a claim draws until it is decided, those that components are selected on, and how many
+#: of these.
+PROMPTS, SELECTION, TOP = LOOKS[-1], 8, 12
 #: Intervals from fewer held-out prompts are too wide for any verdict.
 MIN_PROMPTS = 4
 Path = tuple[str, str, float]
@@ -157,7 +157,7 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
     selection, components = part.selection, part.components
     lab = growing_lab(specimen, part.n, seed=CLAIM_SEED + part.seed, circuit=selection.components)
-    reported = lab.at_least(REPORTED_ON) if isinstance(lab, GrowingLab) else lab
+    reported = lab.at_least(SECOND_LOOK)
     if part.performs:
         progress(f"replacing {len(components)} components, their paths and their controls", 0, 0)
         measure_ahead(lab, selection, components)

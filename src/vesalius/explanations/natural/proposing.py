@@ -38,7 +38,7 @@ from vesalius.explanations.claims import (
 from vesalius.explanations.claims.base import ALPHA, MIN_EFFECT, join_names, level_for, measured, rounded
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early
 from vesalius.explanations.claims.paths import examine_whole_path
-from vesalius.explanations.laboratory import END, REPORTED, NaturalLab, Replacement
+from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
 from vesalius.explanations.laboratory.runs import NAMES, SINKS, AttentionPort
 from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
@@ -286,7 +286,7 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
         for sender, receiver in selection.paths
         if sender == component
     ]
-    sides = lab.sides([component], "resample")
+    sides = lab.at_least(SECOND_LOOK).sides([component], "resample")
     raises = sides is None or word_of(sides, seed=lab.seed) == MOVER
     return Findings(component, looks_at, tuple(own), tuple(incoming), tuple(outgoing), tuple(grouped), raises)
 
@@ -320,7 +320,7 @@ def _causal_claims(
         if claims[-1].verdict == "supported":
             primary = max(rest, key=lambda c: selection.effect.get(c, 0.0))
             claims.append(check(BackupOf(component=name, primary=str(primary), replacement="resample"), lab))
-    if (word := lab.word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
+    if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
         answer = "wrong" if word == SUPPRESSOR else "right"
         claims.append(check(Suppresses(component=name, answer=answer), lab))
     claims.append(check(WritesAnswer(component=name), lab))
