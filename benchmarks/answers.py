@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.answers --out benchmarks/results/answers.json
 
-Models: the benchmark specimens, the generated ones of `fresh.tgz` and hard models written by hand, each with its true
-circuit. Kinds of cases, and the answers that are right:
+Models: the benchmark specimens, the generated ones of `fresh.tgz`, hard models written by hand, and such with a head
+for each half of the letters (`letters`), each with its true circuit. Kinds of cases, and the answers that are right:
 
-- `true circuit`: its components, given. Yes.
+- `true circuit`: its components, given. Yes; Partly, here and below, where it is more than half of the model.
 - `half a circuit`: as many of them left out as bring it below 0.7; also the fewest. Not Yes.
 - `random set`: as many other heads and MLPs. No.
 - `search`: the whole circuit by the sweep's ranking. Yes, and what was found keeps 0.8. Left out where the true
@@ -14,8 +14,9 @@ circuit. Kinds of cases, and the answers that are right:
 - `empty contrast`: counterfactuals with the same outputs. Refused.
 - `too few prompts`: two or three rank, choose and report. Not Yes.
 - `template-bound`: short inputs rank, choose and report, long ones are the other template; also two halves of the
-  tokens. Not Yes where what was found, or the true circuit without one member that is not needed here, keeps less than
-  0.6 there; Yes where what was found keeps 0.85 on both (`template-free`). Models of two true components or more.
+  tokens. Partly, because of the other templates, where what was found, or the true circuit without one member that is
+  not needed here, keeps 0.85 here and less than 0.6 there; not Yes where it keeps less here. Yes where what was found
+  keeps 0.85 on both (`template-free`). Models of two true components or more.
 
 Truth is what a circuit keeps on 1,024 fresh inputs, measured by plain ablations apart from the search's own code; cases
 between 0.7 and 0.85 there (template: 0.6 and 0.85) are left out and counted, but for `search`. Limits were tuned on
@@ -55,12 +56,14 @@ from vesalius.intervene import Batch
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.statistics import share_interval
 
-RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD = 16, 1024, 9_100_003, 40, 15, 6
+RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD, BY_LETTER = 16, 1024, 9_100_003, 40, 15, 6, 24
+#: Inputs that are drawn for templates: of models by letter more, since few have letters of one half only.
+DRAWN = {True: 16 * FRESH, False: 2 * FRESH}
 #: Between these a circuit is neither enough nor too little; below the third it fails on another template.
 TOO_LITTLE, ENOUGH, BOUND = 0.7, 0.85, 0.6
 #: A contrast is empty where everything replaced takes less than this share of the outputs on all inputs drawn.
 NO_RANGE = 0.02
-FAMILIES = ("benchmark", "generated", "hard")
+FAMILIES = ("benchmark", "generated", "hard", "letters")
 HALVES = ("tuned", "reported")
 NOT_YES = ("partly", "no", "refused")
 
@@ -98,11 +101,12 @@ class Case:
     kept: float | None
     text: str
     elsewhere: float | None = None
+    because: str = ""
 
     @property
     def right(self) -> bool | None:
-        """Whether the answer is a right one; None where the case is left out."""
-        return None if self.wanted is None else self.verdict in self.wanted
+        """Whether the answer is a right one, for the right reason; None where the case is left out."""
+        return None if self.wanted is None else self.verdict in self.wanted and self.because in self.text
 
     def row(self) -> dict[str, Any]:
         """As JSON."""
@@ -139,6 +143,11 @@ def sufficient(kept: float, right: tuple[str, ...], wrong: tuple[str, ...]) -> t
     return right if kept >= ENOUGH else wrong if kept < TOO_LITTLE else None
 
 
+def yes_of(specimen: Specimen, circuit: Collection[Component | str]) -> tuple[str, ...]:
+    """The right answer of a circuit that is enough: Yes, but Partly of one of more than half of the model."""
+    return ("partly",) if 2 * len(circuit) > len(specimen.model.components) else ("yes",)
+
+
 def given_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
     """The true circuit, halves of it and random sets."""
     specimen, truth = subject.specimen, subject.truth
@@ -149,7 +158,7 @@ def given_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
         return Case(kind, subject.name, subject.half, verdict, wanted, kept, text)
 
     kept = kept_by(specimen, fresh, [truth])[0]
-    yield case("true circuit", truth, kept, sufficient(kept, ("yes",), NOT_YES))
+    yield case("true circuit", truth, kept, sufficient(kept, yes_of(specimen, truth), NOT_YES))
     for less, kept in halves(subject, fresh):
         yield case("half a circuit", less, kept, NOT_YES)
     other = random_set(subject)
@@ -188,7 +197,7 @@ def search_case(subject: Subject, fresh: Trial) -> Iterator[Case]:
     whole, parts = swept(search)
     kept = kept_by(subject.specimen, fresh, [parts])[0]
     verdict, text = judged(search, whole)
-    wanted = None if len(subject.truth) > search.most else ("yes",) if kept >= KEEP else ()
+    wanted = None if len(subject.truth) > search.most else yes_of(subject.specimen, parts) if kept >= KEEP else ()
     yield Case("search", subject.name, subject.half, verdict, wanted, kept, text)
 
 
@@ -250,7 +259,7 @@ def template_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
     assert isinstance(vocabulary, FiniteVocabulary)
     if len(subject.truth) < 2 or len(specimen.model.components) > WIDEST:
         return
-    inputs = unique(specimen.sample(2 * FRESH, FRESH_SEED))
+    inputs = unique(specimen.sample(DRAWN[subject.name.startswith("letters")], FRESH_SEED))
     middle = (vocabulary.min_len + vocabulary.max_len) // 2
     early = set(vocabulary.tokens[: len(vocabulary.tokens) // 2])
     late = set(vocabulary.tokens) - early
@@ -260,7 +269,7 @@ def template_cases(subject: Subject, fresh: Trial) -> Iterator[Case]:
     ]
     for name, here, there in parts:
         yield from bound_case(
-            subject, name, [one for one in inputs if here(one)], [one for one in inputs if there(one)]
+            subject, name, [one for one in inputs if here(one)][:FRESH], [one for one in inputs if there(one)][:FRESH]
         )
 
 
@@ -290,9 +299,12 @@ def bound_case(subject: Subject, name: str, here: list[Any], there: list[Any]) -
     for circuit, kept, elsewhere in asked:
         verdict, text = judged(search, circuit)
         bound = elsewhere < BOUND
-        wanted = NOT_YES if bound else ("yes",) if min(kept, elsewhere) >= ENOUGH else None
+        wanted = None if min(kept, elsewhere) < ENOUGH else yes_of(specimen, circuit.components)
+        because = "on other templates" if bound and kept >= ENOUGH else ""
+        if bound:
+            wanted = ("partly",) if because else NOT_YES
         kind = "template-bound" if bound else "template-free"
-        yield Case(kind, f"{subject.name} ({name})", subject.half, verdict, wanted, kept, text, elsewhere)
+        yield Case(kind, f"{subject.name} ({name})", subject.half, verdict, wanted, kept, text, elsewhere, because)
 
 
 def of_inputs(specimen: Specimen, inputs: Sequence[Any], others: Sequence[Any]) -> Trial:
@@ -319,6 +331,9 @@ def models(folder: Path) -> dict[str, list[tuple[int, Loader]]]:
         specimen = ves.load(place)
         return Subject(place.name, number, specimen, true_circuit(specimen.name, place).components)
 
+    def by_letter(seed: int) -> Subject:
+        return of_place(seed, plant_hard(seed, by_letter=True).write(folder / f"letters-{seed:02d}"))
+
     with tarfile.open(Path(__file__).parent / "fresh.tgz") as archive:
         archive.extractall(folder / "fresh", filter="data")
     places = sorted((folder / "fresh").glob("generated_*"))
@@ -329,6 +344,7 @@ def models(folder: Path) -> dict[str, list[tuple[int, Loader]]]:
             (seed, partial(lambda seed: of_place(seed, plant_hard(seed).write(folder / f"hard-{seed:02d}")), seed))
             for seed in range(HARD)
         ],
+        "letters": [(seed, partial(by_letter, seed)) for seed in range(BY_LETTER)],
     }
 
 

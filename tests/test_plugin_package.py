@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,11 @@ import pytest
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius import api
+from vesalius.discovery.method import REGISTERED as METHODS
 from vesalius.documents.base import REGISTERED
-from vesalius.errors import BadInput
+from vesalius.documents.catalogue import Listing
+from vesalius.documents.view import Text
+from vesalius.errors import BadInput, Failed
 from vesalius.plugins import INTERPRETERS, SCIENTISTS, find_plugin, named_function, plugin_names
 
 ROOT = Path(__file__).parents[1]
@@ -161,11 +165,19 @@ def package(site: Path, name: str, entries: dict[str, str], code: str = "") -> N
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for packages; what they registered is forgotten after the test."""
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.syspath_prepend(site)
-    return site
+    yield site
+    for name in [
+        name for name, one in sys.modules.items() if (getattr(one, "__file__", "") or "").startswith(str(site))
+    ]:
+        for registered in (REGISTERED, METHODS):
+            for kind in [kind for kind, made in registered.items() if made.__module__ == name]:
+                del registered[kind]
+        del sys.modules[name]
 
 
 def test_a_plugin_that_cannot_be_imported_names_its_package_and_leaves_the_others(packages: Path) -> None:
@@ -237,3 +249,120 @@ def test_a_behaviour_that_is_none_and_a_broken_one_leave_the_list_whole(packages
         names = [row["name"] for row in api.behaviours()]
     assert "ioi" in names
     assert "empty" not in names
+
+
+def test_what_is_wrong_with_a_plugin_is_in_the_list_that_is_printed(packages: Path) -> None:
+    entries = {"scientists:torn": "listed:nothing", "documents:odd": "listed:three", "commands:discover": "listed:f"}
+    entries |= {"discovery_methods:other": "listed:Other", "documents:sound_kind": "listed:Sound"}
+    code = (
+        "from vesalius.discovery.method import Method\nfrom vesalius.documents.base import ResultDocument\nthree = 3\n"
+        'def f(): ...\nclass Other(Method):\n    name = "another-name"\n'
+        'class Sound(ResultDocument, kind="sound_kind"):\n    size: int = 0\n'
+    )
+    package(packages, "listed", entries, code)
+    api.schema("sound_kind")  # imported before: its kind is still its own
+    listing = Listing(row for row in api.plugins(check=True) if row["package"] == "listed")
+    usable = {row["name"]: row["usable"] for row in listing.view().sheet().records()}
+    assert usable == {"torn": False, "other": False, "odd": False, "sound_kind": True, "discover": False}
+    said = " ".join(text for one in listing.view().sections if isinstance(one, Text) for text in one.words)
+    for problem in ("no attribute 'nothing'", "no document whose class", "of the name 'another-name'", "built-in"):
+        assert problem in said
+
+
+#: A method by the body of its function, and what is said about it.
+METHODS_GONE_WRONG = {
+    "raise KeyError('what')": r"raised KeyError at gone\.py:\d+: 'what'",
+    "return None": "returned a NoneType instead of vesalius.discovery.method.Scores",
+    "return Scores({}, {}, 1, 'x')": "scored no component",
+    "return Scores({c: float('nan') for c in parts}, {}, 1, 'x')": "gave L0H0 the score nan",
+    "return Scores({c: torch.ones(()) for c in parts}, {}, 1, 'x')": "gave L0H0 the score tensor",
+    "return Scores({str(c): 1.0 for c in parts}, {}, 1, 'x')": "scored 'L0H0', which the model does not have",
+    "return Scores({c: 1.0 for c in parts}, {}, float('nan'), 'x')": "took nan passes",
+    "return Scores({c: 1.0 for c in parts}, {}, 1, None)": "has the unit None",
+    "return Scores({c: 1.0 for c in parts}, {}, 1, 'x', torch.ones(3, 2))": r"of the shape \(3, 2\); give \(4, 10\)",
+}
+
+
+@pytest.mark.parametrize("body", METHODS_GONE_WRONG)
+def test_a_method_that_goes_wrong_is_one_line_that_names_its_package(body: str, packages: Path) -> None:
+    head = "import torch\nfrom vesalius.discovery.method import Scores\n"
+    code = f"{head}def f(specimen, material, *, seed):\n    parts = specimen.model.components\n    {body}\n"
+    package(packages, "gone", {"discovery_methods:gone": "gone:f"}, code)
+    with pytest.raises((BadInput, Failed), match=METHODS_GONE_WRONG[body]) as caught:
+        api.discover("frac_prevs", "gone", n=4, checks=False)
+    assert "the plug-in of package gone 1.0" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_scientist_that_goes_wrong_is_one_line_too(packages: Path) -> None:
+    code = (
+        "def breaks(task, backbone):\n    raise ValueError('two\\nlines')\ndef text(task, backbone):\n    return 'x'\n"
+    )
+    package(packages, "wrongly", {"scientists:breaks": "wrongly:breaks", "scientists:text": "wrongly:text"}, code)
+    wrong = {
+        "breaks": r"package wrongly 1\.0 raised ValueError at wrongly\.py:2: two lines; fix or uninstall wrongly",
+        "wrongly:breaks": r"'wrongly:breaks': raised ValueError at wrongly\.py:2: two lines; fix that function",
+        "text": "'text' returned a str; return a vesalius.explanations.scientists.Explained",
+    }
+    for scientist, said in wrong.items():
+        with pytest.raises(Failed, match=said):
+            api.explain("frac_prevs", scientist=scientist)
+
+
+def test_a_loader_and_a_behaviour_that_raise_name_their_package(packages: Path) -> None:
+    code = "def load(what, *, dtype):\n    raise OSError('gone')\ndef make():\n    raise OSError('gone')\n"
+    package(packages, "raising", {"model_loaders:ours": "raising:load", "behaviours:mine": "raising:make"}, code)
+    with pytest.raises(Failed, match=r"package raising 1\.0 raised OSError at raising\.py:2: gone"):
+        api.load("ours:any")
+    with pytest.raises(Failed, match=r"package raising 1\.0 raised OSError at raising\.py:4: gone"):
+        api.load("arithmetic", behaviour="mine")
+    with pytest.warns(UserWarning, match="raising"):
+        assert "ioi" in [row["name"] for row in api.behaviours()]
+
+
+def test_a_result_whose_view_is_broken_leaves_the_list_whole(packages: Path, tmp_path: Path) -> None:
+    code = (
+        "from vesalius.documents.base import ResultDocument\nfrom vesalius.documents.view import Answer, Sheet, View\n"
+        'class Plain(ResultDocument, kind="plain_kind"):\n    FILE = "plain.json"\n    size: int = 7\n'
+        'class Torn(Plain, kind="torn_kind"):\n    FILE = "torn.json"\n    def view(self):\n'
+        '        raise KeyError("x")\n'
+        'class Said(Plain, kind="said_kind"):\n    FILE = "said.json"\n    def view(self):\n        return "text"\n'
+        'class Bent(Plain, kind="bent_kind"):\n    FILE = "bent.json"\n    def view(self):\n'
+        '        return View("t", Answer("a"), [Sheet(("a", "b"), [(1, 2), (3,)])])\n'
+    )
+    kinds = {"plain": "Plain", "torn": "Torn", "said": "Said", "bent": "Bent"}
+    package(packages, "shown", {f"documents:{name}_kind": f"shown:{cls}" for name, cls in kinds.items()}, code)
+    for name in kinds:
+        (tmp_path / "r" / name).mkdir(parents=True)
+        (tmp_path / "r" / name / f"{name}.json").write_text("{}")
+    import vesalius as ves
+
+    states = {row.path: (row.state, row.problem) for row in ves.results(tmp_path / "r").results}
+    assert states["plain"][0] == "finished"
+    page = ves.report(tmp_path / "r" / "plain").read_text()
+    assert re.search(r"size\W.*\b7\b", page, re.DOTALL)  # without a view of its own it shows its fields
+    said = {
+        "torn": r"view of shown\.Torn: raised KeyError at shown\.py:9: 'x'",
+        "said": r"view of shown\.Said: returned a str",
+        "bent": "a table has 2 columns and 1 cells in row 2",
+    }
+    for name, problem in said.items():
+        assert states[name][0] == "unreadable"
+        with pytest.raises(Failed, match=problem):
+            ves.report(tmp_path / "r" / name)
+
+
+def test_a_command_that_raises_names_its_package(packages: Path) -> None:
+    package(packages, "failing", {"commands:fails": "failing:f"}, "def f():\n    raise ValueError('two\\nlines')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "vesalius", "fails"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(packages)},
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "vesalius: command 'fails': the plug-in of package failing 1.0 raised ValueError at failing.py:2: two lines; "
+        "fix or uninstall failing\n"
+    )

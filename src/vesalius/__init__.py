@@ -20,6 +20,7 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
+        atlas,
         attention,
         behaviours,
         bench,
@@ -50,11 +51,13 @@ if TYPE_CHECKING:
         train,
         watch,
         what_if,
+        why_attends,
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
     from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
-    from vesalius.discovery.masks import Masks
+    from vesalius.discovery.combining import Elimination, Ensemble
+    from vesalius.discovery.masks import EdgeMasks, Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
     from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
@@ -69,6 +72,9 @@ __all__ = [
     "Best",
     "Component",
     "Edge",
+    "EdgeMasks",
+    "Elimination",
+    "Ensemble",
     "Failed",
     "Masks",
     "Mean",
@@ -80,6 +86,7 @@ __all__ = [
     "ValueBias",
     "Zero",
     "__version__",
+    "atlas",
     "attention",
     "behaviours",
     "bench",
@@ -110,6 +117,7 @@ __all__ = [
     "train",
     "watch",
     "what_if",
+    "why_attends",
 ]
 _HOMES = {
     **{name: "vesalius.api" for name in __all__ if name not in globals()},
@@ -117,6 +125,9 @@ _HOMES = {
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
     **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
+    "EdgeMasks": "vesalius.discovery.masks",
+    "Elimination": "vesalius.discovery.combining",
+    "Ensemble": "vesalius.discovery.combining",
     "Masks": "vesalius.discovery.masks",
     "ACDC": "vesalius.discovery.pruning",
     "Sweep": "vesalius.discovery.sweep",

@@ -6,6 +6,7 @@ work continues, and the command prints it as one line. All name parameters as in
 the command line writes them as its options (--max-cost).
 """
 
+import os
 import pickle
 import re
 import struct
@@ -52,6 +53,15 @@ def require_whole(**numbers: object) -> None:
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise BadInput(f"{name}={quoted(value, 40)} is not a whole number; give one, such as {name}=8")
+
+
+def raised_where(error: BaseException) -> str:
+    """An error with the file and the line that raised it."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else ""
+    return f"{type(error).__name__}{place}: {error}"
 
 
 def note(text: str) -> None:

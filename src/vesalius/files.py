@@ -43,6 +43,8 @@ def parse_json(text: str | bytes, *, source: object, finite: bool = True, unique
     except RecursionError:
         raise BadInput(f"{source}: not readable as JSON (too many brackets inside each other)") from None
     except ValueError as error:  # also text that is not UTF-8, and integers of thousands of digits
+        if "integer string conversion" in str(error):
+            raise BadInput(f"{source}: not readable as JSON (a number has thousands of digits)") from None
         raise BadInput(f"{source}: not readable as JSON ({why_not_text(error)})") from None
     if _is_too_deep(data):
         raise BadInput(f"{source}: not readable as JSON (more than {MAX_DEPTH} brackets inside each other)")

@@ -16,11 +16,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vesalius.errors import BadInput, choices, quoted
+from vesalius.errors import BadInput, Failed, choices, quoted, raised_where
 
 
 class PluginGroup(NamedTuple):
@@ -75,12 +76,48 @@ class Plugin(NamedTuple):
             problem = " ".join(f"{type(error).__name__}: {error}".split())
             raise self.refused(f"cannot be loaded ({problem})") from error
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """While its code runs: what it raises, other than our own errors, becomes one line that names the package."""
+        try:
+            yield
+        except (BadInput, Failed, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:  # code of others may raise anything
+            raise self.failed(error) from error
+
+    def failed(self, error: BaseException) -> Failed:
+        """The error for a plug-in whose code raised another."""
+        return Failed(self._faulty(f"raised {raised_where(error)}"))
+
     def refused(self, problem: str) -> BadInput:
         """The error for a plug-in that is not what it should be."""
-        return BadInput(
-            f"{self.group.role} {self.name!r}: the plug-in of package {self.package} {self.version} {problem}; "
-            f"fix or uninstall {self.package}"
-        )
+        return BadInput(self._faulty(problem))
+
+    def _faulty(self, problem: str) -> str:
+        who = f"{self.group.role} {self.name!r}: the plug-in of package {self.package} {self.version}"
+        return f"{who} {problem}; fix or uninstall {self.package}"
+
+
+@contextmanager
+def running(group: PluginGroup, name: str, known: Iterable[str]) -> Iterator[None]:
+    """While the code behind a name runs: what that of a plug-in, or of `package.module:function`, raises becomes one
+    line; a built-in one is not touched.
+    """
+    known = list(known)
+    plugin = find_plugin(group, name, known)
+    if plugin is not None:
+        with plugin.running():
+            yield
+    elif name in known or not group.by_module:
+        yield
+    else:
+        try:
+            yield
+        except (BadInput, Failed, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise Failed(f"{group.role} {name!r}: raised {raised_where(error)}; fix that function") from error
 
 
 def installed(group: PluginGroup) -> tuple[Plugin, ...]:

@@ -4,7 +4,7 @@
         print(study.briefing())
         study.predict([["a", "b"]])
         study.check({"kind": "necessary", "component": "L0_MLP"})
-        explanation = study.submit(account({"L0_MLP": {"tag": "INDICATOR", "description": "..."}}, "...", "..."))
+        explanation = study.submit(statement({"L0_MLP": {"tag": "INDICATOR", "description": "..."}}, "...", "..."))
 
 Whatever an agent asks comes from the model, its vocabulary or prompts, and experiments on held-out inputs. The name,
 the kind and the answer key stay shut. inspect's tools (`inspection.tools`) and MCP's (`mcp.tools`) only translate.
@@ -28,7 +28,7 @@ from vesalius.documents.sweep import Sweep
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS
-from vesalius.explanations.findings import Account, Said
+from vesalius.explanations.findings import Said, Statement
 from vesalius.explanations.hyve.prompting import StagePrompts
 from vesalius.explanations.session.briefing import TAXONOMY, helper_lines
 from vesalius.explanations.session.grammar import OPERATORS, describe_claims
@@ -140,7 +140,7 @@ class AgentSession(Session):
             yield self.setting.briefing.specimen
 
 
-def account(components: Any, information_flow: str, task_description: str) -> Account:
+def statement(components: Any, information_flow: str, task_description: str) -> Statement:
     """What an agent submits, checked: for each component a tag and a sentence, or a sentence alone."""
     if not isinstance(components, Mapping):
         raise BadInput('components: give an object such as {"L0_MLP": {"tag": "MAPPER", "description": "..."}}')
@@ -155,7 +155,7 @@ def account(components: Any, information_flow: str, task_description: str) -> Ac
             raise BadInput(
                 f'components: {part} needs {{"tag": TAG, "description": TEXT}}; tags are {choices(TAXONOMY)}'
             ) from None
-    return Account(said, information_flow, task_description)
+    return Statement(said, information_flow, task_description)
 
 
 def interchange(

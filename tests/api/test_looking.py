@@ -1,5 +1,6 @@
 """Looking at one prompt: attention and lens against plain tensors of the same model."""
 
+import re
 from typing import Any
 
 import pytest
@@ -76,3 +77,39 @@ def test_a_listed_vocabulary() -> None:
 def test_bad_questions_are_refused(call: Any, message: str, arithmetic: Specimen) -> None:
     with pytest.raises(BadInput, match=message):
         call(arithmetic)
+
+
+def test_why_a_head_attends(arithmetic: Specimen) -> None:
+    """The terms sum to the score of the run, by pair and by source; what is carried sums to the head's own output."""
+    look = ves.why_attends(arithmetic, "12 - 3 + 4 =", "L1H0", top=6)
+    with torch.no_grad():
+        _, cache = arithmetic.model.run_with_cache(arithmetic.tokenize(["12 - 3 + 4 ="]))
+    pattern, scores = (cache[f"blocks.1.attn.hook_{name}"][0, 0] for name in ("pattern", "attn_scores"))
+    assert (look.query, look.key) == (6, int(pattern[6].argmax()))
+    assert look.weight == pytest.approx(float(pattern[6, look.key]), abs=1e-5)
+    assert look.score == pytest.approx(float(scores[6, look.key]), abs=1e-4)
+    assert sum(one.value for one in look.pairs) + look.rest == pytest.approx(look.score, abs=1e-9)
+    for terms in (look.by_query, look.by_key):
+        assert sum(one.value for one in terms) == pytest.approx(look.score, abs=1e-9)
+    every = ves.why_attends(arithmetic, "12 - 3 + 4 =", "L1H0", query=6, key=look.key, top=200)
+    assert len(every.pairs) == every.n_pairs == 81
+    assert sum(one.share for one in every.carries) == pytest.approx(1.0, abs=1e-6)
+    assert (every.agreement or 0) > 0.9
+    assert every.n_confirmed >= 30
+    assert len(look.writes) == 5
+    assert "why L1H0 attends" in look.view().title
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"head": "L0_MLP"}, "L0_MLP is an MLP, which has no attention"),
+        ({"head": "L1H0", "query": 7}, "`query` 7: the prompt has positions 0 to 6"),
+        ({"head": "L1H0", "query": 2, "key": 4}, "`key` 4: comes after `query` 2, which cannot see it"),
+        ({"head": "L1H0", "top": 0}, "top=0 terms are none"),
+        ({"head": "L9H0"}, "L9H0 is not in this model"),
+    ],
+)
+def test_what_cannot_be_attended_is_refused(arithmetic: Specimen, asked: dict, words: str) -> None:
+    with pytest.raises(ves.BadInput, match=re.escape(words)):
+        ves.why_attends(arithmetic, "12 - 3 + 4 =", **asked)

@@ -20,6 +20,7 @@ from vesalius.behaviours.contrast import with_best_partners
 from vesalius.behaviours.natural import require_performance, with_behaviour
 from vesalius.behaviours.own import ALL_ROWS, from_rows
 from vesalius.behaviours.prompts import SWAPPED_PROMPT
+from vesalius.behaviours.proposals import Substitution, readable
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen, TextVocabulary
 
@@ -156,6 +157,30 @@ def test_proposals_turn_the_answer_and_are_written_to_a_new_file(model: Specimen
     assert again.contrast["range"]["low"] > 0
     with pytest.raises(BadInput, match=r"new\.jsonl: is there already; give a new file"):
         ves.behaviours(model, behaviour=given, propose=file)
+
+
+def test_rows_of_one_answer_take_random_tokens_and_are_never_a_yes(model: Specimen) -> None:
+    names = [*(wrong for _, wrong in PAIRS[1:5]), *(right for right, _ in PAIRS[1:5])]
+    same = [{"prompt": f"{name} Paul Mary Edward Paul", "answer": " Mary", "wrong": " John"} for name in names]
+    report = ves.behaviours(model, behaviour=same)
+    assert report.contrast["source"] == "random tokens"
+    assert report.answer["verdict"] != "yes"
+    assert "random tokens" in report.answer["text"]
+    assert "--propose" in report.next
+
+
+def test_a_proposal_is_the_word_that_turns_and_of_those_the_likeliest_sentence() -> None:
+    def one(turn: float, broken: float, *, listed: bool = False) -> Substitution:
+        return Substitution(0, 1, (5,), (6,), 2 * turn, turn, turn + 1, broken, listed)
+
+    broken, likely, weak, mine = one(10, 2.9), one(8.5, -1), one(7, -5), one(1, 6, listed=True)
+    assert readable([broken, likely, weak]) is likely
+    assert readable([broken, likely, weak, mine]) is mine
+    assert one(3, 3.0).works
+    assert not one(3, 3.1).works
+    assert one(3, 3.1, listed=True).works
+    lowered_only = replace(likely, wrong_rise=-0.1)  # a broken sentence lowers both answers
+    assert (lowered_only.range > 0, lowered_only.works) == (True, False)
 
 
 def test_what_cannot_be_proposed_is_refused_in_one_line(model: Specimen, tmp_path: Path) -> None:

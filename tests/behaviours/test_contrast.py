@@ -38,6 +38,15 @@ def test_the_verdict_follows_the_interval_of_the_range(
     assert contrast_of(_tensor(*full), _tensor(*replaced)).verdict == verdict
 
 
+def test_random_tokens_break_everything_and_are_never_a_clear_contrast() -> None:
+    full, replaced = _tensor(7.3, 7.2, 7.4, 7.3), _tensor(0.9, 1.0, 0.8, 1.1)
+    assert contrast_of(full, replaced, source="given").doubt is None
+    drawn = contrast_of(full, replaced, source="random tokens")
+    assert (drawn.verdict, drawn.usable) == ("weak", True)
+    assert str(drawn.doubt).startswith("the counterfactuals are random tokens")
+    assert contrast_of(full, full, source="random tokens").verdict == "empty"
+
+
 def test_outputs_that_agree_by_chance_do_not_make_a_contrast_weak() -> None:
     full, replaced = _tensor(*[1.0] * 8), _tensor(1.0, 1.0, 1.0, 0.5, 0.5, 0.75, 0.5, 0.75)
     assert contrast_of(full, replaced, unit="nats").verdict == "weak"

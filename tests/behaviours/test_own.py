@@ -9,9 +9,10 @@ from tests.behaviours.word_tokenizer import byte_tokenizer, word_tokenizer
 from vesalius.behaviours.builtin import NAMES
 from vesalius.behaviours.metrics import LOG_PROBABILITY
 from vesalius.behaviours.own import ALL_ROWS, LEAST_TO_DIVIDE, RowBehaviour
-from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS
+from vesalius.behaviours.prompts import OTHER_PROMPT
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.errors import BadInput
+from vesalius.documents.contrast import RANDOM_TOKENS
+from vesalius.errors import LONGEST_MESSAGE, BadInput
 
 TOKENIZER = word_tokenizer()
 SIZES = {"n_ctx": 32, "d_vocab": TOKENIZER.size}
@@ -61,6 +62,14 @@ def test_a_dropped_row_says_why(change: dict, reason: str) -> None:
     assert [fate.kept for fate in fates] == [True, False]
     assert fates[0].reason is None
     assert reason in fates[1].reason
+
+
+def test_a_report_quotes_little_of_a_row_of_a_hundred_thousand_characters() -> None:
+    long = own({**GOOD, "wrong": " Paris" + " Rome" * 20_000}, metric="logit-difference").check(TOKENIZER, **SIZES)
+    reason = long[0].as_data()["reason"]
+    assert len(reason) <= LONGEST_MESSAGE
+    assert reason.startswith("' Paris Rome")
+    assert reason.endswith("give a wrong answer that parts from the right one at a token")
 
 
 def test_what_would_align_and_what_repeats() -> None:

@@ -93,6 +93,7 @@ def test_every_format_gives_the_same_prompts(formats: Path, name: str) -> None:
         ("rows.yaml", "- a", ".yaml is not read; give .jsonl, .json, .csv"),
         ("bad.parquet", "PAR0", "not readable as a table"),
         ("bad.toml", "templates = [", "not readable as TOML"),
+        ("digits.jsonl", f'{{"prompt": "a", "answer": {"9" * 5000}}}', "JSON (a number has thousands of digits)"),
         ("missing.jsonl", None, "no such file; give a file of rows"),
         ("folder", "", "no .parquet or .arrow file in it"),
     ],

@@ -64,6 +64,34 @@ def test_the_cancelling_pair_matters_alone_and_not_together(tmp_path: Path) -> N
     assert torch.all(both == 1)
 
 
+def test_by_letter_a_head_serves_half_of_the_letters(tmp_path: Path) -> None:
+    """Zeroing the head of c and d leaves every output on inputs of a and b, and changes others."""
+    model = next(one for one in (plant_hard(seed, by_letter=True) for seed in range(20)) if one.noise == 0)
+    specimen = load_specimen(model.write(tmp_path / "letters"))
+    inputs = {half: [list(half * 2), list(half[::-1] * 3), list(half[0] * 3 + half[1] * 2)] for half in ("ab", "cd")}
+    for some in inputs.values():
+        assert specimen.predict(some) == [model.expected(letters) for letters in some]
+    copying = [head for head in model.components if head.is_head and head.layer == 0]
+    changed = {}
+    for half, some in inputs.items():
+        clean, edited = [], {head: [] for head in copying}
+        for letters in some:
+            tokens = specimen.tokenize([letters])
+            clean.append(specimen.model(tokens).argmax(-1))
+            for head in copying:
+
+                def zeroed(value: torch.Tensor, hook: object, head: Component = head) -> torch.Tensor:
+                    value[:, :, head.head] = 0
+                    return value
+
+                logits = specimen.model.run_with_hooks(tokens, fwd_hooks=[("blocks.0.attn.hook_z", zeroed)])
+                edited[head].append(logits.argmax(-1))
+        for head, outputs in edited.items():
+            changed[head, half] = not all(map(torch.equal, clean, outputs))
+    needed = {head: {half for half in inputs if changed[head, half]} for head in copying}
+    assert sorted(map(sorted, needed.values())) == [["ab", "cd"], ["cd"]]  # BOS counts as an a, also before c and d
+
+
 def test_a_seed_gives_the_same_model() -> None:
     one, other = plant_hard(2), plant_hard(2)
     assert (one.features, one.components, one.edges) == (other.features, other.components, other.edges)

@@ -120,7 +120,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         ),
         (
             ["bench", "discovery", "--methods", "magic"],
-            "--methods: magic; choose from sweep, best, eap, eap-ig, relp, relp-qk, gim, masks, acdc",
+            "--methods: magic; choose from sweep, best, eap, eap-ig, relp, relp-qk, gim, masks, edge-masks",
         ),
         (["bench", "discovery", "--methods", ""], "--methods: none named"),
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),

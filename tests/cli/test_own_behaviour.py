@@ -98,8 +98,11 @@ def test_two_rows_and_none_at_all(vesalius: Vesalius, tiny: Path, tmp_path: Path
     got = vesalius("behaviours", tiny, "--behaviour", few, "--json")
     nothing = json.loads(got.out)
     assert (nothing["n_kept"], nothing["accuracy"], nothing["metric"]) == (0, None, None)
-    assert got.code == 1
+    assert got.code == 2
     assert got.err == f"vesalius: {tiny}: none of the rows can be used with this model; the reasons are above\n"
+    new = tmp_path / "new.jsonl"
+    refused(vesalius, ["behaviours", tiny, "-b", few, "--propose", new], "none of the rows can be used with this model")
+    assert not new.exists()
     reason = "'The capital of France is' cannot be used with this model: starts without a space: did you mean ' Paris'?"
     refused(vesalius, ["sweep", tiny, "--behaviour", few, "--json"], reason)
     few.write_text("\n".join(json.dumps({**row, "answer": row["answer"].strip()}) for row in rows()[:2]))

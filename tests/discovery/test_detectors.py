@@ -20,12 +20,13 @@ def test_heads_set_by_hand_are_detected() -> None:
         "previous": (Component(0, 0),),
     }
     assert detections.heads == {Component(0, 0), Component(1, 0), Component(1, 2)}
-    assert float(detections.masses["previous"][0, 0]) > 0.99
+    assert float(detections.masses["previous"][0, 0]) > 0.98
 
 
 def test_uniform_attention_has_the_mass_of_one_key() -> None:
     """The query at place q (BOS is 0) has q + 1 keys, one of which is the previous token; 19 tokens, repeated once: the
-    context has room for no more."""
+    context has room for no more.
+    """
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=40))
     with torch.no_grad():

@@ -10,6 +10,7 @@ from vesalius.discovery.masks import Masks
 from vesalius.discovery.method import MethodInput
 from vesalius.errors import BadInput
 from vesalius.intervene.masking import masked_scores
+from vesalius.intervene.values import activations
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "frac_prevs"])
@@ -19,7 +20,8 @@ def test_masks_of_zeros_and_ones_replace_components_as_the_engine_does(name: str
     kept = set(parts[::3])
     scores, _ = scores_without(specimen.model, material, [frozenset(parts) - kept, frozenset(parts)])
     mask = torch.tensor([float(part in kept) for part in parts])
-    prompts = (specimen.model, material.batch, material.counterfactual, material.readout)
+    other = activations(specimen.model, material.counterfactual)
+    prompts = (specimen.model, material.batch, other, material.readout)
     assert torch.allclose(masked_scores(*prompts, mask, where=material.where), scores[:, 0], atol=1e-3)
     closed = masked_scores(*prompts, torch.zeros(len(parts)), where=material.where)
     assert torch.allclose(closed, scores[:, 1], atol=1e-3)

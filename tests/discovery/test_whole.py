@@ -8,18 +8,17 @@ from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import scores_without
 from vesalius.discovery.method import MethodInput
+from vesalius.discovery.shares import Shares
 from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import (
     Search,
-    Shares,
     measured_circuit,
-    on_paths,
     prompt_sets,
     random_circuits,
     whole_circuit,
 )
 from vesalius.documents.whole import answer
-from vesalius.intervene.edges import EdgeGraph
+from vesalius.intervene.edges import EdgeGraph, on_paths
 
 
 @pytest.mark.parametrize("name", ["frac_prevs", "11"])

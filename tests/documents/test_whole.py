@@ -40,9 +40,15 @@ def test_a_circuit_that_meets_every_condition_is_a_yes() -> None:
     said = answer(_whole(), "greater-than")
     assert said.verdict == "yes"
     assert said.text == (
-        "30 of 300 components keep 0.87 [0.82, 0.92] of greater-than on 32 prompts that chose nothing, the rest "
-        "resampled, 0.84 [0.79, 0.89] on other templates"
+        "30 of 300 components keep 0.87 [0.82, 0.92] of greater-than on 32 prompts that chose nothing, the "
+        "rest replaced from the counterfactual prompts, 0.84 [0.79, 0.89] on other templates"
     )
+
+
+def test_of_given_components_it_is_not_said_that_the_prompts_chose_nothing() -> None:
+    """They may have been found on these very rows."""
+    said = answer(_whole(method="given"), "sums")
+    assert said.text.startswith("30 of 300 components keep 0.87 [0.82, 0.92] of sums on 32 prompts, the rest replaced")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +61,7 @@ def test_a_circuit_that_meets_every_condition_is_a_yes() -> None:
         ({"elsewhere": _metric(0.5)}, "0.50 on other templates"),
         ({"random": _metric(0.45)}, "random circuits"),
         ({"stable": 0.3}, "halves of the prompts"),
+        ({"candidates": 59}, "more than half of the model"),
         ({"kept": _metric(1.0, 1.0, 1.0, n=7)}, "7 prompts are too few to report"),
         ({"n_rank": 3, "stable": None}, "3 prompts are too few to rank"),
         ({"shared": "the same prompts ranked, chose and report"}, "the same prompts"),
@@ -80,8 +87,8 @@ def test_no_circuit_within_the_limit_is_a_no_with_the_size_that_does() -> None:
     said = answer(_whole(found=False, reached=124, kept=_metric(0.46)), "induction")
     assert (said.verdict, said.text) == (
         "no",
-        "no circuit of up to 60 of 300 components keeps 0.8 of induction, the rest resampled (30 keep 0.46 "
-        "[0.41, 0.51]; 124 do)",
+        "no circuit of up to 60 of 300 components keeps 0.8 of induction (30 keep 0.46 [0.41, 0.51]; 124 do), the rest "
+        "replaced from the counterfactual prompts",
     )
 
 

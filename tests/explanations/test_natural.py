@@ -47,17 +47,62 @@ def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
     components = parts(by_hand)
     assert components["L0H0"].role == "previous-token head, necessary upstream"
     assert components["L1H0"].role == "induction head, primary mover"
-    assert {part.role for name, part in components.items() if name not in ("L0H0", "L1H0")} == {NO_ROLE}
-    assert [name for name, part in components.items() if part.verdict == "supported"] == ["L0H0", "L1H0"]
-    assert (components["L0H0"].tag, components["L1H0"].tag, components["L0_MLP"].tag) == ("ROUTER", "ROUTER", "MAPPER")
+    assert {name: part.verdict for name, part in components.items()} == {"L0H0": "supported", "L1H0": "supported"}
+    assert {part.tag for part in components.values()} == {"ROUTER"}
+
+
+def test_the_set_is_the_circuit_and_the_answer_says_so(by_hand: Explanation) -> None:
+    """Two heads of ten components do everything: no other one is described to fill a number."""
+    account = by_hand.account
+    assert account is not None
+    assert by_hand.answer is not None
+    assert by_hand.answer["verdict"] == "yes"
+    assert by_hand.answer["text"].startswith("2 of 10 components keep 1.00 [1.00, 1.00] of induction on 32 prompts")
+    assert "replaced from the counterfactual prompts" in by_hand.answer["text"]
+    assert (account.kept.value, account.left.value) == (pytest.approx(1.0, abs=0.01), pytest.approx(0.0, abs=0.01))
+    assert (account.omitted, account.not_described, account.beside) == ((), (), ())
+    assert [part.name for part in account.layers] == ["layer 0 (1 head)", "layer 1 (1 head)"]
+    places = {part.name: part.effect.value or 0.0 for part in account.positions}
+    assert {name for name, cost in places.items() if cost > 0.9} == {"B", "second A"}
+    assert str(by_hand).splitlines()[0] == f"Yes: {by_hand.answer['text']}"
+    assert str(by_hand).splitlines()[1].startswith("kept alone: 1.00 [1.00, 1.00]")
+
+
+def test_what_is_left_out_is_named_with_its_cost() -> None:
+    """L1H0 alone cannot find B: it keeps nothing, and the head that tells it where to look is what is left out."""
+    explanation = ves.explain(as_specimen(induction_model(SIZE)), ["L1H0"], n=4)
+    account = explanation.account
+    assert account is not None
+    assert explanation.answer is not None
+    assert explanation.answer["verdict"] == "no"
+    assert "the 1 of 10 components given for induction keep" in explanation.answer["text"]
+    assert account.kept.value == pytest.approx(0.0, abs=0.02)
+    assert [one.id for one in account.omitted] == ["L0H0"]
+    assert account.omitted[0].effect == pytest.approx(1.0, abs=0.05)
+    (part,) = explanation.components
+    assert part.effect is not None
+    assert part.effect_right is not None
+    assert part.effect_wrong is not None
+    # The head writes the answer and nothing else: the right token's logit falls, the wrong one's stays but for a prompt
+    # whose counterfactual brings it.
+    assert abs(part.effect_wrong) < 0.25 * part.effect_right
+
+
+def test_the_set_has_at_most_as_many_as_are_asked_for() -> None:
+    explanation = ves.explain(as_specimen(induction_model(SIZE)), n=4, top=1)
+    assert explanation.account is not None
+    assert explanation.answer is not None
+    assert len(explanation.account.members) == 1
+    assert explanation.answer["verdict"] == "no"
+    assert "no circuit of up to 1 of 10 components keeps 0.8 of induction" in explanation.answer["text"]
 
 
 def test_a_tag_by_experiment_is_one_or_null(by_hand: Explanation) -> None:
     """Attention that was shown to lie on one role settles ROUTER; a default by kind is no experiment."""
-    tags = {part.id: part.tag_by_experiment for part in by_hand.components}
-    assert {name for name, tag in tags.items() if tag == "ROUTER"} == {"L0H0", "L1H0"}
-    assert {tag for name, tag in tags.items() if name not in ("L0H0", "L1H0")} == {None}
-    for part in by_hand.components:
+    assert {part.tag_by_experiment for part in by_hand.components} == {"ROUTER"}
+    (other,) = ves.explain(as_specimen(induction_model(SIZE)), ["L0_MLP"], n=4).components
+    assert (other.role, other.tag, other.tag_by_experiment) == (NO_ROLE, "MAPPER", None)
+    for part in (*by_hand.components, other):
         assert ("by default" in part.note) == (part.tag_by_experiment is None)
 
 
@@ -109,7 +154,7 @@ def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
     assert profile["attention"]["everywhere"]["induction"][0] > 0.95
     assert profile["effects"]["solo"] == profile["effects"]["at_answer"]
     assert profile["effects"]["lens"][0] == pytest.approx(1.0, abs=0.05)
-    assert profile["request"] == {"n": 128, "top": 12, "selection": 8, "force": False}
+    assert profile["request"] == {"n": 128, "top": None, "selection": 8, "force": False}
     assert profile["n"] == {"solo": 16, "at_answer": 16, "direct": 16, "lens": 16, "restored": REPORTED}
     (worth,) = [table for table in draw_profile(profile) if table.title == "What it is worth"]
     assert "what it alone restores, on 8 of 16 prompts" in [bar.label for bar in bars_of(worth).rows]
@@ -156,7 +201,8 @@ def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_
 def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
     components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
-    assert components["L1H3"].role == "induction head, suppressor of the answer"
+    assert components["L1H3"].role.startswith("copy-suppression head")
+    assert components["L1H3"].role.endswith("suppressor of the answer")
     assert "works against the answer" in components["L1H3"].note
     assert "What it writes lowers the answer itself" in components["L1H3"].note
 
@@ -294,7 +340,8 @@ def test_a_head_that_moves_a_role_is_a_mover_only_if_the_answer_gains() -> None:
 )
 def test_roles_follow_from_verdicts(name: str, looks_at: str | None, verdicts: dict[str, Verdict], role: str) -> None:
     own = tuple(claim(kind, verdict) for kind, verdict in verdicts.items())
-    assert Findings(Component.parse(name), looks_at, own).role == role
+    names = ("induction head", "previous-token head", "duplicate-token head")
+    assert Findings(Component.parse(name), looks_at, own, names=names).role == role
 
 
 def refuted(kind: str, controls: dict[str, float]) -> ClaimRecord:
@@ -347,7 +394,20 @@ def test_an_answer_in_the_lens_without_an_effect_is_redundant() -> None:
     own = (claim("necessary", "refuted", value=0.01), claim("writes_answer", "supported"))
     assert Findings(Component(3), None, own).role == "lens-positive but redundant"
     looking = (claim("attends", "supported"), claim("necessary", "refuted", value=0.01))
-    assert Findings(Component(3, 1), "induction", looking).role == "induction head, no effect alone"
+    assert Findings(Component(3, 1), "induction", looking, names=("induction head",)).role == (
+        "induction head, no effect alone"
+    )
+    # What it attends to in these prompts is no name: the tests of the atlas hold no behaviour, and say otherwise.
+    for names in ((), ("previous-token head",)):
+        assert Findings(Component(3, 1), "induction", looking, names=names).role == (
+            "attends to the token after an earlier copy of the current one, in this template, no effect alone"
+        )
+    suppressing = Findings(Component(3, 1), "IO", looking, names=("copy-suppression head",))
+    assert suppressing.role == "copy-suppression head, attends to IO, no effect alone"
+    alone = Findings(Component(3, 1), None, own, names=("copy-suppression head",))
+    assert alone.role == "copy-suppression head, lens-positive but redundant"
+    # A name of the atlas that no claim here goes with is not the head's part in this behaviour.
+    assert Findings(Component(3, 1), None, own, names=("induction head",)).role == "lens-positive but redundant"
     assert Findings(Component(3, 1), "BOS", (*looking, own[1])).role == "BOS sink, lens-positive but redundant"
     assert "favours the answer by itself" in note(Findings(Component(3), None, own))
 

@@ -26,7 +26,14 @@ from vesalius.explanations.laboratory.runs import (
     random_keys,
     shuffled,
 )
-from vesalius.explanations.natural.selection import _within_reach, select
+from vesalius.explanations.natural.selection import (
+    DESCRIBED,
+    SCREENING_PROMPTS,
+    ChosenComponents,
+    StudyLimits,
+    _within_reach,
+    screen,
+)
 from vesalius.intervene import Batch, Recordings, Row, means, means_of
 
 
@@ -207,16 +214,24 @@ def test_direct_attributions_add_up_to_the_logit_difference(norm: str) -> None:
     assert torch.allclose(total, lab.clean_scores, atol=1e-4)
 
 
-def test_named_components_are_selected(lab: NaturalLab) -> None:
+def test_every_component_is_screened_and_those_far_from_the_bar_are_no_suspects(lab: NaturalLab) -> None:
     steps: list[str] = []
-    named = [Component.parse("L0H1"), Component.parse("L1_MLP")]
-    selection = select(lab, named=named, top=3, progress=lambda step, done, total: steps.append(step))
-    assert selection.components == named
-    assert set(selection.reasons.values()) == {"named by the user"}
-    assert torch.allclose(
-        torch.tensor([selection.effect[c] for c in named]), lab.patch_effects([[c] for c in named]).mean(0), atol=1e-5
-    )
+    chosen, parts = ChosenComponents(), list(lab.model.components)
+    screen(lab, chosen, lambda step, done, total: steps.append(step))
+    assert set(chosen.effect) == set(parts)
+    few = lab.patch_effects([[part] for part in parts], prompts=torch.arange(SCREENING_PROMPTS)).mean(0)
+    for part, effect in zip(parts, few.tolist(), strict=True):
+        if part in chosen.suspects:  # measured on all screening prompts
+            assert chosen.effect[part] == pytest.approx(effect, abs=1e-5)
+    largest = max(parts, key=lambda part: abs(chosen.effect[part]))
+    assert largest in chosen.suspects
     assert steps
+
+
+def test_a_number_that_is_asked_for_limits_the_set_and_what_is_described() -> None:
+    asked, usual = StudyLimits.of(3, 16), StudyLimits.of(None, 16)
+    assert (asked.described, asked.most(300)) == (3, 3)
+    assert (usual.described, usual.most(300), usual.most(21)) == (DESCRIBED, 60, DESCRIBED)
 
 
 def test_another_readout_of_the_clean_run_needs_no_run_of_its_own(lab: NaturalLab) -> None:
@@ -232,13 +247,13 @@ def test_means_of_outputs_are_those_of_their_prompts(lab: NaturalLab) -> None:
         assert torch.allclose(one, other, atol=1e-4, rtol=1e-4)
 
 
-def test_a_candidate_goes_on_if_two_standard_errors_take_it_among_the_strongest() -> None:
+def test_a_candidate_goes_on_if_two_standard_errors_take_it_to_the_bar() -> None:
     # Means 5, -3, 1.8 and 0.1; the third has a standard error of 0.8, so that 1.8 + 1.6 reaches 3.
     effects = torch.tensor([[5.0, -3.0, 1.0, 0.1], [5.0, -3.0, 2.6, 0.1]])
-    assert _within_reach(effects, 2) == [0, 1, 2]
-    assert _within_reach(effects, 1) == [0]
+    assert _within_reach(effects, 3.0) == [0, 1, 2]
+    assert _within_reach(effects, 5.0) == [0]
     undefined = torch.full((2, 1), torch.nan)
-    assert _within_reach(torch.cat([effects, undefined], 1), 3) == [0, 1, 2, 4]
+    assert _within_reach(torch.cat([effects, undefined], 1), 1.8) == [0, 1, 2, 4]
 
 
 def test_a_control_that_reaches_the_same_is_not_exceeded_by_rounding() -> None:

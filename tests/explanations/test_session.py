@@ -9,7 +9,7 @@ import vesalius as ves
 from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.budget import Budget, OutOfBudget, Spending
-from vesalius.explanations.findings import Account, Said
+from vesalius.explanations.findings import Said, Statement
 from vesalius.explanations.laboratory.circuits import CircuitLab
 from vesalius.explanations.session.session import Session
 from vesalius.explanations.session.subject import Subject
@@ -52,9 +52,9 @@ def test_claims_and_programs_are_counted_when_they_are_asked_for(specimen: Speci
         session.execute("result = 1")
         with pytest.raises(OutOfBudget, match="all 1 executions are used"):
             session.execute("result = 1")
-        explanation = session.submit(Account({"L0_MLP": Said(tag="ROUTER", description="It says.")}, "f", "t"))
+        explanation = session.submit(Statement({"L0_MLP": Said(tag="ROUTER", description="It says.")}, "f", "t"))
         with pytest.raises(BadInput, match="submitted already"):
-            session.submit(Account({}))
+            session.submit(Statement({}))
         with pytest.raises(BadInput, match="nothing more to measure"):
             session.check(CIRCUIT)
     first, second = explanation.components
@@ -115,7 +115,7 @@ def test_a_session_goes_on_from_what_was_decided_before(specimen: Specimen) -> N
         other = {**SHARE, "variables": [FLAG, {**SO_FAR, "comparison": "LT"}, MEAN]}
         new = second.check({"kind": "computes", "component": "L1H2", "program": other, "carriers": CARRIERS})
         assert (again.records[0].tried, new.records[0].tried) == (1, 2)
-        assert [part.verdict for part in second.submit(Account({})).components] == ["supported", "supported"]
+        assert [part.verdict for part in second.submit(Statement({})).components] == ["supported", "supported"]
 
 
 @pytest.mark.parametrize(

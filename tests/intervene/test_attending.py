@@ -130,6 +130,17 @@ def test_without_norms_terms_are_what_path_patching_gives() -> None:
         assert parts.patched_pair(*pair) == pytest.approx(float(parts.pairs[pair]), abs=1e-4)
 
 
+def test_contributions_of_another_prompt_take_the_place_of_these() -> None:
+    """Without norms the change of the score is what the sum says, and a replaced source leaves that of the other."""
+    model, head = random_model(small_config(n_layers=3, norm="none"), 8), Component(2, 3)
+    other = AttentionParts(model, torch.arange(7).flip(0)[None], head, 6, 4)
+    parts = AttentionParts(model, torch.arange(7)[None], head, 6, 4, other)
+    for pair in ((0, 0), (3, 1), (5, 8)):
+        queries, keys = parts.queries[pair[0]] - other.queries[pair[0]], parts.keys[pair[1]] - other.keys[pair[1]]
+        assert float(parts.expected_pairs[pair]) == pytest.approx(float(queries @ keys) / 2, abs=1e-6)  # d_head 4
+        assert parts.patched_pair(*pair) == pytest.approx(float(parts.expected_pairs[pair]), abs=1e-4)
+
+
 def test_biases_are_the_same_everywhere() -> None:
     """What is left of the stream once all sources are named is no more than the biases of earlier layers."""
     model = random_model(small_config(n_layers=3), 7)

@@ -284,7 +284,7 @@ def test_over_stdin_and_stdout(tmp_path: Path) -> None:
 
     async def use(client: Client) -> None:
         assert "50 forward passes" in (client.instructions or "")
-        assert len((await client.list_tools()).tools) == 19
+        assert len((await client.list_tools()).tools) == 20
         made = await data(client, "predict", specimen=ABSOLUTE, inputs=[[-4]])
         assert (made["outputs"], made["left"]["forwards"]) == ([[4]], 49)
         assert "Field required" in await refusal(client, "sweep")

@@ -4,7 +4,7 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `neurons`, `explain`, ...       |
-| look closer                               | `look`, `attention`, `lens`, `instruments`                              |
+| look closer                               | `atlas`, `look`, `attention`, `why_attends`, `lens`, `instruments`      |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from vesalius.plugins import VERBS, all_names, loaded_plugin
 
 if TYPE_CHECKING:
+    from vesalius.api.atlases import atlas
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.circuit_formats import convert
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.listing import models, specimens
     from vesalius.api.loading import check, check_document, load
-    from vesalius.api.looking import attention, instruments, lens, look
+    from vesalius.api.looking import attention, instruments, lens, look, why_attends
     from vesalius.api.neuron_circuits import neurons
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 #: Where each name is defined.
 _HOMES = {
+    "atlas": "vesalius.api.atlases",
     "attention": "vesalius.api.looking",
     "behaviours": "vesalius.api.catalogue",
     "bench": "vesalius.api.benchmarks",
@@ -95,9 +97,11 @@ _HOMES = {
     "train": "vesalius.api.training",
     "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
+    "why_attends": "vesalius.api.looking",
     "what_if_again": "vesalius.api.requests",
 }
 __all__ = [
+    "atlas",
     "attention",
     "behaviours",
     "bench",
@@ -140,6 +144,7 @@ __all__ = [
     "watch",
     "what_if",
     "what_if_again",
+    "why_attends",
 ]
 
 

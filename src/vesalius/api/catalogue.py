@@ -23,7 +23,7 @@ from vesalius.documents.catalogue import (
     MeasuredBehaviour,
     SpecimenDescription,
 )
-from vesalius.errors import BadInput, note
+from vesalius.errors import BadInput, Failed, note
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import MOST_PROMPTS, require_drawable
 from vesalius.progress import Progress, shown
@@ -150,6 +150,6 @@ def _all_behaviours() -> list[Behaviour]:
     for name in plugin_behaviours():
         try:
             found.append(behaviour_named(name))
-        except BadInput as error:
+        except (BadInput, Failed) as error:
             note(str(error))
     return found

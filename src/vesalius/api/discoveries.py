@@ -71,8 +71,9 @@ def discover(
     Components are scored on `n` prompts, the size is chosen on others (of at most `most` components), and what the
     circuit keeps is measured on prompts that had no part in either: `answer`, `kept`, `size`, `connected`, `whole`.
     `method` is a method, such as `ves.EAPIG(steps=3)`, or the name of one: "best", "sweep", "eap", "eap-ig", "relp",
-    "relp-qk", "gim", "masks", "acdc", "bandit", "rl" or that of a plug-in; by default "best", or "sweep" for a listed
-    vocabulary. `options` are those of a method that is named: `"eap-ig", steps=3`.
+    "relp-qk", "gim", "masks", "edge-masks", "ensemble", "elimination", "acdc", "bandit", "rl" or that of a plug-in; by
+    default "best", or "sweep" for a listed vocabulary. `options` are those of a method that is named: `"eap-ig",
+    steps=3`, or `"eap-ig:steps=3"`.
     The result holds the `circuit`, its answer and its `checks`; `checks=False` leaves out both. A behaviour that a
     natural model does not perform is refused, unless `force`. `material` gives other prompts than the specimen's own,
     `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under `vesalius-runs`)

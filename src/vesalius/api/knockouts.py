@@ -106,7 +106,7 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force
     contrast = ready.contrast if ablation_named(edit.kind, KINDS).from_counterfactual else None
     if contrast is not None:
         named = ready.specimen.behaviour or ""
-        require_contrast(contrast, named, model=ready.specimen.name, force=force.force)
+        require_contrast(contrast, named, model=ready.specimen.source or ready.specimen.name, force=force.force)
     if contrast is None or contrast.usable:
         force = Force()  # there was nothing to force, and the command that repeats it need not
     start, rows = time.perf_counter(), ready.cost.rows

@@ -32,7 +32,7 @@ from vesalius.components import Component, mlp_units, parse_components, split_na
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.checks import PROMPTS as GUARANTEE_PROMPTS
-from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method
+from vesalius.discovery.discover import DEFAULT_PROMPTS, circuit_method, planned_cost
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.head_tests import ROWS as ATTENTION_ROWS
 from vesalius.discovery.method import Method
@@ -59,8 +59,10 @@ from vesalius.documents.printed import Plan
 from vesalius.documents.rivals import By
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput, choices
+from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
+from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
-from vesalius.explanations.natural import TOP
+from vesalius.explanations.natural.selection import DESCRIBED
 from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -75,6 +77,7 @@ from vesalius.intervene.estimate import (
     unit_attribution_peak,
 )
 from vesalius.intervene.recordings import activation_memory
+from vesalius.intervene.written_tokens import weight_arithmetic
 from vesalius.model.devices import available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts
@@ -85,7 +88,9 @@ from vesalius.runs.parts import parts_on
 #: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
 #: of 1 and 2 components: what the first programs leave open decides).
 NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
-SCREENED, SELECTED = 4, 8
+SCREENED, SELECTED = 3, 8
+#: For choosing the set of a natural model, and for the account of it (`discovery.account`).
+CHOOSING, ACCOUNT = 1_500, 700
 #: Length of the prompts of a model that is not there.
 TOKENS = 64
 
@@ -99,9 +104,9 @@ def plan(
     **options: Any,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
-    its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Records and
-    options are those of the verb, and what it would refuse before running the model is refused; the time is that of one
-    process.
+    its options; it is "sweep", "discover", "neurons", "atlas" or "explain". One small chunk is run to time it. Records
+    and options are those of the verb, and what it would refuse before running the model is refused; the time is that of
+    one process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
     product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are
@@ -118,7 +123,7 @@ def plan(
             specimen = loaded(specimen, load, progress=report)
             parts_on(work.parts, specimen, report)
             work.check(specimen)
-            case = _loaded_case(specimen, asked.n, asked.seed)
+            case = work.case(specimen)
         else:
             work.check_shape()
             case = _shape_case(shape, load, Prompts(asked.n, tokens), asked.seed)
@@ -172,6 +177,10 @@ class _Work:
 
     def check_shape(self) -> None:
         """Refuse what a model without weights cannot have."""
+
+    def case(self, specimen: Specimen) -> "_Case":
+        """A loaded specimen with the prompts of the work."""
+        return _loaded_case(specimen, self.prompts.n, self.prompts.seed)
 
     def sets(self, case: "_Case") -> list[ComponentSet]:
         """What is replaced in the chunk that is timed."""
@@ -228,6 +237,48 @@ class _NeuronsWork(_Work):
         return unit_attribution_peak(case.model.config, case.dtype, case.sizes)
 
 
+class _AtlasWork(_Work):
+    """Two runs, of random tokens and of text, and arithmetic on the weights, counted as passes of as much of it."""
+
+    @property
+    def prompts(self) -> Draw:
+        return Draw(n=ATTENTION_ROWS + len(PASSAGES), seed=self.arguments["charted"].seed)
+
+    def case(self, specimen: Specimen) -> "_Case":
+        model, rows, width = specimen.model, *prompts_of(specimen)
+        passed = sum(weight.numel() for weight in model.parameters()) - model.config.d_vocab * model.config.d_model
+        per_token = seconds_per_token(model.config, weight_dtype(model), model.device, passed)
+        return _Case(
+            model=model,
+            dtype=weight_dtype(model),
+            weights=weight_bytes(model),
+            devices=model.devices,
+            memory=activation_memory(model, None),
+            sizes=Prompts(rows, width),
+            finite=isinstance(specimen.vocabulary, FiniteVocabulary),
+            circuit=tuple(specimen.components),
+            behaviours=0,
+            gate=0,
+            seconds_per_row=lambda sets, kind: per_token * width,
+        )
+
+    def passes(self, case: "_Case") -> _Passes:
+        if case.finite:
+            return _Passes(1.0)
+        passed = sum(weight.numel() for weight in case.model.parameters())
+        asked = len(self.arguments["charted"].words) or len(WORDS)
+        own = weight_arithmetic(case.model.config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
+        return _Passes(1 + own / (passed * case.sizes.n * case.sizes.width))
+
+    def peak(self, case: "_Case") -> int:
+        config, sizes = case.model.config, case.sizes
+        pattern = sizes.n * config.n_heads * sizes.width**2
+        written = sizes.n * sizes.width * config.n_heads * 2 * SAMPLE
+        words = (len(self.arguments["charted"].words) or len(WORDS)) * config.n_heads * config.d_vocab_out
+        neurons = sizes.n * sizes.width * config.d_mlp * (config.n_layers + 2)
+        return 4 * (2 * pattern + 2 * written + words + neurons)
+
+
 class _DiscoverWork(_Work):
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__(arguments)
@@ -249,7 +300,7 @@ class _DiscoverWork(_Work):
         require_selection(case.model, self.method, rules, cut.size)
         require_searchable(case.model, by)
         return _Passes(
-            self.method.cost(case),
+            planned_cost(self.method, case),
             (_check_rows(case, self.method) + (0 if rules else _whole_rows(case, self.method))) / n if checks else 0.0,
             _selection_rows(case, self.method, rules, cut.size, checks=checks) / n,
             most_searches(case.model, self.checked.rivals, by) if self.checked.rivals else 0.0,
@@ -298,10 +349,10 @@ class _ExplainWork(_Work):
         if self.named is None and isinstance(given, str | list | tuple):  # of a model without weights
             names = tuple(map(str, split_names(given)))
             self.named = parse_components(names, case.model.config) if names else []
-        rows = _explanation_rows(case, self.named, self.study.top or TOP)
+        rows = _explanation_rows(case, self.named, self.study.top)
         if self.source.circuit_from is not None and self.source.circuit is None:
             first = circuit_method(self.source.circuit_from)
-            rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * first.cost(case)
+            rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * planned_cost(first, case)
         return _Passes(rows / case.sizes.n)
 
 
@@ -310,6 +361,7 @@ PLANNED: dict[str, type[_Work]] = {
     "sweep": _SweepWork,
     "discover": _DiscoverWork,
     "neurons": _NeuronsWork,
+    "atlas": _AtlasWork,
     "explain": _ExplainWork,
 }
 
@@ -486,7 +538,7 @@ def _selection_rows(case: _Case, method: Method, rules: Sequence[str], size: int
     return case.sizes.n * passes(tried, 1) + (HELD_OUT_PROMPTS * passes(compared, len(rules)) if checks else 0.0)
 
 
-def _explanation_rows(case: _Case, components: list[Component] | None, top: int) -> float:
+def _explanation_rows(case: _Case, components: list[Component] | None, top: int | None) -> float:
     """Passes of one prompt for an explanation; what is found decides how many there really are. Of an empty circuit
     nothing is measured.
     """
@@ -494,8 +546,8 @@ def _explanation_rows(case: _Case, components: list[Component] | None, top: int)
         return 0.0
     if case.finite:
         return float(FINITE_BASE + FINITE_PER_COMPONENT * len(case.circuit if components is None else components))
-    studied = round(top * 4 / 3) if components is None else len(components)
-    screening = 0.0
-    if components is None:
-        screening = SCREENED * (sweep_forwards(case.model, [(part,) for part in case.model.components]) - 1)
-    return 64 + screening + (SELECTED + case.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied
+    every = len(case.model.components)
+    studied = min(every, top or DESCRIBED) if components is None else len(components)
+    screening = SCREENED * (sweep_forwards(case.model, [(part,) for part in case.model.components]) - 1)
+    account = ACCOUNT + (CHOOSING if components is None else 0)
+    return 64 + screening + account + (SELECTED + case.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied

@@ -1,17 +1,34 @@
 """The plug-ins of installed packages, and whether they can be used."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from vesalius.behaviours.registry import behaviours
+from typer import Typer
+
+from vesalius.behaviours.registry import behaviour, behaviours
 from vesalius.discovery.discover import TAKEN as METHODS
+from vesalius.discovery.discover import method_class
 from vesalius.documents.base import REGISTERED
 from vesalius.documents.catalogue import Listing, PluginEntry
-from vesalius.errors import BadInput
+from vesalius.documents.kinds import kind_named
+from vesalius.errors import BadInput, Failed
 from vesalius.explanations.scientists import SCIENTISTS
 from vesalius.model.sources import BUILT_IN as MODELS
-from vesalius.plugins import GROUPS, Plugin, installed, why_hidden
-from vesalius.runs.kinds import benchmark_named, benchmark_names
+from vesalius.plugins import (
+    BEHAVIOURS,
+    BENCHMARKS,
+    COMMANDS,
+    DISCOVERY_METHODS,
+    DOCUMENTS,
+    GROUPS,
+    OWN,
+    RUNS,
+    Plugin,
+    PluginGroup,
+    installed,
+    why_hidden,
+)
+from vesalius.runs.kinds import benchmark_named, benchmark_names, offered_kind
 
 
 def plugins(*, check: bool = False) -> Listing[PluginEntry]:
@@ -24,8 +41,9 @@ def plugins(*, check: bool = False) -> Listing[PluginEntry]:
         "vesalius.discovery_methods": METHODS,
         "vesalius.behaviours": tuple(one.name for one in behaviours()),
         "vesalius.model_loaders": MODELS,
-        "vesalius.documents": tuple(REGISTERED),
+        "vesalius.documents": tuple(name for name, kind in REGISTERED.items() if _is_of_core(kind)),
         "vesalius.verbs": tuple(import_module("vesalius").__all__),
+        "vesalius.commands": tuple(import_module("vesalius.cli").own_commands()),
     }
     for name in benchmark_names():
         built_in |= _built_in_of(name)
@@ -38,20 +56,47 @@ def plugins(*, check: bool = False) -> Listing[PluginEntry]:
     return Listing(_entry(plugin, known, check=check) for plugin, known in found)
 
 
+def _is_of_core(kind: type) -> bool:
+    """Kinds of other packages are registered as well once they are imported."""
+    return kind.__module__.partition(".")[0] == OWN
+
+
 def _built_in_of(benchmark: str) -> Mapping[str, tuple[str, ...]]:
     """The names that a benchmark has built in; a damaged plug-in has none."""
     try:
         return benchmark_named(benchmark).BUILT_IN
-    except BadInput:
+    except (BadInput, Failed):
         return {}
+
+
+def _function(plugin: Plugin) -> None:
+    """Refuse what cannot be called."""
+    if not callable(plugin.load()):
+        raise plugin.refused("is not a function")
+
+
+def _command(plugin: Plugin) -> None:
+    if not isinstance(plugin.load(), Typer):
+        _function(plugin)
+
+
+#: Who says what is wrong with a plug-in of a kind that is not just a function, as where it is used.
+USABLE: Mapping[PluginGroup, Callable[[Plugin], object]] = {
+    DISCOVERY_METHODS: lambda plugin: method_class(plugin.name),
+    BEHAVIOURS: lambda plugin: behaviour(plugin.name),
+    DOCUMENTS: lambda plugin: kind_named(plugin.name),
+    COMMANDS: _command,
+    BENCHMARKS: offered_kind,
+    RUNS: offered_kind,
+}
 
 
 def _entry(plugin: Plugin, known: tuple[str, ...], *, check: bool) -> PluginEntry:
     problem = why_hidden(plugin, known)
     if problem is None and check:
         try:
-            plugin.load()
-        except BadInput as error:
+            USABLE.get(plugin.group, _function)(plugin)
+        except (BadInput, Failed) as error:
             problem = str(error)
     return PluginEntry(
         kind=plugin.group.role,

@@ -124,7 +124,7 @@ def _sweep(
     if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
         progress("replacing everything", 0, 1)
         contrast = contrast_on(specimen.model, given.prompts)
-        require_contrast(contrast, specimen.behaviour or "", model=specimen.name, force=force.force)
+        require_contrast(contrast, specimen.behaviour or "", model=specimen.source or specimen.name, force=force.force)
     asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)), force)
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)

@@ -205,6 +205,11 @@ def propose_counterfactuals(
     sizes = {"n_ctx": model.config.n_ctx, "d_vocab": model.config.d_vocab}
     fates = behaviour.check(tokenizer, **sizes)
     asked = [fate for fate in fates if fate.prompt is not None and fate.row.counterfactual is None]
+    if not any(fate.kept for fate in fates):
+        raise BadInput(
+            f"behaviour {behaviour.label}: none of the rows can be used with this model, so that there is nothing to "
+            "propose for; leave out `propose` to see why"
+        )
     if not asked:
         raise BadInput(f"behaviour {behaviour.label}: no usable row lacks a counterfactual; nothing is to be proposed")
     rows = [fate.prompt for fate in asked if fate.prompt is not None]

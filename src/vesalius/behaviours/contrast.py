@@ -5,6 +5,7 @@ circuit explains; the range between the two scores is what all shares are shares
 last token, a model with everything replaced computes exactly what it computes on the counterfactual.
 """
 
+import shlex
 from dataclasses import replace
 
 import torch
@@ -14,9 +15,9 @@ from torch import Tensor
 from vesalius.behaviours.behaviour import Behaviour, label_of
 from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import ALL_ROWS, RowBehaviour
-from vesalius.behaviours.prompts import GIVEN, OTHER_PROMPT, RANDOM_TOKENS, SWAPPED_PROMPT, Prompts
+from vesalius.behaviours.prompts import GIVEN, OTHER_PROMPT, SWAPPED_PROMPT, Prompts
 from vesalius.behaviours.trial import Trial
-from vesalius.documents.contrast import LEAST_RANGE, MOST_AGAINST, Contrast, Judgement
+from vesalius.documents.contrast import LEAST_RANGE, MOST_AGAINST, RANDOM_TOKENS, Contrast, Judgement
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
@@ -89,7 +90,13 @@ def contrast_of(
         against=against,
         unit=unit,
         source=source,
-        verdict=_verdict(mean, float(full.mean()) if with_zero else 0.0, against, by_chance=unit == SHARE_OF_OUTPUTS),
+        verdict=_verdict(
+            mean,
+            float(full.mean()) if with_zero else 0.0,
+            against,
+            by_chance=unit == SHARE_OF_OUTPUTS,
+            drawn=source == RANDOM_TOKENS,
+        ),
     )
 
 
@@ -133,12 +140,14 @@ def advice(contrast: Contrast, name: str, *, model: str = "MODEL") -> str:
     """How to get a better contrast."""
     if contrast.source == GIVEN:
         return "give every row a counterfactual on which the answer is no longer right"
-    return f"{contrast.source} cannot break it: `vesalius behaviours {model} -b {name} --propose NEW.jsonl`"
+    command = f"vesalius behaviours {shlex.quote(model)} -b {shlex.quote(name)} --propose NEW.jsonl"
+    return f"{contrast.source} cannot break it; let other words be proposed by `{command}`"
 
 
-def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool) -> Judgement:
+def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool, drawn: bool) -> Judgement:
     """`by_chance`: outputs of any other prompt are partly the same, so that the range cannot reach the score. Where
-    outputs are few it is small on every prompt, which says nothing against the counterfactuals.
+    outputs are few it is small on every prompt, which says nothing against the counterfactuals. `drawn`: these are
+    random tokens.
     """
     assert mean.value is not None
     if mean.low is None or mean.high is None:  # one prompt
@@ -149,7 +158,7 @@ def _verdict(mean: Metric, full: float, against: float, *, by_chance: bool) -> J
         return "empty"
     if by_chance:
         return "clear"
-    return "weak" if mean.value < LEAST_RANGE * abs(full) or against > MOST_AGAINST else "clear"
+    return "weak" if drawn or mean.value < LEAST_RANGE * abs(full) or against > MOST_AGAINST else "clear"
 
 
 def _source(prompts: Prompts | None) -> str:

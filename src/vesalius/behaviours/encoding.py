@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vesalius.behaviours.metrics import NONE, BehaviourMetric, metric_name
-from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, SWAPPED_PROMPT, Prompt, Prompts
+from vesalius.behaviours.prompts import OTHER_PROMPT, SWAPPED_PROMPT, Prompt, Prompts
 from vesalius.behaviours.reading import Dropped, Given, Tokens, read_answers, shown_tokens
 from vesalius.behaviours.rows import END, TAKEN, Answer, Row
-from vesalius.errors import BadInput
+from vesalius.documents.contrast import RANDOM_TOKENS
+from vesalius.errors import BadInput, shortened
 from vesalius.model.tokenizer import Tokenizer
 
 #: Scripts without spaces between words, besides those of wide characters (Chinese, Japanese).
@@ -49,8 +50,9 @@ class Fate:
 
     def as_data(self) -> dict[str, Any]:
         """One entry of the check of a file."""
-        data = {"row": self.row.number, "kept": self.kept, "reason": self.reason, "split": self.split}
-        return {**data, "prompt": self.row.prompt, "suggestion": self.suggestion, "tokens": self.tokens}
+        reason, suggestion = (said and shortened(said) for said in (self.reason, self.suggestion))  # they quote rows
+        data = {"row": self.row.number, "kept": self.kept, "reason": reason, "split": self.split}
+        return {**data, "prompt": self.row.prompt, "suggestion": suggestion, "tokens": self.tokens}
 
 
 @dataclass(frozen=True)

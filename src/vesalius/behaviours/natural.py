@@ -148,7 +148,7 @@ def require_performance(
         )
     result = result.model_copy(update={"contrast": contrast_on(model, prompts), "open_answer": source.open_answer})
     assert result.contrast is not None
-    require_contrast(result.contrast, source.name, model=specimen.name, force=force)
+    require_contrast(result.contrast, source.name, model=specimen.source or specimen.name, force=force)
     return result
 
 

@@ -22,9 +22,10 @@ from typing import Any
 from vesalius.behaviours.behaviour import MAKERS, Behaviour
 from vesalius.behaviours.encoding import Encoder, Fate, random_tokens, with_counterfactuals
 from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, BehaviourMetric, metric_name, require_metric
-from vesalius.behaviours.prompts import RANDOM_TOKENS, SPLITS, Prompts, split_index
+from vesalius.behaviours.prompts import SPLITS, Prompts, split_index
 from vesalius.behaviours.reading import Dropped
 from vesalius.behaviours.rows import Row, parse_row, parse_rows
+from vesalius.documents.contrast import RANDOM_TOKENS
 from vesalius.errors import BadInput, quoted
 from vesalius.model.tokenizer import Tokenizer
 

@@ -25,13 +25,8 @@ from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 
 #: Where a counterfactual comes from: the row itself, a prompt of the same length whose right answer is this one's wrong
-#: one, another prompt of the same length, or random tokens.
-GIVEN, SWAPPED_PROMPT, OTHER_PROMPT, RANDOM_TOKENS = (
-    "given",
-    "the prompt of its wrong answer",
-    "another prompt",
-    "random tokens",
-)
+#: one, another prompt of the same length, or random tokens (`RANDOM_TOKENS`).
+GIVEN, SWAPPED_PROMPT, OTHER_PROMPT = "given", "the prompt of its wrong answer", "another prompt"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from vesalius.progress import Progress, silent
 SINGLES, FIRSTS, SECONDS = 80, 80, 3
 #: Rows on which all candidates are run, the best of a place that are run on every row, words of other rows beside them.
 PROBED, RUN, OTHERS = 3, 6, 3
-#: Places of which the best is listed; words that turn this share of the most are nearly as good.
+#: Substitutions for all rows that are listed; words that turn this share of the most are nearly as good.
 LISTED, NEARLY = 3, 0.8
 #: The prompt may become less likely by this many nats.
 MOST_BROKEN = 3.0
@@ -89,8 +89,8 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Proposals:
-    """What is proposed: the best substitutions of different places for all rows alike, the best of each row, and the
-    counterfactual tokens of each row (None: nothing works), with the text of the change.
+    """What is proposed: the best substitutions for all rows alike, of different places first, the best of each row, and
+    the counterfactual tokens of each row (None: nothing works), with the text of the change.
     """
 
     shared: tuple[Proposal, ...]
@@ -233,7 +233,7 @@ class _Bench:
         ]
 
     def shared(self, tried: Sequence[Substitution], choosing: Sequence[int]) -> list[Proposal]:
-        """Substitutions that were tried in every row and work in most: the best of each place, best first."""
+        """Substitutions that were tried in every row and work in most: the best of each place, then others."""
         same: dict[tuple[int, tuple[int, ...], tuple[int, ...]], list[Substitution]] = {}
         for one in tried:
             same.setdefault((one.place, one.old, one.new), []).append(one)
@@ -254,7 +254,9 @@ class _Bench:
                     tuple(done),
                 )
             )
-        return sorted(map(readable, of_place.values()), key=lambda one: (not one.listed, -one.turn))[:LISTED]
+        first = sorted(map(readable, of_place.values()), key=lambda one: (not one.listed, -one.turn))
+        rest = [one for some in of_place.values() for one in some if one not in first]
+        return [*first, *sorted(rest, key=lambda one: -one.turn)][:LISTED]
 
     def chosen(self, shared: Sequence[Proposal], tried: Sequence[Substitution]) -> Proposals:
         """The shared substitution for all rows if it turns nearly as much as single ones, else the best word of each

@@ -39,7 +39,8 @@ def behaviour(name: str) -> Behaviour:
             return candidate
     if (plugin := find_plugin(BEHAVIOURS, name, _NAMES)) is not None:
         offered = plugin.load()
-        made = offered if isinstance(offered, Behaviour) or not callable(offered) else offered()
+        with plugin.running():
+            made = offered if isinstance(offered, Behaviour) or not callable(offered) else offered()
         if not isinstance(made, Behaviour) or made.name != name:
             raise plugin.refused(f"is no ves.Behaviour of the name {name!r}, nor a function that returns one")
         return made

@@ -37,6 +37,7 @@ from vesalius.model.transformer import Transformer
 LETTERS = "abcd"
 Q, SHORTEST, LONGEST, HEADS = len(LETTERS), 3, 8, 4
 FEATURES = ("split", "backups", "negative", "position", "cancelling", "second task")
+FEATURES_BY_LETTER = ("negative", "cancelling")
 NOISE = (0.0, 0.002, 0.004)
 SHARP, CONTRAST, PUSH = 80.0, 10.0, 2.0
 TRUTH_FILE = "truth.json"
@@ -116,11 +117,18 @@ class PlantedCircuit:
     components: frozenset[Component]
     edges: frozenset[Edge]
     constant: frozenset[Edge]
+    by_letter: bool = False
 
     @property
     def name(self) -> str:
         """The features in one word."""
-        return "_".join(("chain", *(name.replace(" ", "-") for name in self.features), f"noise{self.noise:g}"))
+        return "_".join(
+            (
+                "letters" if self.by_letter else "chain",
+                *(name.replace(" ", "-") for name in self.features),
+                f"noise{self.noise:g}",
+            )
+        )
 
     def expected(self, letters: list[str]) -> list[str]:
         """The correct output of the task."""
@@ -134,7 +142,7 @@ class PlantedCircuit:
         config = self.model.config
         examples = [list("abcd"), list("dcba"), list("aab"), list("bddca"), list("cacacaca")]
         card = Card(
-            id=f"hard-{self.seed}",
+            id=f"{'letters' if self.by_letter else 'hard'}-{self.seed}",
             name=self.name,
             kind="trained",
             vocab=tuple(LETTERS),
@@ -147,7 +155,7 @@ class PlantedCircuit:
             d_model=config.d_model,
             examples=as_examples([(letters, self.expected(letters)) for letters in examples]),
             gate={},
-            made_by=f"vesalius.circuits.planted.plant_hard({self.seed})",
+            made_by=f"vesalius.circuits.planted.plant_hard({self.seed}{', by_letter=True' * self.by_letter})",
         )
         write_specimen(directory, self.model, card)
         truth = {"components": sorted(map(str, self.components))}
@@ -158,11 +166,13 @@ class PlantedCircuit:
 
 
 @torch.no_grad()
-def plant_hard(seed: int) -> PlantedCircuit:
-    """Build the hard model of a seed."""
-    random = Random(f"hard/{seed}")
-    depth = random.choice((2, 3, 4))
-    features = frozenset(name for name in FEATURES if random.random() < 0.5)
+def plant_hard(seed: int, *, by_letter: bool = False) -> PlantedCircuit:
+    """Build the hard model of a seed. `by_letter` makes small ones in which the head that copies tokens is two, one for
+    each half of the letters: on inputs of one half the other head is idle, and a circuit found there fails elsewhere.
+    """
+    random = Random(f"{'letters' if by_letter else 'hard'}/{seed}")
+    depth = random.choice((2, 3) if by_letter else (2, 3, 4))
+    features = frozenset(name for name in (FEATURES_BY_LETTER if by_letter else FEATURES) if random.random() < 0.5)
     n_layers = depth + ("backups" in features)
     d_model = _FIRST + Q * (4 * depth + 4)
     config = Config(
@@ -181,7 +191,7 @@ def plant_hard(seed: int) -> PlantedCircuit:
     free = [random.sample(range(HEADS), HEADS) for _ in range(n_layers)]
     built = _Builder(random, depth, features, Transformer(config), free, units=[0] * n_layers)
     output = built.slot()
-    squares = _chain(built, output)
+    squares = _chain(built, output, by_letter=by_letter)
     _helpers(built, output)
     noise = random.choice(NOISE)
     generator = torch.Generator().manual_seed(seed)
@@ -196,10 +206,11 @@ def plant_hard(seed: int) -> PlantedCircuit:
         frozenset(built.components),
         frozenset(built.edges),
         frozenset(built.constant),
+        by_letter,
     )
 
 
-def _chain(built: _Builder, output: slice) -> list[Tensor]:
+def _chain(built: _Builder, output: slice, *, by_letter: bool) -> list[Tensor]:
     """Embeddings, the chain with its split head and backups, the second task, and the readout."""
     model, random = built.model, built.random
     assert model.W_pos is not None
@@ -214,9 +225,12 @@ def _chain(built: _Builder, output: slice) -> list[Tensor]:
     for layer in range(built.depth):
         last = layer == built.depth - 1
         shifted, following = built.slot(), output if last and not backups else built.slot()
-        heads = [built.head(layer) for _ in range(2 if layer == split else 1)]
-        for head in heads:
-            built.copy(head, variable, shifted, scale=1 / len(heads), shift=True)
+        halves = by_letter and layer == 0
+        heads = [built.head(layer) for _ in range(2 if layer == split or halves else 1)]
+        for place, head in enumerate(heads):
+            built.copy(head, variable, shifted, scale=1.0 if halves else 1 / len(heads), shift=True)
+            if halves:
+                model.blocks[layer].attn.W_V[head.head][TOKEN][Q // 2 * (1 - place) : Q // 2 * (2 - place)] = 0
             built.belongs(head, writer)
             built.read(head, Component(layer), "mlp")
         squares.append(_latin_square(random))

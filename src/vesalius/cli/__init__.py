@@ -17,7 +17,7 @@ from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.cli.help import StoryFirst
 from vesalius.cli.options import command
 from vesalius.errors import BadInput, Failed
-from vesalius.plugins import COMMANDS, installed, why_hidden
+from vesalius.plugins import COMMANDS, Plugin, installed, why_hidden
 from vesalius.version import __version__
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def _add_commands() -> None:
     group `bench`. What cannot be imported is left out, and `vesalius plugins --check` says why; a name that this
     package has is not taken.
     """
-    groups, own = {"": app, "bench": bench.commands}, _own_names()
+    groups, own = {"": app, "bench": bench.commands}, own_commands()
     for plugin in sorted(installed(COMMANDS), key=lambda one: not one.built_in):
         group, _, name = plugin.name.rpartition(".")
         if why_hidden(plugin, own) is not None or group not in groups:
@@ -59,7 +59,7 @@ def _add_commands() -> None:
             groups[group].add_typer(holder)
 
 
-def _own_names() -> set[str]:
+def own_commands() -> set[str]:
     """The commands of this package: `load`, `bench`, `bench.circuits`."""
     names = {"bench"}
     for part in PARTS:
@@ -107,10 +107,22 @@ def main() -> None:
         _stop(f"{error.filename or 'system'}: {error.strerror or error}", 1)
     except MemoryError:
         _stop("out of memory; use fewer prompts (--n) or a smaller model", 1)
+    except Exception as error:  # an error of ours keeps its traceback
+        if (plugin := _command_called()) is None:
+            raise
+        _stop(plugin.failed(error), 1)
     else:
         if code == INTERRUPTED:
             _stop("interrupted; the same command starts from the beginning", INTERRUPTED)
         sys.exit(code or 0)
+
+
+def _command_called() -> Plugin | None:
+    """The plug-in whose command is called; None for one of this package."""
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    names = {words[0], ".".join(words[:2])} if words else set()
+    offered = [one for one in installed(COMMANDS) if one.name in names and why_hidden(one, own_commands()) is None]
+    return next((one for one in offered if not one.built_in), None)
 
 
 def _one_line(message: object) -> str:

@@ -164,12 +164,13 @@ def run_checks(
 ) -> Checks:
     """Make every check of a discovery that its specimen allows.
 
-    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. `cut` says how the circuit in
-    the graph was cut, by a rule or to the smallest whole one: that is guaranteed then, otherwise its `size` strongest
-    components. `spread` makes the checks of
-    a natural model that run it elsewhere.
+    `n` held-out prompts for the curves. `cut` says how the circuit in the graph was cut, by a rule or to the smallest
+    whole one: that circuit is checked then, otherwise its `size` strongest components (by default `circuit_size`).
+    `spread` makes the checks of a natural model that run it elsewhere.
     """
     start, components = time.perf_counter(), len(specimen.model.components)
+    if cut:
+        size = max(1, sum(part in inside_graph(result.circuit) for part, _ in result.circuit.ranked()))
     case = _Case(specimen, result, n, circuit_size(result.circuit) if size is None else size, seed, cut)
     if not 1 <= case.size <= components:
         raise BadInput(f"a circuit of {case.size} components does not fit; this model has {components}")
@@ -182,6 +183,7 @@ def run_checks(
     special, curves = results["specificity"], [curve, random_curve, results["edge faithfulness"]]
     return Checks(
         size=case.size,
+        of_members=cut is not None,
         n=case.n_held_out,
         asked=n,
         heads_only=all(part.is_head for part in result.circuit.components),
@@ -229,13 +231,14 @@ class CheckPart:
     n: int
     size: int
     seed: int
+    cut: Cut | None
 
 
 def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[dict[str, Any], dict[str, str]]:
     """As `_attempt`, for the checks that run the model."""
     result = case.result
     assert result.material.prompts is not None
-    shared = (result.method, result.circuit, result.material.prompts, case.n, case.size, case.seed)
+    shared = (result.method, result.circuit, result.material.prompts, case.n, case.size, case.seed, case.cut)
     answers = spread(check_part, [CheckPart(name, *shared) for name in ELSEWHERE], step="checking the circuit")
     results = {name: outcome for name, (outcome, _) in zip(ELSEWHERE, answers, strict=True)}
     return results, {name: why for name, (_, why) in zip(ELSEWHERE, answers, strict=True) if why is not None}
@@ -247,7 +250,7 @@ def check_part(specimen: Specimen, part: CheckPart) -> tuple[Any, str | None]:
     material = Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
     result = MethodResult(part.method, part.circuit, 0.0, 0.0, material)
     results, missing = _attempt(
-        {part.check: _Case(specimen, result, part.n, part.size, part.seed).checks()[part.check]}, None
+        {part.check: _Case(specimen, result, part.n, part.size, part.seed, part.cut).checks()[part.check]}, None
     )
     return results[part.check], missing.get(part.check)
 
@@ -272,6 +275,11 @@ def beside_random(
 def held_out_prompts(specimen: Specimen, material: Trial, n: int = HELD_OUT_PROMPTS, *, seed: int = 0) -> Trial:
     """Up to `n` prompts that a discovery on `material` has not seen."""
     return trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)
+
+
+def inside_graph(circuit: Circuit) -> set[Component]:
+    """The components of a circuit that was cut."""
+    return {part for part, member in circuit.nodes.items() if isinstance(part, Component) and member.in_graph}
 
 
 def circuit_size(circuit: Circuit) -> int:
@@ -306,7 +314,11 @@ class _Case:
     @cached_property
     def heads(self) -> list[Component]:
         """The circuit's heads, strongest first."""
-        return [part for part, score in self.result.circuit.ranked() if part.is_head and score != 0][: self.size]
+        circuit = self.result.circuit
+        if self.cut:
+            inside = inside_graph(circuit)
+            return [part for part, _ in circuit.ranked() if part.is_head and part in inside]
+        return [part for part, score in circuit.ranked() if part.is_head and score != 0][: self.size]
 
     @cached_property
     def published(self) -> PublishedHeads | None:
@@ -349,8 +361,8 @@ class _Case:
         if circuit.edges and self.cut != "whole":
             kept, candidates = circuit.kept_edges, EdgeGraph.of(self.specimen.model.config).edges
             return guarantee(self.specimen, self.result.material, kept, candidates, seed=self.seed)
-        inside = [part for part in ranked if circuit.nodes[part].in_graph]
-        return guarantee(self.specimen, self.result.material, inside, ranked, seed=self.seed)
+        members = [part for part in ranked if part in inside_graph(circuit)]
+        return guarantee(self.specimen, self.result.material, members, ranked, seed=self.seed)
 
     def _stability(self) -> tuple[Stability, float]:
         """With the work in passes of one prompt."""

@@ -10,6 +10,9 @@
 | `relp-qk`, `RelPQK` | the same, attention patterns not frozen                             | 4                      |
 | `gim`, `GIM`        | as `eap`, slopes of norms and attention changed                     | 4                      |
 | `masks`, `Masks`    | masks of all components, learned together                           | 18 + a quarter a step  |
+| `edge-masks`        | masks of the best edges, learned together                           | at most 19 + 3/4 a step|
+| `ensemble`          | one over the mean place by several methods, or the best of them     | theirs                 |
+| `elimination`       | groups removed one by one, attributed again in what is left         | a sweep + 4 a round    |
 | `acdc`, `ACDC`      | largest threshold at which an edge survives greedy pruning          | thresholds x edges / 2 |
 
 Others come by entry point (`vesalius.discovery_methods`): `bandit` and `rl` of `vesalius_mechrl`, and plug-ins.
@@ -23,7 +26,9 @@ that such a method leaves without a score (where it estimates: all) are therefor
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
+from numbers import Real
 from typing import Any, cast
 
 import torch
@@ -32,12 +37,13 @@ from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
-from vesalius.discovery.masks import Masks
+from vesalius.discovery.combining import Elimination, Ensemble
+from vesalius.discovery.masks import EdgeMasks, Masks
 from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodResult, Scores
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
 from vesalius.documents.circuit import Circuit
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, quoted
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
@@ -48,7 +54,20 @@ from vesalius.statistics import means_interval
 
 DEFAULT_PROMPTS = 32
 #: The methods of the core. Each scores a whole circuit.
-CORE: tuple[type[Method], ...] = (Sweep, Best, EAP, EAPIG, RelP, RelPQK, GIM, Masks, ACDC)
+CORE: tuple[type[Method], ...] = (
+    Sweep,
+    Best,
+    EAP,
+    EAPIG,
+    RelP,
+    RelPQK,
+    GIM,
+    Masks,
+    EdgeMasks,
+    Ensemble,
+    Elimination,
+    ACDC,
+)
 CORE_NAMES = tuple(kind.name for kind in CORE)
 #: Names that no plug-in may take.
 TAKEN = (*CORE_NAMES, "sets")
@@ -58,10 +77,13 @@ Named = Method | type[Method] | MethodFunction | str
 
 
 def method_named(method: Named, **options: Any) -> Method:
-    """The method of that name with these options; None leaves one out. A method itself is returned as it is, and a
-    function scores under its own name.
+    """The method of that name with these options; None leaves one out. A name may hold options: `masks:steps=300`. A
+    method itself is returned as it is, and a function scores under its own name.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(method, str) and ":" in method:
+        method, written = _with_options(method)
+        given = written | given
     if isinstance(method, Method):
         if given:
             made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
@@ -73,6 +95,24 @@ def method_named(method: Named, **options: Any) -> Method:
         has = f"whose options are {_listed(known)}" if known else "which has no options"
         raise BadInput(f"{_listed(unknown)} cannot be given with `method` {kind.name}, {has}; leave it out")
     return kind(**given)
+
+
+def _with_options(label: str) -> tuple[str, dict[str, Any]]:
+    """A method's name and the options that are written behind it, as `Method.label` writes them."""
+    name, *parts = label.split(":")
+    usual = {one.name: one.default for one in fields(method_class(name))}
+    given: dict[str, Any] = {}
+    for part in parts:
+        option, equals, value = part.partition("=")
+        if not equals or option not in usual:
+            has = f"its options are {_listed(usual)}" if usual else "it has no options"
+            raise BadInput(f"method {label!r}: {part!r} is no option of {name}; {has}, written as {name}:NAME=VALUE")
+        kind = type(usual[option])
+        try:
+            given[option] = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
+        except ValueError:
+            raise BadInput(f"method {label!r}: `{option}` {value!r} is no {kind.__name__}; give one") from None
+    return name, given
 
 
 def method_names() -> list[str]:
@@ -91,7 +131,7 @@ def circuit_method_names() -> list[str]:
 
 def circuit_method(name: str, *, parameter: str = "circuit_from", **options: Any) -> Method:
     """The method of that name; refused where it does not score a whole circuit."""
-    if name not in method_names() or (method := method_named(name, **options)).heads_only:
+    if name.partition(":")[0] not in method_names() or (method := method_named(name, **options)).heads_only:
         raise BadInput(f"`{parameter}` {name!r} does not exist; use {choices(circuit_method_names())}")
     return method
 
@@ -123,9 +163,13 @@ def discover(
     note_limits(specimen, material.prompts, resampled=True)
     start = time.perf_counter()
     notes: tuple[str, ...] = ()
-    scores = method.score(MethodInput(specimen, material, seed, progress, spread if method.in_parts else None))
-    if not isinstance(method, CORE):
-        _require_fitting(specimen.model, method, scores)
+    given = MethodInput(specimen, material, seed, progress, spread if method.in_parts else None)
+    if isinstance(method, CORE):
+        scores = method.score(given)
+    else:
+        with running(method):
+            scores = method.score(given)
+        _require_fitting(given, method, scores)
     if material.prompts is None and not method.sees_position:
         scores, notes = _with_moved(specimen, material, scores, method, seed)
     if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
@@ -199,20 +243,54 @@ def _listed(names: Any) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _require_fitting(model: Transformer, method: Method, scores: Scores) -> None:
-    """Refuse what a method from elsewhere returned if it is not about this model."""
-    plugin = None if method.name in TAKEN else find_plugin(DISCOVERY_METHODS, method.name, TAKEN)
+def running(method: Method) -> AbstractContextManager[None]:
+    """While a method runs: what the one of another package raises becomes one line that names the package."""
+    plugin = _offered(method)
+    return nullcontext() if plugin is None else plugin.running()
 
-    def refused(problem: str) -> BadInput:
-        return BadInput(f"method {method.name!r} {problem}") if plugin is None else plugin.refused(problem)
 
+def planned_cost(method: Method, work: Workload) -> float:
+    """Passes of all prompts that a method says it takes; refused where it says no number."""
+    with running(method):
+        passes = method.cost(work)
+    if isinstance(passes, bool) or not isinstance(passes, Real) or not math.isfinite(passes) or passes < 0:
+        raise _refused(method, f"says that it costs {quoted(passes, 40)}, not a number of passes")
+    return float(passes)
+
+
+def _offered(method: Method) -> Plugin | None:
+    return None if method.name in TAKEN else find_plugin(DISCOVERY_METHODS, method.name, TAKEN)
+
+
+def _refused(method: Method, problem: str) -> BadInput:
+    plugin = _offered(method)
+    return BadInput(f"method {method.name!r} {problem}") if plugin is None else plugin.refused(problem)
+
+
+def _require_fitting(given: MethodInput, method: Method, scores: Scores) -> None:
+    """Refuse what a method from elsewhere returned if it is not about this model and these prompts."""
+    model, prompts = given.specimen.model, len(given.material.batch)
     if not isinstance(scores, Scores):
-        raise refused(f"returned a {type(scores).__name__} instead of vesalius.discovery.method.Scores")
+        raise _refused(method, f"returned a {type(scores).__name__} instead of vesalius.discovery.method.Scores")
     foreign: list[Any] = [part for part in scores.components if part not in model.components]
     edges = set(EdgeGraph.of(model.config).edges) if scores.edges else set()
     foreign += [edge for edge in scores.edges if edge not in edges]
     if foreign:
-        raise refused(f"scored {foreign[0]}, which the model does not have")
+        raise _refused(method, f"scored {quoted(str(foreign[0]), 40)}, which the model does not have")
+    if not scores.components:
+        raise _refused(method, "scored no component")
+    for part, score in (*scores.components.items(), *scores.edges.items()):
+        if not isinstance(score, float | int) or not math.isfinite(score):
+            raise _refused(method, f"gave {part} the score {quoted(score, 40)}, which is not a finite number")
+    if not isinstance(scores.forwards, float | int) or not 0 <= scores.forwards < math.inf:
+        raise _refused(method, f"says that it took {quoted(scores.forwards, 40)} passes; give a number")
+    if not isinstance(scores.unit, str):
+        raise _refused(method, f"has the unit {quoted(scores.unit, 40)}; give a text")
+    if scores.per_prompt is not None:
+        shape, graph = tuple(getattr(scores.per_prompt, "shape", ())), EdgeGraph.of(model.config)
+        by_component = (prompts, len(scores.components))
+        if shape not in (by_component, (prompts, len(graph.senders), len(graph.receivers))):
+            raise _refused(method, f"has scores of each prompt of the shape {shape}; give {by_component}")
 
 
 def _intervals(scores: Scores) -> dict[Component, tuple[float, float]]:

@@ -85,10 +85,13 @@ ROWS, LENGTH = 8, 32
 
 @dataclass(frozen=True)
 class Probe:
-    """Prompts of a test; `first` is 1 where they begin with BOS, else 0."""
+    """Prompts of a test; `first` is 1 where they begin with BOS, else 0. Tokens repeat from position `repeats` on, None
+    where that is left to chance.
+    """
 
     batch: Batch
     first: int
+    repeats: int | None = None
 
     @property
     def real(self) -> Bool[Tensor, "prompt pos"]:
@@ -100,6 +103,13 @@ class Probe:
     def roles(self) -> dict[str, Target]:
         """The token roles of its prompts."""
         return general_roles(self.batch.tokens, self.real, first=self.first)
+
+    def uniform(self, *, causal: bool) -> Float[Tensor, "prompt query key"]:
+        """Attention that is even over all keys that a query can see."""
+        n = self.batch.tokens.shape[1]
+        seen = torch.ones(n, n).tril() if causal else torch.ones(n, n)
+        attend = seen * self.real[:, None, :]
+        return attend / attend.sum(-1, keepdim=True).clamp(min=1)
 
 
 def repeated_tokens(specimen: Specimen, *, rows: int = ROWS, seed: int = 0) -> Probe:
@@ -118,7 +128,8 @@ def repeated_tokens(specimen: Specimen, *, rows: int = ROWS, seed: int = 0) -> P
         )
     rng = random.Random(f"detectors/{seed}")
     sequences = [rng.sample(ordinary, length) for _ in range(rows)]
-    return Probe(Batch(torch.tensor([[*prefix, *tokens, *tokens] for tokens in sequences])), len(prefix))
+    tokens = torch.tensor([[*prefix, *tokens, *tokens] for tokens in sequences])
+    return Probe(Batch(tokens), len(prefix), len(prefix) + length)
 
 
 def bos_of(specimen: Specimen) -> list[int]:
@@ -169,8 +180,7 @@ class AttentionReader:
 
     def __init__(self, model: Transformer, probe: Probe) -> None:
         self._probe, self._roles = probe, probe.roles
-        attend = model.layout(probe.batch.tokens.to(model.device), probe.real.to(model.device)).attend
-        uniform = (attend / attend.sum(-1, keepdim=True).clamp(min=1)).expand(len(probe.batch), -1, -1, -1)
+        uniform = probe.uniform(causal=model.config.causal)[:, None]
         self._chance = {role: _over_prompts(uniform, target).item() for role, target in self._roles.items()}
         self._masses: dict[str, list[Tensor]] = {role: [] for role in self._roles}
         self._positional: list[Tensor] = []
@@ -179,7 +189,8 @@ class AttentionReader:
         """Measure one layer's attention."""
         for role, target in self._roles.items():
             self._masses[role].append(_over_prompts(pattern, target))
-        self._positional.append(explained_by_position(pattern))
+        fresh = slice(self._probe.repeats)  # a head that looks for copies finds them at one distance
+        self._positional.append(explained_by_position(pattern[:, :, fresh, fresh]))
 
     @property
     def detections(self) -> Detections:
@@ -213,8 +224,10 @@ def detect(specimen: Specimen, *, rows: int = ROWS, seed: int = 0) -> Detections
 
 # Names by rule.
 
-#: Most of the attention; nearly all of it; clearly more than other tokens, in standard deviations over tokens.
-MOST, NEARLY_ALL, CLEARLY, SOMEWHAT = 0.5, 0.8, 2.0, 0.5
+#: Shares of attention: much of it, most of it, nearly all of it.
+MUCH, MOST, NEARLY_ALL = 0.4, 0.5, 0.8
+#: What is written about the token that is read, in standard deviations over tokens: clearly, and somewhat.
+CLEARLY, SOMEWHAT = 2.0, 0.5
 NO_NAME = "no standard name"
 Side = Literal[">", "<"]
 
@@ -243,7 +256,7 @@ class Rule:
 #: before where it looks; where it looks by content before where it looks by position.
 RULES: Sequence[Rule] = (
     Rule("copy-suppression head", (("copying", "<", -CLEARLY), ("copying_in_run", "<", -SOMEWHAT))),
-    Rule("induction head", (("induction", ">", MOST), ("copying_in_run", ">", SOMEWHAT))),
+    Rule("induction head", (("induction", ">", MUCH), ("copying_in_run", ">", SOMEWHAT))),
     Rule("prefix-matching head", (("induction", ">", MOST),)),
     Rule("previous-token head", (("previous", ">", MOST),)),
     Rule("duplicate-token head", (("duplicate", ">", MOST),)),

@@ -13,10 +13,12 @@ methods by name and runs them. Options are fields of a frozen dataclass, each ma
 `__post_init__` refuses values that make no sense.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.natural import Spread
@@ -32,6 +34,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload, sweep_peak
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 
 #: Every method that has a name, by it.
@@ -115,6 +118,11 @@ class Method:
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}
 
     @property
+    def label(self) -> str:
+        """The name with the options that are not the usual ones, as `method_named` reads it: `masks:steps=300`."""
+        return ":".join([self.name, *(f"{name}={value}" for name, value in self.options.items())])
+
+    @property
     def quirks(self) -> Mapping[str, str]:
         """What a reproduction of a published method does that others do not."""
         return {}
@@ -194,3 +202,19 @@ def scores_by_edges(specimen: Specimen, scores: Tensor, forwards: float, unit: s
     """Scores of edges as a table [sender, receiver]; a component has the largest magnitude of those that leave it."""
     graph = EdgeGraph.of(specimen.model.config)
     return Scores(graph.by_sender(scores), graph.by_edge(scores), forwards, unit)
+
+
+def signed_scores(model: Transformer, parts: Sequence[Component], scores: Scores) -> Float[Tensor, "prompt component"]:
+    """A score of every component on every prompt, positive where it helps. Of a method that scores edges it is the sum
+    over those that leave the component, which estimates what replacing it costs.
+    """
+    table = scores.per_prompt
+    if table is None:
+        return torch.tensor([[scores.components.get(part, 0.0) for part in parts]])
+    if table.ndim == 3:
+        every = torch.where(EdgeGraph.of(model.config).real, table, 0.0).sum(-1)[:, 1:]
+        places = {part: place for place, part in enumerate(model.components)}
+        return every[:, [places[part] for part in parts]]
+    columns = {part: i for i, part in enumerate(scores.components)}
+    missing = torch.zeros(len(table))
+    return torch.stack([table[:, columns[part]] if part in columns else missing for part in parts], 1)

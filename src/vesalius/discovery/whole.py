@@ -23,6 +23,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -34,21 +35,15 @@ from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.faithfulness import NothingToKeep
-from vesalius.discovery.method import MethodInput, Scores
+from vesalius.discovery.method import MethodInput, Scores, signed_scores
+from vesalius.discovery.shares import EdgeShares, Kept, Shares
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
-from vesalius.documents.metric import Metric
-from vesalius.documents.whole import GIVEN, KEEP, LEAST_MOST, MOST_SHARE, TOO_MUCH, Point, Tried, WholeCircuit, WithMLPs
+from vesalius.documents.whole import GIVEN, KEEP, LEAST_MOST, MOST_SHARE, Point, Tried, WholeCircuit, WithMLPs
 from vesalius.errors import BadInput
-from vesalius.intervene import Recordings
-from vesalius.intervene.ablations import Resample
-from vesalius.intervene.edges import EdgeGraph, SenderRecordings, run_edge_masks
-from vesalius.intervene.effects import effect_columns
-from vesalius.intervene.engine import Cost
-from vesalius.intervene.recordings import activation_memory
+from vesalius.intervene.edges import EdgeGraph, on_paths
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
-from vesalius.statistics import bootstrap_means
 
 #: Prompts that choose the size, and prompts that report; those that rank are the discovery's own.
 CHOOSE, REPORT = 32, 32
@@ -61,8 +56,6 @@ BEST_SHARE = 1 / 3
 #: Rounds of trimming, and the prompts that say what leaving a member out costs.
 TRIM_ROUNDS, TRIM_PROMPTS = 4, 16
 RANDOM_CIRCUITS = 5
-#: Standard errors by which a circuit must exceed the share on the prompts that choose it.
-MARGIN = 2.0
 Ranked = Mapping[str, Float[Tensor, "prompt component"]]
 Circuit = frozenset[Component]
 
@@ -127,115 +120,6 @@ def _parted(material: Trial) -> tuple[Trial, Trial]:
     return material.take(slice(0, first)), material.take(slice(first, n))
 
 
-class Shares:
-    """What circuits keep on some prompts: their score with every other component resampled, between that of nothing
-    kept and that of the model. Components that are not `searched` are always kept.
-    """
-
-    def __init__(
-        self,
-        model: Transformer,
-        material: Trial,
-        *,
-        searched: Collection[Component] | None = None,
-        memory: int | None = None,
-    ) -> None:
-        self.model, self.material, self.memory, self.cost = model, material, memory, Cost()
-        self.searched = set(model.components if searched is None else searched)
-        batch = material.batch.to(model.device)
-        self.recordings = Recordings(model, batch, material.readout, memory=memory)
-        self.full: Float[Tensor, " prompt"] = self.recordings.scores().cpu()
-        self.replacement = Resample().table(model, batch, counterfactual=material.counterfactual.to(model.device))
-        self.cost.rows += 2 * len(batch)
-        self.nothing: Float[Tensor, " prompt"] = self.scores([frozenset()])[:, 0]
-
-    def scores(self, circuits: Sequence[Collection[Component]]) -> Float[Tensor, "prompt circuit"]:
-        """The score of every prompt with what each circuit leaves out resampled."""
-        parts = [part for part in self.model.components if part in self.searched]
-        removed = [tuple(part for part in parts if part not in circuit) for circuit in circuits]
-        some = [one for one in dict.fromkeys(removed) if one]
-        columns: dict[tuple[Component, ...], Tensor] = {(): self.full}
-        if some:
-            parts = effect_columns(
-                self.recordings,
-                self.replacement,
-                some,
-                positions=self.material.where,
-                memory=self.memory,
-                cost=self.cost,
-            )
-            columns |= dict(zip(some, torch.cat([scores for _, scores in parts], 1).T, strict=True))
-        return torch.stack([columns[one] for one in removed], 1)
-
-    def kept(self, circuits: Sequence[Collection[Component]]) -> "list[Kept]":
-        """The share that each circuit keeps."""
-        return [self.share(column) for column in self.scores(circuits).T] if circuits else []
-
-    def share(self, scores: Float[Tensor, " prompt"]) -> "Kept":
-        """The share of a score between that of nothing and that of the model: a ratio of means, with its interval."""
-        columns = torch.stack([self.nothing, scores, self.full], 1).double()
-        value = _ratio(columns.mean(0)[None])[0]
-        if len(columns) < 2:
-            error = 0.0 if torch.equal(scores, self.full) else float("inf")  # nothing replaced keeps all, for sure
-            return Kept(float(value), None, None, error, len(columns))
-        drawn = _ratio(bootstrap_means(columns))
-        low, high = torch.quantile(drawn, torch.tensor([0.025, 0.975], dtype=drawn.dtype)).tolist()
-        return Kept(float(value), low, high, float(drawn.std()), len(columns))
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A share with its 95 % interval and its standard error."""
-
-    value: float
-    low: float | None
-    high: float | None
-    error: float
-    n: int
-
-    def metric(self) -> Metric:
-        """As results have it."""
-        return Metric(value=self.value, low=self.low, high=self.high, n=self.n)
-
-    def reaches(self, keep: float) -> bool:
-        """Whether it reaches a share by two standard errors (at most a quarter of it), so that new prompts are likely
-        to show it too: what is chosen because it is just enough here is just too little elsewhere.
-        """
-        return self.value - min(MARGIN * self.error, keep / 4) >= keep
-
-    def clears(self, keep: float) -> bool:
-        """Whether it reaches a share and does not exceed the model's own score by far."""
-        return self.reaches(keep) and self.value <= TOO_MUCH
-
-
-def _ratio(means: Float[Tensor, "draw 3"]) -> Float[Tensor, " draw"]:
-    nothing, own, everything = means.T
-    return (own - nothing) / (everything - nothing)
-
-
-class EdgeShares:
-    """What circuits of edges keep on the prompts of `shares`: every other edge carries its counterfactual value."""
-
-    def __init__(self, shares: Shares) -> None:
-        self.shares, self.graph = shares, EdgeGraph.of(shares.model.config)
-        model, material = shares.model, shares.material
-        width = material.batch.tokens.shape[1] * model.config.d_model * next(model.parameters()).element_size()
-        at_once = max(1, activation_memory(model, shares.memory) // (8 * len(self.graph.senders) * width))
-        rows = torch.arange(len(material.batch)).split(at_once)
-        self.parts = [material.take(part) for part in rows]
-
-    def kept(self, masks: Bool[Tensor, "circuit sender receiver"]) -> list[Kept]:
-        """The share that each circuit of edges keeps."""
-        model, columns = self.shares.model, []
-        for part in self.parts:
-            recordings = SenderRecordings(
-                model, part.batch, part.readout, counterfactual=part.counterfactual, where=part.where
-            )
-            columns.append(run_edge_masks(recordings, self.graph.real & ~masks, memory=self.shares.memory).cpu())
-            self.shares.cost.rows += (len(masks) + 2) * len(part.batch)
-        return [self.shares.share(scores) for scores in torch.cat(columns, 1)]
-
-
 @dataclass(frozen=True)
 class Ranking:
     """What one ranking gave: components by helpfulness, what first parts of that order keep on the choosing prompts,
@@ -272,6 +156,7 @@ class Search:
     memory: int | None = None
     forwards: float = 0.0
     tried: list[Tried] = field(default_factory=list)
+    measured: list[Shares] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.model = self.specimen.model
@@ -286,7 +171,14 @@ class Search:
 
     def shares(self, material: Trial) -> Shares:
         """What circuits keep on some prompts."""
-        return Shares(self.model, material, searched=self.parts, memory=self.memory)
+        shares = Shares(self.model, material, searched=self.parts, memory=self.memory)
+        self.measured.append(shares)
+        return shares
+
+    @cached_property
+    def trimming(self) -> Shares:
+        """What circuits keep on the prompts that say what leaving a member out costs."""
+        return self.shares(self.sets.rank.take(slice(0, TRIM_PROMPTS)))
 
     def order(self, scores: Float[Tensor, "prompt component"]) -> list[Component]:
         """Components by mean score, most helpful first."""
@@ -333,13 +225,12 @@ class Search:
         """The circuit without the members that it can do without: those whose loss costs least on the ranking prompts,
         as many as the choosing prompts allow, and again for what is left.
         """
-        ranking = self.shares(self.sets.rank.take(slice(0, TRIM_PROMPTS)))
         members = list(circuit)
         for _ in range(TRIM_ROUNDS):
             if len(members) < 2:
                 break
             self.progress("leaving members out", len(circuit) - len(members), len(circuit))
-            without = [kept.value for kept in ranking.kept([set(members) - {part} for part in members])]
+            without = [kept.value for kept in self.trimming.kept([set(members) - {part} for part in members])]
             order = [members[i] for i in sorted(range(len(members)), key=lambda i: -without[i])]
             drops = sorted({1, *_between(0, len(order), 8)})
             tried = self.choosing.kept([set(order[drop:]) for drop in drops])
@@ -348,7 +239,6 @@ class Search:
                 break
             gone = set(order[:most])
             members = [part for part in members if part not in gone]
-        self.forwards += ranking.cost.rows / len(self.sets.rank.batch)
         return members
 
     def connected(
@@ -360,7 +250,7 @@ class Search:
         graph = EdgeGraph.of(self.model.config)
         inside = graph.real & _between_members(graph, members)
         order = torch.where(inside, edges, -torch.inf).flatten().argsort(descending=True)[: int(inside.sum())]
-        shares = EdgeShares(self.choosing)
+        shares = EdgeShares(self.choosing, inside)
 
         def circuits(counts: Sequence[int]) -> list[tuple[list[Component], Tensor, bool]]:
             masks = torch.stack([_first(order[:count], inside) for count in counts])
@@ -441,12 +331,11 @@ def _reported(
     mask = torch.zeros_like(graph.real)
     for edge in edges:
         mask[graph.senders.index(edge.sender), graph.receivers.index((edge.receiver, edge.port))] = True
-    wired = EdgeShares(reporting).kept(mask[None])[0] if edges else None
+    wired = EdgeShares(reporting, mask).kept(mask[None])[0] if edges else None
     elsewhere = None if sets.elsewhere is None else search.shares(sets.elsewhere)
     there = None if elsewhere is None else elsewhere.kept([parts])[0]
     n = len(sets.rank.batch)
-    for shares in (search.choosing, reporting, elsewhere):
-        search.forwards += 0.0 if shares is None else shares.cost.rows / n
+    search.forwards += sum(shares.cost.rows for shares in search.measured) / n
     stable = None
     if len(best.scores) >= LEAST_TO_HALVE:
         stable = half_agreement(best.scores.clamp(min=0.0), best.size or len(parts), seed=search.seed).jaccard
@@ -518,40 +407,6 @@ def _least_alike(
     """
     tries = [[p for kind, n in zip(kinds, counts, strict=True) for p in rng.sample(kind, n)] for _ in range(20)]
     return frozenset(min(tries, key=lambda one: sum(p in circuit for p in one)))
-
-
-def signed_scores(model: Transformer, parts: Sequence[Component], scores: Scores) -> Float[Tensor, "prompt component"]:
-    """A score of every component on every prompt, positive where it helps. Of a method that scores edges it is the sum
-    over those that leave the component, which estimates what replacing it costs.
-    """
-    table = scores.per_prompt
-    if table is None:
-        return torch.tensor([[scores.components.get(part, 0.0) for part in parts]])
-    if table.ndim == 3:
-        every = torch.where(EdgeGraph.of(model.config).real, table, 0.0).sum(-1)[:, 1:]
-        places = {part: place for place, part in enumerate(model.components)}
-        return every[:, [places[part] for part in parts]]
-    columns = {part: i for i, part in enumerate(scores.components)}
-    missing = torch.zeros(len(table))
-    return torch.stack([table[:, columns[part]] if part in columns else missing for part in parts], 1)
-
-
-def on_paths(graph: EdgeGraph, mask: Bool[Tensor, "sender receiver"]) -> Bool[Tensor, "sender receiver"]:
-    """The edges that lie on a path from the tokens to the logits. An edge that does not carries nothing: its sender has
-    no input that differs from the counterfactual's, or its receiver is not read.
-    """
-    mask = mask.clone()
-    receivers = [graph.senders.index(part) if part is not None else None for part, _ in graph.receivers]
-    owner = torch.tensor([-1 if place is None else place for place in receivers])
-    while True:
-        fed = torch.zeros(len(graph.senders), dtype=torch.bool)
-        fed[0] = True
-        fed[owner[(mask.any(0)) & (owner >= 0)]] = True
-        read = mask.any(1)
-        alive = mask & fed[:, None] & (read[owner.clamp(min=0)] | (owner < 0))[None]
-        if torch.equal(alive, mask):
-            return mask
-        mask = alive
 
 
 def _between_members(graph: EdgeGraph, members: Collection[Component]) -> Bool[Tensor, "sender receiver"]:

@@ -7,6 +7,7 @@
 | `Discovery`   | `discovery.json`   | `vesalius discover` |
 | `Faithfulness` | `faithfulness.json` | `vesalius faithfulness` |
 | `NeuronCircuit` | `neurons.json`   | `vesalius neurons`  |
+| `Atlas`       | `atlas.json`       | `vesalius atlas`    |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
@@ -19,6 +20,7 @@ commands print without a file of its own is here as well: `Plan`,
 Nothing here imports torch.
 """
 
+from vesalius.documents.atlas import Atlas
 from vesalius.documents.base import Document, Record
 from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.documents.checks import Checks
@@ -45,6 +47,7 @@ from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
 
 __all__ = [
+    "Atlas",
     "Checks",
     "Circuit",
     "ClaimRecord",

@@ -30,7 +30,20 @@ from pydantic import (
     model_validator,
 )
 
-from vesalius.documents.view import LONGEST_REPR, Several, Viewable, html_table, repr_of_first, shortened, subject_of
+from vesalius.documents.view import (
+    LONGEST_REPR,
+    Answer,
+    Facts,
+    Several,
+    View,
+    Viewable,
+    cell,
+    html_table,
+    repr_of_first,
+    shortened,
+    subject_of,
+    words,
+)
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
 
@@ -174,6 +187,12 @@ class ResultDocument(Viewable, Document):
     SCHEMA = 1
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
+
+    def view(self) -> View:
+        """Its fields, where the class does not say how it shows itself."""
+        fields = [(name, cell(getattr(self, name))) for name in type(self).model_fields if name != VERSION_FIELDS[0]]
+        facts = [(words(name), shortened(text, LONGEST_REPR // 4)) for name, text in fields]
+        return View(self.kind_name(), Answer(words(self.KIND or type(self).__name__)), [Facts(facts)])
 
 
 def first_error(error: ValidationError) -> str:

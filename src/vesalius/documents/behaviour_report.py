@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vesalius.documents.catalogue import Entry, interval
-from vesalius.documents.contrast import Contrast
-from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, title_of
+from vesalius.documents.contrast import RANDOM_TOKENS, Contrast
+from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, prompts, title_of
 
 #: Lines of reasons, numbers of rows in one of them, and words that the model says instead.
 MOST_REASONS, MOST_NUMBERS, MOST_SAID = 20, 5, 5
@@ -54,7 +54,9 @@ class BehaviourReport(Viewable, Entry):
         reasons = _same_reasons(said)
         if lacking:
             first, many = lacking[0], f"{len(lacking)} row{'' if len(lacking) == 1 else 's'}"
-            reasons.append(f"{many} without a counterfactual; row {first['row']}: {first['suggestion']}")
+            usable = self.contrast is not None and Contrast.model_validate(self.contrast).usable
+            tried = f"row {first['row']}: {first['suggestion']}" if usable else "what took its place does not break it"
+            reasons.append(f"{many} without a counterfactual; {tried}")
         if self.note:
             reasons.append(self.note)
         before = [f"before every text the model reads {self.bos}"] if self.bos is not None else []
@@ -128,7 +130,11 @@ class BehaviourReport(Viewable, Entry):
             "prompt less likely by",
         )
         return [
-            *([Sheet(columns, shared, title="Proposed for all rows, best of each place")] if shared else []),
+            *(
+                [Sheet(columns, shared, title="Proposed for all rows: the best of each place, then others")]
+                if shared
+                else []
+            ),
             Sheet(
                 ("row", "proposed", "range", "wrong answer likelier by", "prompt less likely by"),
                 rows,
@@ -151,9 +157,11 @@ def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
     """Whether a behaviour can be explained with this model, by the first rule that applies, and the next command."""
     subject, name = f"{title_of(data['behaviour'])} on {model}", shlex.quote(data["behaviour"])
     if not data["n_kept"] or data["contrast"] is None:
-        return Answer(f"none of {data['n_rows']} rows of {subject} can be used", "no"), "change the rows as said below"
+        return Answer(
+            f"none of the {data['n_rows']} rows of {subject} can be used", "no"
+        ), "change the rows as said below"
     contrast, doubts = Contrast.model_validate(data["contrast"]), data["doubts"]
-    prefers = f"{_figure(data['accuracy'])} of {data['accuracy']['n']} prompts"
+    prefers = f"{_figure(data['accuracy'])} of {prompts(data['accuracy']['n'])}"
     proposed = data.get("proposed")
     if proposed is not None:
         after = Contrast.model_validate(proposed["contrast"])
@@ -173,6 +181,8 @@ def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
         repair = then if rows else "give every row a counterfactual on which the answer is no longer right"
         return Answer(f"{subject} cannot be explained: {contrast.doubt}", "no"), repair
     then = f"vesalius discover {model} -b {name}"
+    if contrast.source == RANDOM_TOKENS:
+        then = f"vesalius behaviours {model} -b {name} --propose proposed.jsonl"
     if doubts:
         return Answer(f"{subject} can be explained in part: {doubts[0]}", "partly"), then
     lowered = f"{_figure(data['contrast']['range'])} {contrast.unit}".rstrip()

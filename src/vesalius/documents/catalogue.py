@@ -165,7 +165,7 @@ class PluginEntry(Entry):
     package: str
     version: str
     target: str
-    problem: str | None = None
+    problem: str | None
 
     PLURAL = "plug-ins"
 

@@ -179,12 +179,13 @@ class KnownHeads(Overlap):
 class Checks(Viewable, Record):
     """All checks of one discovery.
 
-    `size` components (or heads) count as the circuit where a check needs one. `n` of the `asked` held-out prompts were
-    there. `heads_only`: the method searched no MLPs, and the curves keep them. `rows` is the work in forward passes of
-    one prompt.
+    `size` components (or heads) count as the circuit where a check needs one: the members of the circuit that was cut
+    (`of_members`), or the strongest. `n` of the `asked` held-out prompts were there. `heads_only`: the method searched
+    no MLPs, and the curves keep them. `rows` is the work in forward passes of one prompt.
     """
 
     size: int
+    of_members: bool = False
     n: int
     asked: int
     heads_only: bool = False
@@ -259,10 +260,11 @@ class Checks(Viewable, Record):
 
     def _intro(self) -> str:
         fewer = "" if self.n == self.asked else f" (all there are; {self.asked} were asked for)"
+        strongest = "the strongest component" if self.size == 1 else f"the {self.size} strongest"
+        members = f"the circuit's {self.size} member{'' if self.size == 1 else 's'}"
         return (
             f"Checked on {self.n} prompts that the discovery has not seen{fewer}. "
-            "Where a check needs a circuit of one size, "
-            + ("it takes the strongest component." if self.size == 1 else f"it takes the {self.size} strongest.")
+            f"Where a check needs a circuit of one size, it takes {members if self.of_members else strongest}."
         )
 
     def chart(self) -> Chart | None:

@@ -59,6 +59,8 @@ EFFECTS = {
     "joint_without": "its group without it",
     "gain": "its cost once the group is out, beyond alone",
 }
+#: What the account measures of a component.
+EFFECT_FIELDS = ("effect", "effect_right", "effect_wrong")
 PLACES = {"answer": "From the answer position", "everywhere": "From every position that has such a key"}
 #: The outcome of an experiment whose figure is a share of a score that cannot be told from 0.
 NOT_DEFINED = "not defined: the model does not perform it"
@@ -202,8 +204,11 @@ class ComponentExplanation(Record):
     in RASP, `family` the kind of hypothesis it is, `table` a read-off table where no formula was found, `operation` the
     name of what a supported table does, `refuted` the hypotheses that lost, with their scores. In a natural model
     `role` is the name the field gives to what was measured (an induction head, a previous-token head) and `profile`
-    holds the measurements.
+    holds the measurements; replacing it alone costs the share `effect` of the range, and lowers the logit of the right
+    answer by `effect_right` and that of the wrong one by `effect_wrong` (None where there are no two answers).
     """
+
+    ABSENT_IF_DEFAULT = EFFECT_FIELDS
 
     id: str
     tag: Tag | None
@@ -220,6 +225,9 @@ class ComponentExplanation(Record):
     operation: NamedOperation | None = None
     role: str | None = None
     profile: FrozenMap[str, Any] | None = None
+    effect: float | None = None
+    effect_right: float | None = None
+    effect_wrong: float | None = None
 
     @field_validator("profile")
     @classmethod

@@ -11,6 +11,8 @@ from vesalius.documents.metric import Metric
 
 #: A range below this share of the score, or prompts without a positive range above that share, make a contrast weak.
 LEAST_RANGE, MOST_AGAINST = 0.5, 0.25
+#: Where counterfactuals come from that nobody chose: they break every behaviour, and tell none from another.
+RANDOM_TOKENS = "random tokens"
 Judgement = Literal["clear", "weak", "empty", "reversed"]
 
 
@@ -18,8 +20,9 @@ class Contrast(Record):
     """The mean score with nothing replaced (`full`) and with everything replaced (`replaced`), their `range`, and the
     share of prompts whose own range is not positive (`against`).
 
-    `verdict` is "clear"; "weak" where the range is small beside the score, or negative on many prompts; "empty" where
-    its interval reaches 0; "reversed" where it lies below 0. `source` says where the counterfactuals come from.
+    `verdict` is "clear"; "weak" where the range is small beside the score, or negative on many prompts, or where the
+    counterfactuals are random tokens; "empty" where its interval reaches 0; "reversed" where it lies below 0. `source`
+    says where the counterfactuals come from.
     """
 
     full: Metric
@@ -62,6 +65,8 @@ class Contrast(Record):
                 return f"one prompt shows a range of {self.range.text()}, without an interval"
             if self.against > MOST_AGAINST:
                 return f"the contrast does not lower the score on {self.against:.0%} of the prompts"
+            if self.source == RANDOM_TOKENS:
+                return "the counterfactuals are random tokens, which break every behaviour and tell none from another"
             return f"the contrast is weak: its range of {self.range.text()} is less than half of the score"
         named = "is empty" if self.verdict == "empty" else "is reversed"
         return f"the contrast {named}: {self.describe()} (range {self.range.text()})"

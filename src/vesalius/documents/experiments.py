@@ -83,6 +83,7 @@ class WhatIf(ResultDocument, kind="what_if"):
         parts = join_first(request.components or (), 6)
         kind, at = request.options.get("kind"), request.options.get("at")
         where = f" at {at}" if at is not None else ""
+        who = "the set" if len(request.components or ()) > 1 else "it"
         changed = [row for row in self.rows if row.changed]
         flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in changed]
         return View(
@@ -90,6 +91,7 @@ class WhatIf(ResultDocument, kind="what_if"):
             Answer(
                 f"What if {parts} of {subject} is replaced ({kind}{where}): {self.clean.figures} -> "
                 f"{self.edited.figures} {self.unit}, effect {self.effect.figures}, n {self.effect.n}"
+                f"{f'; {who} {self.acts}' if self.acts else ''}"
             ),
             [
                 Facts([("outputs changed", f"{len(flips)} of {len(self.rows)}; {join_first(flips, 2) or 'none'}")]),
@@ -121,9 +123,7 @@ class WhatIf(ResultDocument, kind="what_if"):
         names = {"right": "of the answer's logit", "wrong": "of the wrong one's", "rest": "of the other logits, mean"}
         figures = {names[side]: getattr(self, f"effect_{side}") for side in SIDES}
         lines = [(name, metric.figures) for name, metric in figures.items() if metric is not None]
-        plural = len(self.request.components or ()) > 1
-        who = "these components together" if plural else "the component"
-        return [*lines, *([(who, self.acts)] if self.acts else [])]
+        return lines
 
     def _likely(self) -> list[tuple[str, str]]:
         """The likeliest next tokens before and after, where one prompt was asked about."""

@@ -6,20 +6,23 @@ experiment that it rests on. Pictures of components at work need the model; a fa
 (`pictures`), all others say that they are missing.
 """
 
+import html
 import math
 import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from vesalius.components import Component
+from vesalius.documents.account import Account, explained_answer
 from vesalius.documents.base import Document, FrozenList, Line
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
+    EFFECT_FIELDS,
     LOGITS,
     NO_TAG,
     SHOWN,
@@ -52,6 +55,7 @@ from vesalius.documents.view import (
     Group,
     Node,
     Section,
+    Several,
     Sheet,
     Text,
     View,
@@ -64,6 +68,7 @@ from vesalius.documents.view import (
     shortened,
     subject_of,
 )
+from vesalius.errors import visible
 
 __all__ = [
     "EXPLANATION_FILE",
@@ -99,10 +104,11 @@ class Explanation(Viewable, Document, kind="explanation"):
     measured: sender, receiver, strength; the ends of the circuit are `tokens` and `logits`. `compositions` say which
     components write the queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was
     explained, by score. `performance` is how well a natural model does the behaviour, and whether its contrast can show
-    anything.
+    anything; `account` is which share of it the named components carry and what is left out, from which `answer`
+    follows.
     """
 
-    ABSENT_IF_DEFAULT = ("performance",)
+    ABSENT_IF_DEFAULT = ("performance", "account", "answer")
 
     FILE = EXPLANATION_FILE
     RANK = 20
@@ -130,7 +136,36 @@ class Explanation(Viewable, Document, kind="explanation"):
     seed: int
     rows: int = 0
     performance: Performance | None = None
+    account: Account | None = None
     directory: str | None = Field(default=None, exclude=True)
+
+    @computed_field
+    @property
+    def answer(self) -> dict[str, str] | None:
+        """Whether the named components carry the behaviour of a natural model: yes, partly or no, and why."""
+        said = self.decided_answer()
+        return None if said is None or said.verdict is None else {"verdict": said.verdict, "text": said.text}
+
+    def decided_answer(self) -> Answer | None:
+        """The answer as it is shown; None where no rule decides one."""
+        if self.behaviour is None:
+            return None
+        if not self.components and self.account is None:
+            return Answer(_in_brief(self.task_description), "no")
+        return explained_answer(self.account, self.performance, self.behaviour)
+
+    def with_account(self, account: Account | None) -> Self:
+        """The explanation with an account, and with the effects of its components that were measured for it."""
+        if account is None:
+            return self
+        effects = account.measured
+        parts = [
+            part.model_copy(update=effects[part.id].model_dump(include=set(EFFECT_FIELDS)))
+            if part.id in effects
+            else part
+            for part in self.components
+        ]
+        return self.model_copy(update={"account": account, "components": Several(parts)})
 
     def save(self, directory: Path | str) -> Path:
         """Write `explanation.json` into a directory and return its path."""
@@ -178,8 +213,10 @@ class Explanation(Viewable, Document, kind="explanation"):
     def _repr_html_(self) -> str:
         if self.behaviour is None:
             return super()._repr_html_()
-        sheet = self.view().sheet()
-        return f'<div style="max-width:60em">{self.in_short().html()}{sheet.html()}</div>'
+        view = self.view()
+        first = html.escape(visible(view.brief())).replace("\n", "<br>")
+        summary = f"<p>{first}</p>{self.in_short().html()}"
+        return f'<div style="max-width:60em">{summary}{view.sheet().html()}</div>'
 
 
 def view_of(
@@ -190,14 +227,17 @@ def view_of(
     name: str | None = None,
 ) -> View:
     """The view of an explanation. `name` is the specimen's own name."""
-    natural = explanation.behaviour is not None
-    description = explanation.task_description
+    natural, account = explanation.behaviour is not None, explanation.account
+    description, said = explanation.task_description, explanation.decided_answer()
+    long = said is not None or len(description) > ANSWER
     return View(
         subject_of(name or explanation.specimen, explanation.behaviour),
-        Answer(_in_brief(description)),
+        said or Answer(_in_brief(description)),
         [
+            *([] if account is None else account.sections()),
+            *([Text([_in_brief(description)], terminal_only=True)] if said is not None else []),
             Facts(_brief(explanation)),
-            *([Text([description], pages_only=True)] if len(description) > ANSWER else []),
+            *([Text([description], pages_only=True)] if long else []),
             *(_summary(explanation) if natural else ()),
             *_screen(explanation),
             *([] if natural or not explanation.program else [_short_program(explanation.program)]),
@@ -358,6 +398,7 @@ def _circuit(explanation: Explanation) -> list[Section]:
     return [
         graph_of(explanation),
         Text([explanation.information_flow], title="Information flow"),
+        *([] if explanation.account is None else explanation.account.sheets()),
         Sheet(("from", "to", "strength"), edges, title=f"All {len(edges)} measured edges", folded=True)
         if edges
         else Text(["No edge was measured."], quiet=True),

@@ -107,8 +107,9 @@ class Metric(Record):
         """The same with so many digits after the point: two in sentences."""
         if self.value is None:
             return "no value"
-        ends = "" if self.low is None or self.high is None else f" [{self.low:.{digits}f}, {self.high:.{digits}f}]"
-        return f"{self.value:.{digits}f}{ends}"
+        value, low, high = (None if x is None else round(x, digits) + 0.0 for x in (self.value, self.low, self.high))
+        ends = "" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]"
+        return f"{value:.{digits}f}{ends}"
 
 
 def metric_sheet(metrics: Mapping[str, Metric], **options: Any) -> Sheet:

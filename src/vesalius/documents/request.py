@@ -25,6 +25,7 @@ Command = Literal[
     "discover",
     "sets",
     "neurons",
+    "atlas",
     "faithfulness",
     "explain",
     "retest",

@@ -17,6 +17,8 @@ KEEP, KEEP_LISTED = 0.8, 0.95
 MOST_SHARE, LEAST_MOST = 0.2, 10
 #: A circuit that keeps more than this much of the model's score has left out what hinders: it is another mechanism.
 TOO_MUCH = 1.2
+#: A circuit of more than this share of the model says little about it, whatever it keeps.
+MOST_OF_MODEL = 0.5
 #: How far the interval, and the figure on other templates, may lie from what is asked for.
 INTERVAL_SLACK, TEMPLATE_SLACK = 0.1, 0.2
 #: Random circuits of the same make-up must stay below this, and halves of the prompts must agree this far.
@@ -26,6 +28,8 @@ LEAST_RANKING, LEAST_REPORTING = 4, 8
 Verdict = Literal["yes", "partly", "no"]
 #: In the place of a method's name: the components were given, not searched for.
 GIVEN = "given"
+#: What every figure of a circuit rests on: what happens to the rest of the model.
+REPLACED = "replaced from the counterfactual prompts"
 
 
 class Tried(Record):
@@ -105,17 +109,18 @@ class WholeCircuit(Record):
 def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:
     """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the contrast, if anything."""
     of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
-    kept = f"{whole.kept.text()} of {subject}"
+    kept, rest = f"{whole.kept.text()} of {subject}", f"the rest {REPLACED}"
     if not whole.found:
         instead = f"; {whole.reached} do" if whole.reached else ""
-        text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject}, the rest resampled"
-        return Answer(f"{text} ({whole.size} keep {whole.kept.text()}{instead})", "no")
+        text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject} ({whole.size} keep"
+        return Answer(f"{text} {whole.kept.text()}{instead}), {rest}", "no")
     if whole.kept.high is not None and whole.kept.high < whole.keep:
         chosen = f"that kept {whole.keep:g} of {subject} where they were chosen"
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
-        return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, the rest resampled", "no")
-    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts that chose nothing, the rest resampled"
+        return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, {rest}", "no")
+    unseen = "" if whole.method == GIVEN else " that chose nothing"  # who gave the components may have seen them
+    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts{unseen}, {rest}"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
@@ -147,6 +152,8 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return f"random circuits of the same make-up keep {whole.random.value:.2f}"
     if whole.stable is not None and whole.stable < LEAST_STABLE:
         return f"halves of the prompts give other circuits (similarity {whole.stable:.2f})"
+    if whole.size > MOST_OF_MODEL * whole.candidates:
+        return "that is more than half of the model"
     return None
 
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from vesalius.documents.explanation import Explanation, Tag
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget
-from vesalius.explanations.findings import Account, Said
+from vesalius.explanations.findings import Said, Statement
 from vesalius.explanations.session import natural_scope, scope
 from vesalius.explanations.session.briefing import MAX_ITERATIONS, STAGE, TAXONOMY, helper_lines
 from vesalius.explanations.session.session import Session, which_code
@@ -87,7 +87,7 @@ def explain_by_command(
                     raise program.failed(
                         f"wrote {quoted(line, 80)}; a line has 'call', 'code', 'claim' or 'explanation'"
                     ) from None
-            return session.submit(_account(program, line["explanation"], session), scientist="command")
+            return session.submit(_statement(program, line["explanation"], session), scientist="command")
 
 
 class _Unknown(Exception):
@@ -192,7 +192,7 @@ def _literal(value: Any) -> str:
         raise BadInput("arguments: hold NaN, an infinite number or values nested too deep") from None
 
 
-def _account(program: LineProgram, given: Any, session: Session) -> Account:
+def _statement(program: LineProgram, given: Any, session: Session) -> Statement:
     """What the command says; anything that cannot be read ends its case."""
     try:
         said = _Given.model_validate(plain_json(given))
@@ -204,4 +204,4 @@ def _account(program: LineProgram, given: Any, session: Session) -> Account:
     if strangers := [part.id for part in said.components if part.id not in named]:
         raise program.failed(f"explained {strangers[0]!r:.40}, which is not in the circuit: {choices(named)}")
     words = {part.id: Said(tag=part.tag, description=part.note or "-") for part in said.components}
-    return Account(words, said.information_flow or "-", said.task_description or "-")
+    return Statement(words, said.information_flow or "-", said.task_description or "-")

@@ -178,7 +178,7 @@ class Said(BaseModel):
 
 
 @dataclass(frozen=True)
-class Account:
+class Statement:
     """What an agent says of the whole: of each component by name, how information flows, and what the task is."""
 
     components: Mapping[str, Said]
@@ -271,7 +271,7 @@ def finding_of(component: Component, checked: Sequence[Checked]) -> Finding:
 
 def explanation_of(
     findings: Sequence[Finding],
-    said: Account,
+    said: Statement,
     lab: Callable[[], Lab],
     *,
     specimen: str,

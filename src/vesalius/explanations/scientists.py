@@ -30,10 +30,10 @@ from vesalius.documents.circuit import Circuit, Score
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, Failed, choices
 from vesalius.json_lines import TIMEOUT, arguments_of, command_of
 from vesalius.plugins import SCIENTISTS as PLUGINS
-from vesalius.plugins import named_function
+from vesalius.plugins import named_function, running
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
@@ -121,7 +121,13 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     if named == ():
         result = Explained(_abstention(task, seconds=time.monotonic() - started))
     else:
-        result = scientist(replace(task, components=named), backbone)
+        with running(PLUGINS, task.scientist, SCIENTISTS):
+            result = scientist(replace(task, components=named), backbone)
+        if not isinstance(result, Explained):
+            raise Failed(
+                f"scientist {task.scientist!r} returned a {type(result).__name__}; return a "
+                "vesalius.explanations.scientists.Explained"
+            )
     update = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
     return Explained(result.explanation.model_copy(update=update), result.trace, circuit)
 
@@ -170,7 +176,7 @@ def check_builtin_options(
     specimen: "Specimen", *, n: int | None, top: int | None, force: bool, leave_out: str | None
 ) -> None:
     """Refuse options of the built-in scientist that do not go with the specimen."""
-    from vesalius.explanations.natural import PROMPTS, TOP
+    from vesalius.explanations.natural import PROMPTS
     from vesalius.explanations.natural.explain import require_enough
     from vesalius.explanations.scientist.explain import require_families
     from vesalius.model.specimen import TextVocabulary, listed_tokens
@@ -178,7 +184,7 @@ def check_builtin_options(
     if isinstance(specimen.vocabulary, TextVocabulary):
         if leave_out is not None:
             raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
-        require_enough(PROMPTS if n is None else n, TOP if top is None else top)
+        require_enough(PROMPTS if n is None else n, top)
     else:
         listed_tokens(specimen, "the built-in scientist of circuits")
         _refuse_natural_options(n, top, force, f"specimen {specimen.name!r} has a listed vocabulary")
@@ -227,7 +233,7 @@ def _metric(specimen: "Specimen | None") -> str | None:
 
 def builtin(task: Task, backbone: Backbone | None) -> Explained:
     """The built-in scientist: programs for listed vocabularies, the causal profile for natural models."""
-    from vesalius.explanations.natural import PROMPTS, TOP, explain_natural
+    from vesalius.explanations.natural import PROMPTS, explain_natural
     from vesalius.explanations.scientist import explain_specimen
     from vesalius.model.specimen import TextVocabulary
 
@@ -239,7 +245,7 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
                 specimen,
                 components=task.components,
                 n=PROMPTS if task.n is None else task.n,
-                top=TOP if task.top is None else task.top,
+                top=task.top,
                 force=task.force,
                 seed=task.seed,
                 spread=task.spread,

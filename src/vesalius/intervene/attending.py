@@ -6,13 +6,14 @@
    the factor that they have there. Held fixed, everything from the stream to a rotated query or key is linear.
 3. So the score, before a soft cap, is a sum over pairs (source at the query, source at the key), and the value that the
    head reads at the key a sum over sources; both sums are exact.
-4. A pair is *confirmed* by path patching: its sources' contributions are taken out of the head's query input and of its
-   key input alone, norms run again, and what the score loses by both together but not by each alone is compared.
+4. A pair is *confirmed* by path patching: its sources' contributions to the head's query input and to its key input
+   alone are taken out, or replaced by those on another prompt, norms run again, and what the score loses by both
+   together but not by each alone is compared with what the sum says.
 
 Sums are in float64, whatever the model's number format: what is left is what the run itself rounds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -38,6 +39,9 @@ class AttentionParts:
     head: Component
     query: int
     key: int
+    #: The same head on another prompt of as many tokens: what contributions are replaced by; None takes them out.
+    other: "AttentionParts | None" = None
+    _alone: dict[tuple[int | None, int | None], float] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def _cache(self) -> Cache:
@@ -97,9 +101,14 @@ class AttentionParts:
         return float(self.pairs.sum())
 
     @property
+    def pattern(self) -> Float[Tensor, " key"]:
+        """The attention from the query to every token."""
+        return self._cache[f"{self._block.attn.prefix}hook_pattern"][0, self._own, self.query]
+
+    @property
     def weight(self) -> float:
         """The attention that the key gets."""
-        return float(self._cache[f"{self._block.attn.prefix}hook_pattern"][0, self.head.head, self.query, self.key])
+        return float(self.pattern[self.key])
 
     # What it carries.
 
@@ -123,11 +132,11 @@ class AttentionParts:
 
     @torch.no_grad()
     def patched_score(self, at_query: int | None = None, at_key: int | None = None) -> float:
-        """The score with one source's contribution taken out of the head's query input, and one out of its key input;
-        norms are run again. None takes out nothing.
+        """The score with one source's contribution to the head's query input replaced, and one to its key input; norms
+        are run again. None replaces nothing.
         """
         nothing = torch.zeros_like(self.resid[0])
-        taken = [nothing if i is None else self.streams[i, side] for side, i in enumerate((at_query, at_key))]
+        taken = [nothing if i is None else self._lost[i, side] for side, i in enumerate((at_query, at_key))]
         attn, rotated = self._block.attn, []
         ports: tuple[HeadPort, ...] = ("q", "k")
         for side, (port, at) in enumerate(zip(ports, (self.query, self.key), strict=True)):
@@ -136,10 +145,27 @@ class AttentionParts:
             rotated.append(self._rotated(own.double().flatten(), at))
         return float(rotated[0] @ rotated[1]) / attn.divisor
 
+    @cached_property
+    def _lost(self) -> Float[Tensor, "source 2 d_model"]:
+        """What a replacement takes from the stream."""
+        return self.streams if self.other is None else self.streams - self.other.streams
+
+    @cached_property
+    def expected_pairs(self) -> Float[Tensor, "source source"]:
+        """What `patched_pair` is by the sum, the norms held: the pairs themselves, or of the changes by `other`."""
+        if self.other is None:
+            return self.pairs
+        queries, keys = self._projected("q", self._lost)[:, 0], self._projected("k", self._lost)[:, 1]
+        return queries @ keys.T / self._block.attn.divisor
+
     def patched_pair(self, at_query: int, at_key: int) -> float:
         """What both sources together, but neither alone, add to the score."""
-        alone = self.patched_score(at_query), self.patched_score(None, at_key)
-        return self.patched_score() - alone[0] - alone[1] + self.patched_score(at_query, at_key)
+        edits = ((None, None), (at_query, None), (None, at_key), (at_query, at_key))
+        for edit in edits[:3]:
+            if edit not in self._alone:
+                self._alone[edit] = self.patched_score(*edit)
+        clean, by_query, by_key = (self._alone[edit] for edit in edits[:3])
+        return clean - by_query - by_key + self.patched_score(*edits[3])
 
     # The linear map from the stream to queries, keys and values, everything that divides held at the run's.
 
@@ -156,8 +182,10 @@ class AttentionParts:
         return x[0, [self.query, self.key]].double().to(self._block.device)
 
     @torch.no_grad()
-    def _projected(self, port: HeadPort) -> Float[Tensor, "source 2 d_head"]:
-        """What every source adds to the head's query, key or value at both places, rotated."""
+    def _projected(self, port: HeadPort, changes: Tensor | None = None) -> Float[Tensor, "source 2 d_head"]:
+        """What every source (or each of some `changes` of the stream) adds to the head's query, key or value at both
+        places, rotated.
+        """
         block, attn, config = self._block, self._block.attn, self.model.config
         whole = {"q": attn.query, "k": attn.key, "v": attn.value}[port].double()
         bias = {"q": attn.b_Q, "k": attn.b_K, "v": attn.b_V}[port].double().flatten()
@@ -166,8 +194,11 @@ class AttentionParts:
         scale = None if block.ln1.w is None else block.ln1.scale(self.resid)
         read = self.streams if scale is None else block.ln1.share(self.streams, scale)
         constant = bias if block.ln1.b is None else bias + block.ln1.b.double() @ whole
-        parts = read @ whole[:, own]
-        parts[-1] += constant[own]  # the biases are the last source
+        if changes is None:
+            parts = read @ whole[:, own]
+            parts[-1] += constant[own]  # the biases are the last source
+        else:
+            parts = (changes if scale is None else block.ln1.share(changes, scale)) @ whole[:, own]
         raw = read.sum(0) @ whole + constant
         limit = config.clip_qkv
         if limit is not None:

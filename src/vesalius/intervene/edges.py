@@ -122,6 +122,24 @@ class EdgeGraph:
         return torch.where(self.real, scores.abs(), 0.0).amax(-1)[..., 1:]
 
 
+def on_paths(graph: EdgeGraph, mask: Bool[Tensor, "sender receiver"]) -> Bool[Tensor, "sender receiver"]:
+    """The edges that lie on a path from the tokens to the logits. An edge that does not carries nothing: its sender has
+    no input that differs from the counterfactual's, or its receiver is not read.
+    """
+    mask = mask.clone()
+    receivers = [graph.senders.index(part) if part is not None else None for part, _ in graph.receivers]
+    owner = torch.tensor([-1 if place is None else place for place in receivers])
+    while True:
+        fed = torch.zeros(len(graph.senders), dtype=torch.bool)
+        fed[0] = True
+        fed[owner[(mask.any(0)) & (owner >= 0)]] = True
+        read = mask.any(1)
+        alive = mask & fed[:, None] & (read[owner.clamp(min=0)] | (owner < 0))[None]
+        if torch.equal(alive, mask):
+            return mask
+        mask = alive
+
+
 _CLEAN = Tap()
 
 

@@ -7,6 +7,8 @@
 4. Compute only the tokens that can differ from the clean run and reach the readout (`tokens`); keys and values of the
    others come from the recording.
 5. Read off only the logits the readout asks for; in the last layer compute only the positions it asks for.
+6. Compute no MLP, and no attention, in rows that replace all that it puts out: a circuit of a few components costs a
+   small part of a pass.
 
 Edges are exact: the receiver's input is the row's residual stream plus (replacement - what the sender wrote in this
 row), computed per query head, so a shared key-value head can be cut over for one of its readers alone (`cuts`). Where
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
@@ -25,7 +27,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan, units_per_layer
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, chunk_memory
-from vesalius.intervene.row_edits import Cuts, ReplacedUnits
+from vesalius.intervene.row_edits import Cuts, Edits, ReplacedUnits
 from vesalius.intervene.tokens import (
     CLEAN,
     Branches,
@@ -144,26 +146,24 @@ class _Walk:
     ) -> None:
         device, entry = model.device, begins.entry
         self.model, self.recording, self.values = model, recording, values
-        self.prompt = Copies(plan.prompt.to(device))
-        self.layout = recording.layout.take(self.prompt.value)
-        at = None if recording.at is None else Copies(recording.at[self.prompt.on(recording.at.device)])
-        width = recording.pre[0].shape[1]
-        self.everywhere = Grid(self.prompt) if spans is None else Live(self.prompt, spans, width)
-        self.read = Grid(self.prompt, at)
+        self.rows = _Rows(recording, plan.prompt.to(device), spans)
+        self.prompt, self.everywhere, self.read = self.rows.prompt, self.rows.everywhere, self.rows.read
         self.positions = None if plan.positions is None else Copies(plan.positions.to(device))
         # Row counts by entry time: after `until[t]` rows, the next one enters later than t.
         times = torch.arange(3 * model.config.n_layers + 1)
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
         self.parent = begins.parent.tolist()
-        self.edits = _Edits(without_inherited(model.config, plan, entry), model.config.n_heads, device)
+        self.edits = Edits(without_inherited(model.config, plan, entry), model.config.n_heads, device)
         self.units = None if plan.units is None else ReplacedUnits(plan.units, self)
         self.cuts = Cuts(plan.edges, self) if plan.edges else None
         self.kept: dict[Component, Tensor | None] = dict.fromkeys(kept)
+        # Where a component is replaced at every position, and nothing inside it is, what it computes is not needed.
+        self.may_skip = plan.positions is None and plan.units is None and not plan.edges
+        self.attended = self.fed = 0
 
     def places(self, layer: int) -> Places:
         """Where a layer writes: in the last one, only at the positions of the readout."""
-        last = layer == self.model.config.n_layers - 1 and self.read.at is not None
-        return self.read if last else self.everywhere
+        return self.rows.places(last=layer == self.model.config.n_layers - 1)
 
     def scores(self, readout: Readout, cost: Cost) -> Tensor:
         """Walk all layers and score every row."""
@@ -216,14 +216,15 @@ class _Walk:
         new = places.clean(clean, n, until)
         branched = [row for row in range(n, until) if self.parent[row] != CLEAN]
         if branched:
-            units, parents = places.units_of(branched), places.units_of([self.parent[row] for row in branched])
+            origins = [self.parent[row] for row in branched]
+            units, parents = (places.units_of(torch.tensor(rows)) for rows in (branched, origins))
             new[(units - places.units(n)).to(new.device)] = active[parents.to(active.device)]
         return torch.cat([active, new])
 
     def _attention(self, block: Block, layer: int, resid: Tensor) -> tuple[Tensor, Tensor]:
         """The residual stream before and after attention, where the layer writes."""
         n, until, places = self.until[3 * layer], self.until[3 * layer + 1], self.places(layer)
-        z, nothing = self._mixed(block, layer, resid, n) if n else None, places.clean(self.recording.mid[layer], 0, 0)
+        z, nothing = self._z(block, layer, resid) if n else None, places.clean(self.recording.mid[layer], 0, 0)
         if not until:
             return nothing, nothing
         z = self._join(z, self.recording.z[layer], n, until, places)
@@ -235,13 +236,45 @@ class _Walk:
         self.kept |= {part: z[:, :, part.head] for part in self.kept if part.layer == layer and part.head is not None}
         return before[: places.units(n)], before + block.write_heads(z, _CLEAN)
 
-    def _mixed(self, block: Block, layer: int, resid: Tensor, n: int) -> Float[Tensor, "unit pos head d_head"]:
-        """The z of the first `n` rows, where the layer writes."""
-        places, layout = self.places(layer), self.layout.on(block.device).take(slice(0, n))
+    def _z(self, block: Block, layer: int, resid: Tensor) -> Float[Tensor, "unit pos head d_head"]:
+        """The z of the rows under way, where the layer writes; zeros in rows that replace that of every head."""
+        n, places = self.until[3 * layer], self.places(layer)
+        some = self._computed(self.edits.every_head, layer, n, self.until[3 * layer + 1])
+        self.attended = self.everywhere.units(n)
+        if some is None:
+            return self._mixed(block, layer, resid, self.rows, n)
+        units = self.everywhere.units_of(some).to(resid.device)
+        self.attended = len(units)
+        config, positions = block.attn.config, resid.shape[1] if places.at is None else places.at.value.shape[1]
+        z = resid.new_zeros(places.units(n), positions, config.n_heads, config.d_head)
+        if len(some):
+            some_z = self._mixed(block, layer, resid[units], self.rows.take(some), len(some))
+            z[places.units_of(some).to(z.device)] = some_z
+        return z
+
+    def _computed(
+        self, replaced: Bool[Tensor, "row layer"], layer: int, n: int, until: int
+    ) -> Int[Tensor, " some"] | None:
+        """Which of the first `n` rows need what is replaced in others, themselves or for a row that branches off now
+        (before row `until`); None: all of them.
+        """
+        if not self.may_skip or not bool(replaced[:n, layer].any()):
+            return None
+        needed = ~replaced[:, layer]
+        joining = [self.parent[row] for row in needed[n:until].nonzero()[:, 0].add(n).tolist()]
+        needed[[row for row in joining if row != CLEAN]] = True
+        return None if bool(needed[:n].all()) else needed[:n].nonzero()[:, 0]
+
+    def _mixed(
+        self, block: Block, layer: int, resid: Tensor, rows: "_Rows", n: int
+    ) -> Float[Tensor, "unit pos head d_head"]:
+        """The z of the first `n` of some rows, where the layer writes."""
+        places = rows.places(last=layer == self.model.config.n_layers - 1)
+        layout = rows.layout.on(block.device).take(slice(0, n))
         at = None if places.at is None else places.at.on(block.device)[:n]
-        live = self.everywhere if isinstance(self.everywhere, Live) else None
+        live = rows.everywhere if isinstance(rows.everywhere, Live) else None
         heads = block.attn.heads(block.ln1(resid, _CLEAN), at if live is None else None, _CLEAN)
-        reading = resid if at is None else self._at_places(resid, layer, n)
+        reading = resid if at is None else self._read_at(resid, layer, rows, at)
         if live is not None and at is not None:
             heads = heads._replace(q=block.attn.heads(block.ln1(reading, _CLEAN), None, _CLEAN).q)
         if self.cuts:
@@ -249,7 +282,7 @@ class _Walk:
         if live is None:
             return block.attn.mix(heads, layout, at, _CLEAN)
         k, v = (
-            live.put(_per_query_head(clean[self.prompt.on(clean.device)[:n]], own.shape[2]), own)
+            live.put(_per_query_head(clean[rows.prompt.on(clean.device)[:n]], own.shape[2]), own)
             for clean, own in zip(self.recording.keys_and_values(self.model, layer), heads[1:], strict=True)
         )
         if at is not None:
@@ -259,14 +292,14 @@ class _Walk:
         units = live.units(n)
         return z[live.row.on(z.device)[:units], live.slot.on(z.device)[:units]][:, None]
 
-    def _at_places(self, resid: Tensor, layer: int, rows: int) -> Tensor:
-        """The residual stream that enters a layer, where the layer writes."""
-        places = self.places(layer)
-        if places.at is None:
-            return resid
-        at = places.at.on(resid.device)[:rows]
-        if isinstance(self.everywhere, Live):
-            return self.everywhere.read(resid, self.recording.pre[layer], at)
+    def _at_places(self, resid: Tensor, layer: int, n: int) -> Tensor:
+        """The residual stream that enters a layer in the first `n` rows, where the layer writes."""
+        at = self.places(layer).at
+        return resid if at is None else self._read_at(resid, layer, self.rows, at.on(resid.device)[:n])
+
+    def _read_at(self, resid: Tensor, layer: int, rows: "_Rows", at: Int[Tensor, "row query"]) -> Tensor:
+        if isinstance(rows.everywhere, Live):
+            return rows.everywhere.read(resid, self.recording.pre[layer], at)
         return take_positions(resid, at)
 
     def _feed_forward(self, block: Block, layer: int, inputs: Tensor, mid: Tensor) -> Tensor:
@@ -275,7 +308,7 @@ class _Walk:
         if len(inputs):
             if self.cuts:
                 inputs = self.cuts.into(inputs, layer, "mlp", None, places)
-            out = block.write_mlp(inputs, _CLEAN if self.units is None else self.units.tap(layer, n))
+            out = self._mlp_output(block, layer, inputs, n)
         if not until:
             return mid
         out = self._join(out, self.recording.mlp[layer], n if out is not None else 0, until, places)
@@ -287,80 +320,45 @@ class _Walk:
             self.kept[part] = out - block.mlp_bias
         return mid + out
 
+    def _mlp_output(self, block: Block, layer: int, inputs: Tensor, n: int) -> Float[Tensor, "unit pos d_model"]:
+        """What the MLP writes in the first `n` rows; zeros in those that replace it."""
+        some = self._computed(self.edits.mlp, layer, n, self.until[3 * layer + 2])
+        if some is None:
+            self.fed = self.everywhere.units(n)
+            return block.write_mlp(inputs, _CLEAN if self.units is None else self.units.tap(layer, n))
+        self.fed, units = len(self.everywhere.units_of(some)), self.places(layer).units_of(some).to(inputs.device)
+        out = torch.zeros_like(inputs)
+        if len(some):
+            out[units] = block.write_mlp(inputs[units], _CLEAN)
+        return out
+
     def _work(self, layer: int) -> float:
         """Rows computed in a layer, as a share of a whole pass; of a row's tokens, those computed."""
         share, places = self.recording.attention_share, self.everywhere
-        through_mlp = self.until[3 * layer + (not self.model.config.parallel)]
-        computed = share * places.units(self.until[3 * layer]) + (1 - share) * places.units(through_mlp)
+        computed = share * self.attended + (1 - share) * self.fed
+        self.attended = self.fed = 0
         return computed / self.model.config.n_layers / (places.width if isinstance(places, Live) else 1)
 
 
-class _Edits:
-    """The node replacements of a chunk, sorted by component so that a layer finds its own at once."""
+class _Rows:
+    """Rows of a chunk: their prompts, what they may attend to, and where they are computed."""
 
-    def __init__(self, choice: Int[Tensor, "row component"], n_heads: int, device: torch.device) -> None:
-        self.n_heads = n_heads
-        component, row = (choice.T != KEEP).nonzero(as_tuple=True)
-        self.choice = Copies(choice[row, component].to(device))
-        self.bounds = [0, *torch.bincount(component, minlength=choice.shape[1]).cumsum(0).tolist()]
-        self.row, self.head = Copies(row.to(device)), Copies((component % (n_heads + 1)).to(device))
+    def __init__(self, recording: Recording, prompt: Int[Tensor, " row"], spans: Spans | None) -> None:
+        self.recording, self.prompt, self.spans = recording, Copies(prompt), spans
+        self.layout = recording.layout.take(prompt)
+        at = None if recording.at is None else Copies(recording.at[self.prompt.on(recording.at.device)])
+        width = recording.pre[0].shape[1]
+        self.everywhere = Grid(self.prompt) if spans is None else Live(self.prompt, spans, width)
+        self.read = Grid(self.prompt, at)
 
-    def replace_heads(
-        self, z: Tensor, layer: int, values: Values, where: Copies | None, places: Places, rows: int
-    ) -> Float[Tensor, "unit pos head d_head"]:
-        """Put the chosen replacements in the place of edited heads."""
-        first = layer * (self.n_heads + 1)
-        span = slice(self.bounds[first], self.bounds[first + self.n_heads])
-        if span.start == span.stop:
-            return z
-        row, head, choice = (part.on(z.device)[span] for part in (self.row, self.head, self.choice))
-        table = values.z[layer]
-        if isinstance(places, Live):
-            edit, unit, position = _edited_units(places, row, where)
-            new = table[choice[edit], position if table.shape[1] > 1 else 0, head[edit]]
-            z = z.clone(memory_format=torch.contiguous_format)
-            z[unit, 0, head[edit]] = new
-            return z
-        at = _positions_read(places, rows, z.device)
-        new = _at_rows(table[choice, :, head], at, row).expand(-1, z.shape[1], -1)
-        if where is not None:
-            new = torch.where(_at(where.on(z.device)[:rows], at)[row].unsqueeze(-1), new, z[row, :, head])
-        z = z.clone(memory_format=torch.contiguous_format)
-        z[row, :, head] = new
-        return z
+    def places(self, *, last: bool) -> Places:
+        """Where a layer writes: in the last one, only at the positions of the readout."""
+        return self.read if last and self.read.at is not None else self.everywhere
 
-    def replace_mlp(
-        self, out: Tensor, layer: int, values: Values, bias: Tensor, where: Copies | None, places: Places, rows: int
-    ) -> Float[Tensor, "unit pos d_model"]:
-        """Put the chosen replacements, plus the output bias, in the place of edited MLPs."""
-        place = layer * (self.n_heads + 1) + self.n_heads
-        span = slice(self.bounds[place], self.bounds[place + 1])
-        if span.start == span.stop:
-            return out
-        row, choice = (part.on(out.device)[span] for part in (self.row, self.choice))
-        table = values.mlp[layer]
-        if isinstance(places, Live):
-            edit, unit, position = _edited_units(places, row, where)
-            new = table[choice[edit], position if table.shape[1] > 1 else 0] + bias
-            return out.index_copy(0, unit, new[:, None])
-        at = _positions_read(places, rows, out.device)
-        new = (_at_rows(table[choice], at, row) + bias).expand(-1, out.shape[1], -1)
-        if where is not None:
-            new = torch.where(_at(where.on(out.device)[:rows], at)[row].unsqueeze(-1), new, out[row])
-        return out.index_copy(0, row, new)
-
-
-def _edited_units(places: Live, row: Tensor, where: Copies | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Which edit, unit and position each changed token of the edited rows has."""
-    edit, unit, position = places.expand(row)
-    if where is None:
-        return edit, unit, position
-    changed = where.on(row.device)[row[edit], position]
-    return edit[changed], unit[changed], position[changed]
-
-
-def _positions_read(places: Grid, rows: int, device: torch.device) -> Int[Tensor, "row query"] | None:
-    return None if places.at is None else places.at.on(device)[:rows]
+    def take(self, rows: Int[Tensor, " some"]) -> "_Rows":
+        """Some of them."""
+        spans = None if self.spans is None else self.spans.take(rows)
+        return _Rows(self.recording, self.prompt.value[rows.to(self.prompt.value.device)], spans)
 
 
 def _per_query_head(x: Float[Tensor, "row pos kv_head d_head"], heads: int) -> Float[Tensor, "row pos head d_head"]:
@@ -449,12 +447,3 @@ def _check(model: Transformer, batch: Batch, plan: Plan, values: Values) -> None
 def _in_order(parts: list[Tensor], order: Int[Tensor, " row"]) -> Tensor:
     together = torch.cat(parts)
     return together[order.to(together.device)]
-
-
-def _at(x: Tensor, at: Tensor | None) -> Tensor:
-    return x if at is None else take_positions(x, at)
-
-
-def _at_rows(new: Tensor, at: Tensor | None, row: Tensor) -> Tensor:
-    """Values at the readout's positions, unless they serve every position."""
-    return new if at is None or new.shape[1] == 1 else take_positions(new, at[row])

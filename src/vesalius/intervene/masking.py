@@ -1,11 +1,13 @@
 """Runs in which every component is mixed with its value on the counterfactual, by a mask that can be learned."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.intervene.readout import Readout, chosen_logits
-from vesalius.intervene.values import Batch, Values, activations
+from vesalius.intervene.values import Batch, Values
 from vesalius.model.hooks import Hook, HookPoint
 from vesalius.model.transformer import Transformer
 
@@ -13,20 +15,21 @@ from vesalius.model.transformer import Transformer
 def masked_scores(
     model: Transformer,
     batch: Batch,
-    counterfactual: Batch,
+    counterfactual: Values,
     readout: Readout,
     mask: Float[Tensor, " component"],
     *,
     where: Bool[Tensor, "prompt pos"] | None = None,
+    hooks: Sequence[Hook] = (),
 ) -> Float[Tensor, " prompt"]:
     """The score of each prompt where a component puts out `mask` times what it computes plus (1 - `mask`) times what it
-    computes on the counterfactual; only at the positions `where` (None: everywhere). Gradients reach the mask.
+    computes on the counterfactual; only at the positions `where` (None: everywhere). Gradients reach the mask; `hooks`
+    may give them other slopes.
     """
     batch, n = batch.to(model.device), len(batch)
-    other = activations(model, counterfactual.to(model.device))
-    hooks = _mixing(model, other, mask.to(model.device), None if where is None else where.to(model.device))
+    mixing = _mixing(model, counterfactual, mask.to(model.device), None if where is None else where.to(model.device))
     with torch.set_grad_enabled(mask.requires_grad):
-        logits = model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=hooks)
+        logits = model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=[*hooks, *mixing])
         rows = torch.arange(n, device=logits.device)
         if readout.at is not None:
             logits = logits[rows[:, None], readout.at.to(logits.device)]

@@ -1,21 +1,22 @@
-"""What a chunk of rows replaces besides whole components.
+"""What a chunk of rows replaces: whole components, edges and units of MLPs.
 
-Edges: what each sender wrote in each row, and the change each receiver's input gets. Units of MLPs: at the end.
+Edges: what each sender wrote in each row, and the change each receiver's input gets. Units of MLPs and whole components
+come after them.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.intervene.plan import EdgeEdit, UnitEdits, units_per_layer
+from vesalius.intervene.plan import KEEP, EdgeEdit, UnitEdits, units_per_layer
 from vesalius.intervene.recordings import Recording
 from vesalius.intervene.tokens import Grid, Live, Places
 from vesalius.intervene.values import Values, unit_hook
-from vesalius.model.attention import Heads
+from vesalius.model.attention import Heads, take_positions
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.transformer import Block, Transformer
@@ -201,3 +202,88 @@ class ReplacedUnits:
         post = post.clone()
         post[unit, slot, number[edit]] = table[choice[edit], position if table.shape[1] > 1 else 0, number[edit]]
         return post
+
+
+# Whole components.
+
+
+class Edits:
+    """The node replacements of a chunk, sorted by component so that a layer finds its own at once. `every_head` and
+    `mlp` say which rows replace all heads, and the MLP, of a layer.
+    """
+
+    def __init__(self, choice: Int[Tensor, "row component"], n_heads: int, device: torch.device) -> None:
+        self.n_heads = n_heads
+        replaced = (choice != KEEP).unflatten(1, (-1, n_heads + 1))
+        self.every_head: Bool[Tensor, "row layer"] = replaced[..., :n_heads].all(2)
+        self.mlp: Bool[Tensor, "row layer"] = replaced[..., n_heads]
+        component, row = (choice.T != KEEP).nonzero(as_tuple=True)
+        self.choice = Copies(choice[row, component].to(device))
+        self.bounds = [0, *torch.bincount(component, minlength=choice.shape[1]).cumsum(0).tolist()]
+        self.row, self.head = Copies(row.to(device)), Copies((component % (n_heads + 1)).to(device))
+
+    def replace_heads(
+        self, z: Tensor, layer: int, values: Values, where: Copies | None, places: Places, rows: int
+    ) -> Float[Tensor, "unit pos head d_head"]:
+        """Put the chosen replacements in the place of edited heads."""
+        first = layer * (self.n_heads + 1)
+        span = slice(self.bounds[first], self.bounds[first + self.n_heads])
+        if span.start == span.stop:
+            return z
+        row, head, choice = (part.on(z.device)[span] for part in (self.row, self.head, self.choice))
+        table = values.z[layer]
+        if isinstance(places, Live):
+            edit, unit, position = _edited_units(places, row, where)
+            new = table[choice[edit], position if table.shape[1] > 1 else 0, head[edit]]
+            z = z.clone(memory_format=torch.contiguous_format)
+            z[unit, 0, head[edit]] = new
+            return z
+        at = _positions_read(places, rows, z.device)
+        new = _at_rows(table[choice, :, head], at, row).expand(-1, z.shape[1], -1)
+        if where is not None:
+            new = torch.where(_at(where.on(z.device)[:rows], at)[row].unsqueeze(-1), new, z[row, :, head])
+        z = z.clone(memory_format=torch.contiguous_format)
+        z[row, :, head] = new
+        return z
+
+    def replace_mlp(
+        self, out: Tensor, layer: int, values: Values, bias: Tensor, where: Copies | None, places: Places, rows: int
+    ) -> Float[Tensor, "unit pos d_model"]:
+        """Put the chosen replacements, plus the output bias, in the place of edited MLPs."""
+        place = layer * (self.n_heads + 1) + self.n_heads
+        span = slice(self.bounds[place], self.bounds[place + 1])
+        if span.start == span.stop:
+            return out
+        row, choice = (part.on(out.device)[span] for part in (self.row, self.choice))
+        table = values.mlp[layer]
+        if isinstance(places, Live):
+            edit, unit, position = _edited_units(places, row, where)
+            new = table[choice[edit], position if table.shape[1] > 1 else 0] + bias
+            return out.index_copy(0, unit, new[:, None])
+        at = _positions_read(places, rows, out.device)
+        new = (_at_rows(table[choice], at, row) + bias).expand(-1, out.shape[1], -1)
+        if where is not None:
+            new = torch.where(_at(where.on(out.device)[:rows], at)[row].unsqueeze(-1), new, out[row])
+        return out.index_copy(0, row, new)
+
+
+def _edited_units(places: Live, row: Tensor, where: Copies | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Which edit, unit and position each changed token of the edited rows has."""
+    edit, unit, position = places.expand(row)
+    if where is None:
+        return edit, unit, position
+    changed = where.on(row.device)[row[edit], position]
+    return edit[changed], unit[changed], position[changed]
+
+
+def _positions_read(places: Grid, rows: int, device: torch.device) -> Int[Tensor, "row query"] | None:
+    return None if places.at is None else places.at.on(device)[:rows]
+
+
+def _at(x: Tensor, at: Tensor | None) -> Tensor:
+    return x if at is None else take_positions(x, at)
+
+
+def _at_rows(new: Tensor, at: Tensor | None, row: Tensor) -> Tensor:
+    """Values at the readout's positions, unless they serve every position."""
+    return new if at is None or new.shape[1] == 1 else take_positions(new, at[row])

@@ -8,7 +8,6 @@ the prompt: keys and values of the others come from the recording.
 `Grid` holds rows that are computed at every position or at those of the readout, `Live` the others, token by token.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -110,9 +109,9 @@ class Grid:
         """The units of a row."""
         return slice(row, row + 1)
 
-    def units_of(self, rows: Sequence[int]) -> Int[Tensor, " unit"]:
+    def units_of(self, rows: Int[Tensor, " some"]) -> Int[Tensor, " unit"]:
         """The units of some rows, in order."""
-        return torch.tensor(rows)
+        return rows
 
     def spread(self, change: Tensor, row: int) -> Tensor:
         """A row's values at every position, as its units have them."""
@@ -149,9 +148,9 @@ class Live:
         """The units of a row."""
         return slice(self.bounds[row], self.bounds[row + 1])
 
-    def units_of(self, rows: Sequence[int]) -> Int[Tensor, " unit"]:
+    def units_of(self, rows: Int[Tensor, " some"]) -> Int[Tensor, " unit"]:
         """The units of some rows, in order."""
-        return torch.cat([torch.arange(self.bounds[row], self.bounds[row + 1]) for row in rows])
+        return self.expand(rows)[1]
 
     def spread(self, change: Tensor, row: int) -> Tensor:
         """A row's values at every position, as its units have them."""

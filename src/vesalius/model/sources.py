@@ -216,7 +216,9 @@ def loader_names() -> list[str]:
 
 
 def _from_loader(loader: Plugin, name: str, tokenizer: Any, dtype: torch.dtype | None) -> LoadedModel:
-    given = loader.load()(name.partition(":")[2], dtype=dtype)
+    load = loader.load()
+    with loader.running():
+        given = load(name.partition(":")[2], dtype=dtype)
     if isinstance(given, LoadedModel):
         return given if tokenizer is None else replace(given, tokenizer=_given(tokenizer, given.model))
     source, own = given if isinstance(given, tuple) and len(given) == 2 else (given, None)

@@ -249,6 +249,23 @@ class Scoring(Record):
             raise BadInput(f"keep={self.keep:g} is not a share of the behaviour; give a number above 0, at most 1")
 
 
+class Charted(Record):
+    """How the atlas of a model is made."""
+
+    seed: Annotated[int, flag("Seed of the random tokens.", word="seed{}")] = 0
+    words: Annotated[
+        Sequence[str],
+        flag(
+            "A word that heads are asked about, with its leading space: which tokens does each write where it reads "
+            "it? May be given several times. Default: four words.",
+            "--word",
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        require_drawable(1, self.seed)
+
+
 class Pruned(Record):
     """What of a circuit is measured, and what takes the place of everything else."""
 
@@ -267,8 +284,8 @@ class HowFound(Record):
     method: Annotated[
         str | None,
         flag(
-            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, acdc, bandit, rl, or a plug-in. Default: best, or "
-            "sweep for a listed vocabulary.",
+            "best, sweep, eap, eap-ig, relp, relp-qk, gim, masks, edge-masks, ensemble, elimination, acdc, bandit, rl, "
+            "or a plug-in; options behind it: masks:steps=300. Default: best, or sweep for a listed vocabulary.",
             "--method",
             "-m",
             method_of=("discover",),
@@ -333,7 +350,13 @@ class Explaining(Who):
         ),
     ] = None
     top: Annotated[
-        int | None, flag("Components taken by effect, for natural models. Default: 12.", least=1, rare=True)
+        int | None,
+        flag(
+            "At most this many components are explained, of a natural model. Default: as many as the behaviour needs, "
+            "up to a fifth of the model; the 24 strongest are described.",
+            least=1,
+            rare=True,
+        ),
     ] = None
 
 
@@ -481,7 +504,10 @@ class Compared(Record):
 
     methods: Annotated[
         str | Sequence[str],
-        flag("Discovery methods, comma-separated; also of plug-ins.", method_of=("bench discovery",)),
+        flag(
+            "Discovery methods, comma-separated, with their options: masks:steps=300; also of plug-ins.",
+            method_of=("bench discovery",),
+        ),
     ] = ("sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc")
     hard: Annotated[
         bool, flag("Models written by hand that mislead discovery, instead of the 84 circuits.", "--hard")

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -76,12 +76,18 @@ def anchor(name: str) -> str:
     return "component-" + re.sub(r"[^A-Za-z0-9_-]", "-", name)
 
 
+@lru_cache(maxsize=8)
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Any of these names as a word; a page asks for its own thousands of times."""
+    return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)")
+
+
 def linked(text: str, names: Collection[str]) -> Markup:
     """A text in which each of these names leads to its place on the page."""
     text = shown(text)
     if not names:
         return escape(text)
-    pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", text)
+    pieces = re.split(_any_of(tuple(names)), text)
     links = [Markup('<a href="#{}">{}</a>').format(anchor(name), name) for name in pieces[1::2]]
     return Markup("").join(piece for pair in zip_longest(pieces[::2], links, fillvalue="") for piece in pair)
 

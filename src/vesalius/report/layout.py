@@ -41,6 +41,8 @@ from vesalius.report.maps import draw_grid, draw_headmap, key_of
 
 #: Rows that a table of a page shows, and from how many on it can be sorted.
 MOST_ROWS, SORTABLE = 500, 4
+#: Parts of a section that the navigation names; of more it names the section alone.
+MOST_LISTED = 60
 #: Columns whose cells are names of figures, which a page says in words.
 NAMING = ("metric", "figure", "check")
 
@@ -102,7 +104,8 @@ def _contents(view: View) -> list[tuple[str, str, list[Group]]]:
         for one in named
         if isinstance(one, Group)
     }
-    rows = [(address_of(one), short_title(one.title), parts.get(id(one), [])) for one in named]
+    few = {key: several for key, several in parts.items() if len(several) <= MOST_LISTED}
+    rows = [(address_of(one), short_title(one.title), few.get(id(one), [])) for one in named]
     return [*rows, *([("reproduce", "Reproduce", [])] if view.command else [])]
 
 

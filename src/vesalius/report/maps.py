@@ -41,7 +41,7 @@ class ColourBar:
 @dataclass(frozen=True)
 class DrawnMap:
     """Everything the template draws: ticks, one path per shade and sign, the grey cells, frames, ranks (x, y, rank, on
-    a strong colour), and the colour bar.
+    a strong colour), cells that lead somewhere (x, y, name, what they say), and the colour bar.
     """
 
     width: float
@@ -54,6 +54,7 @@ class DrawnMap:
     marked: str
     grounds: tuple[tuple[float, float, float, float], ...]
     ranks: tuple[tuple[float, float, int, bool], ...]
+    leads: tuple[tuple[float, float, str, str], ...]
     bar: ColourBar | None
     summary: str
 
@@ -78,13 +79,15 @@ def key_of(one: HeadMap, *, ranks: bool = True) -> str:
     values = [value for name, value in one.values.items() if not one.unclear(name)]
     words = [f"Layers across, heads down{'; figures are ranks' if ranks and one.values else ''}."]
     if any(value < 0 for value in values):
-        words.append("Red: without it the behaviour gets stronger.")
+        words.append(f"Red: {one.negative}.")
     if one.intervals:
         words.append("Grey: its 95 % interval holds 0.")
     if one.values:
         words.append("The colour grows with the square root of the size. Blank: zero, or no value.")
     if one.marked:
         words.append("Framed: the circuit.")
+    if one.lines:
+        words.append("A cell leads to its head.")
     return " ".join(words)
 
 
@@ -132,6 +135,7 @@ def draw_headmap(one: HeadMap) -> DrawnMap:
             (place(name)[0] + half, place(name)[1] + half, rank, shades[name] > SHADES // 2)
             for rank, name in enumerate(clear[:RANKED], 1)
         ),
+        leads=tuple((*place(name), name, line) for name, line in one.lines.items()),
         bar=bar,
         summary="Strongest: " + ", ".join(f"{name} {values[name]:.3g}" for name in clear[:RANKED]),
     )

@@ -43,7 +43,7 @@ class DiscoverySettings:
 
     def __post_init__(self) -> None:
         known = circuit_method_names()
-        unknown = [name for name in self.methods if name not in known]
+        unknown = [name for name in self.methods if name.partition(":")[0] not in known]
         if unknown or not self.methods:
             raise BadInput(f"`methods`: {', '.join(unknown) or 'none named'}; choose from {choices(known)}")
         if len(set(self.methods)) < len(self.methods):
@@ -72,9 +72,9 @@ class DiscoverySettings:
         """Every method on every circuit."""
         methods = self.scoring
         return [
-            DiscoveryCase(m, c.id, c.directory, self.n, self.seed, self.hard, c.wrong_answers)
+            DiscoveryCase(method, c.id, c.directory, self.n, self.seed, self.hard, c.wrong_answers, label)
             for c in self.circuits
-            for m in methods
+            for label, method in zip(self.methods, methods, strict=True)
         ]
 
     def request(self) -> Request:
@@ -144,7 +144,7 @@ class DiscoveryBenchmark(ScoredSteps):
         missing = [case for case in cases if case.key not in self.state.figures]
 
         def keep(case: DiscoveryCase, figures: DiscoveryFigures) -> None:
-            self._note("discovered", case.id, method=case.method.name, figures=figures.model_dump(mode="json"))
+            self._note("discovered", case.id, method=case.label, figures=figures.model_dump(mode="json"))
 
         yield from self._each(DISCOVER, run_case, missing, keep, of=len(cases), jobs=jobs)
 
@@ -157,10 +157,10 @@ class DiscoveryBenchmark(ScoredSteps):
         return card
 
     def _label(self, step: str, case: DiscoveryCase) -> str:
-        return case.method.name
+        return case.label
 
     def _note_failure(self, step: str, case: DiscoveryCase, failure: Failure) -> None:
-        self._note(FAILED, case.id, method=case.method.name, kind=failure.kind, reason=failure.reason)
+        self._note(FAILED, case.id, method=case.label, kind=failure.kind, reason=failure.reason)
 
     def _finished(self) -> str:
         return f"{len(self.state.figures)} of {len(self.settings.cases)} cases are discovered"

@@ -57,10 +57,12 @@ WRONG_ANSWERS = (0.1, 0.3)
 FRESH, FRESH_SEED, GUARANTEED_ON = 400, 9_000_011, 50
 
 
-def hard_circuits(folder: Path, limit: int | None = None) -> list[CircuitCase]:
-    """The hard models as specimens in a folder, `limit` of each kind; those that are there already stay."""
+def hard_circuits(folder: Path, limit: int | None = None, *, first: int = 0) -> list[CircuitCase]:
+    """The hard models from seed `first` on as specimens in a folder, `limit` of each kind; those that are there already
+    stay.
+    """
     clean, noisy = [], []
-    for seed in range(MODELS if limit is None else limit):
+    for seed in range(first, first + (MODELS if limit is None else limit)):
         planted, place = plant_hard(seed), folder / f"hard-{seed:02d}"
         if not (place / SPECIMEN_FILE).is_file():
             planted.write(place)
@@ -186,11 +188,17 @@ class DiscoveryCase:
     seed: int
     hard: bool = False
     wrong_answers: float = 0.0
+    asked: str = ""
+
+    @property
+    def label(self) -> str:
+        """The method as it was asked for."""
+        return self.asked or self.method.label
 
     @property
     def key(self) -> tuple[str, str]:
         """The method and the circuit."""
-        return self.method.name, self.id
+        return self.label, self.id
 
 
 def run_case(case: DiscoveryCase) -> DiscoveryFigures:

@@ -25,7 +25,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed, choices, raised_where
 from vesalius.sandbox.kernel import die_with_parent
 
 Case = TypeVar("Case")
@@ -264,11 +264,7 @@ def outcome(work: Callable[[Any], Any], case: Any) -> Any:
     except Failed as error:
         return Failure(getattr(error, "kind", "failed"), str(error))
     except WORK_ERRORS as error:
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        place = f"{os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else "?"
-        return Failure("broke", f"{type(error).__name__} at {place}: {error}")
+        return Failure("broke", raised_where(error))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import AgentRun
 from vesalius.errors import BadInput, choices
-from vesalius.plugins import BENCHMARKS, RUNS, PluginGroup, find_plugin, plugin_names
+from vesalius.plugins import BENCHMARKS, RUNS, Plugin, PluginGroup, find_plugin, plugin_names
 from vesalius.progress import Progress
 from vesalius.runs.directory import (
     EVENTS,
@@ -131,12 +131,16 @@ def kind_of_directory(directory: Path) -> RunKind:
 
 def _found(group: PluginGroup, name: str) -> RunKind | None:
     plugin = find_plugin(group, name, ())
-    if plugin is None:
-        return None
+    return None if plugin is None else offered_kind(plugin)
+
+
+def offered_kind(plugin: Plugin) -> RunKind:
+    """The kind of run that a plug-in is."""
     loaded = plugin.load()
-    if not (isinstance(loaded, type) and issubclass(loaded, RunKind) and name == loaded.NAME):
-        raise plugin.refused(f"is no RunKind of the name {name!r}")
-    return loaded()
+    if not (isinstance(loaded, type) and issubclass(loaded, RunKind) and plugin.name == loaded.NAME):
+        raise plugin.refused(f"is no RunKind of the name {plugin.name!r}")
+    with plugin.running():
+        return loaded()
 
 
 def _cost(records: Iterable[Any]) -> float | None:

@@ -16,7 +16,7 @@ from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import Document
 from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.printed import ResultList, ResultRow
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput
 from vesalius.files import plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, UNDER_WAY, Worker, read_run, worker_of
 from vesalius.runs.kinds import kind_of_run
@@ -162,7 +162,7 @@ def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
     try:
         described = _described(place, file, document)
         return ResultRow(**common, **{"kind": kind, "state": "finished", **described, **_at_work(worker, described)})
-    except (BadInput, Failed, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+    except (RuntimeError, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         return ResultRow(**common, kind=kind, state="unreadable", problem=" ".join(str(error).split())[:400])
 
 

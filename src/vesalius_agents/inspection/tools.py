@@ -22,7 +22,7 @@ from vesalius.sandbox import Outcome
 from vesalius_agents.cases import scored_circuit
 from vesalius_agents.inspection.agents import ours
 from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation
-from vesalius_agents.session import AgentSession, account
+from vesalius_agents.session import AgentSession, statement
 from vesalius_functions.bench.functions import ask_box
 from vesalius_functions.box import Answer
 
@@ -135,7 +135,8 @@ def intervene() -> Tool:
         def changed(study: AgentSession) -> dict[str, Any]:
             found = study.intervene(components, kind=kind, at=at, prompt=prompt, source=source, n=n)
             rows = [{"prompt": row.prompt, "clean": row.clean, "edited": row.edited} for row in found.rows]
-            figures = {name: getattr(found, name).value for name in ("clean", "edited", "effect", "changed")}
+            named = ("clean", "edited", "effect", "effect_right", "effect_wrong", "effect_rest", "changed")
+            figures = {name: metric.value for name in named if (metric := getattr(found, name)) is not None}
             return {"unit": found.unit, **figures, "rows": rows[:8]}
 
         return await _asked(changed)
@@ -250,7 +251,7 @@ def submit_explanation() -> Tool:
         """
 
         def made(study: AgentSession) -> dict[str, Any]:
-            said = account(components, information_flow, task_description)
+            said = statement(components, information_flow, task_description)
             return study.submit(said, program=program, carriers=carriers).as_data()
 
         with _told():

@@ -63,8 +63,10 @@ class Ran(Result):
 
 
 class Explained(Result):
-    """An explanation."""
+    """An explanation. Of a natural model: whether its components carry the behaviour, and the account of that."""
 
+    answer: dict[str, str] | None = None
+    account: Figures | None = None
     components: list[Figures]
     task: str
     program: str | None = None

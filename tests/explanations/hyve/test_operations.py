@@ -8,7 +8,7 @@ import vesalius.api as ves
 from vesalius.documents.explanation import NamedOperation
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, check
-from vesalius.explanations.findings import Account, Finding, explanation_of, operation_of
+from vesalius.explanations.findings import Finding, Statement, explanation_of, operation_of
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import (
     Aggregate,
@@ -52,7 +52,7 @@ def test_an_explanation_names_the_operation_as_the_builtin_scientist_does(lab: C
     claim = Computes(component=MLP, hypothesis=Hypothesis(program=compiled(share), carriers={MLP: ("is_x",)}))
     record = check(claim, lab)
     finding = Finding(ComponentTrace(component=MLP, observation=""), "supported", (record,), ((claim, record),))
-    said, figures = Account({}), {"cost": 0.0, "seconds": 0.0}
+    said, figures = Statement({}), {"cost": 0.0, "seconds": 0.0}
     (part,) = explanation_of([finding], said, lambda: lab, specimen="3", seed=0, **figures).components
     builtin = {one.id: one for one in ves.explain(ves.load("3")).components}[MLP].operation
     assert part.operation is not None

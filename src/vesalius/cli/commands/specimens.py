@@ -20,7 +20,7 @@ from vesalius.cli.options import (
     command,
     names,
 )
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput
 from vesalius.options import Load
 
 commands = typer.Typer()
@@ -83,6 +83,47 @@ def predict(
 
 
 @command(commands)
+def look(
+    specimen: Annotated[str, typer.Argument(help="An id, a name, a natural model or a path.")],
+    prompt: Annotated[str, typer.Option("--prompt", help="A text, or for a listed vocabulary a JSON list of tokens.")],
+    head: Annotated[
+        str | None, typer.Option("--head", help="Say why this head attends where it does, and what it carries: L18H6.")
+    ] = None,
+    query: Annotated[int, typer.Option("--query", help="The position it attends from; -1 is the last token.")] = -1,
+    key: Annotated[
+        int | None, typer.Option("--key", help="The position it attends to. Default: the one with most attention.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Path patching takes values from this prompt, of as many tokens, not zeros."),
+    ] = None,
+    *,
+    load: Load,
+    top: Annotated[int, typer.Option("--top", min=1, help="Next tokens, or pairs of sources, that are listed.")] = 10,
+    json: JsonOption = False,
+) -> None:
+    """Look at one prompt: its tokens, what comes next, or why a head attends from one token to another.
+
+    With --head the attention score is an exact sum over pairs of upstream components, tokens and biases at the query
+    and at the key; the leading pairs are confirmed by path patching. Then what the head carries from there: its value
+    by upstream component, and the tokens that it raises.
+
+    Example: vesalius look arithmetic --prompt "12 - 3 + 4 =" --head L1H0
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+
+    text, other = (
+        _read_inputs(f"[{one}]")[0] if one is not None and one.lstrip().startswith("[") else one
+        for one in (prompt, source)
+    )
+    if head is None:
+        return output(api.look(specimen, text, load, top=top), as_json=json)
+    shown = api.why_attends(specimen, text, head, load, query=query, key=key, source=other, top=top)
+    return output(shown, as_json=json, top=top)
+
+
+@command(commands)
 def behaviours(
     specimen: Annotated[str | None, typer.Argument(help="Measure whether this model performs each of them.")] = None,
     behaviour: BehaviourOption = None,
@@ -104,7 +145,7 @@ def behaviours(
     """List the behaviours; with a model, say whether it performs each one.
 
     With --behaviour: can it be explained? Which rows the model can be asked and why others are dropped, how often it
-    prefers the right answer and how often it says it, and whether replacing everything breaks it. Exit code 1 if no row
+    prefers the right answer and how often it says it, and whether replacing everything breaks it. Exit code 2 if no row
     can be used. With --propose, counterfactuals for rows that have none are written to a new file for you to read.
 
     Example: vesalius behaviours smollm2-135m --behaviour examples/antonyms.jsonl
@@ -119,7 +160,7 @@ def behaviours(
     )
     output(document, as_json=json, flags=("--metric",))
     if studied is not None and not document["n_kept"]:
-        raise Failed(f"{specimen}: none of the rows can be used with this model; the reasons are above")
+        raise BadInput(f"{specimen}: none of the rows can be used with this model; the reasons are above")
 
 
 @command(commands)

@@ -99,6 +99,14 @@ class Sheet(Section):
     more: str = "--json has them all"
     notebook: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        if isinstance(self.rows, LateRows):
+            return
+        for number, row in enumerate(self.rows, 1):
+            if len(row) != len(self.columns):
+                name = f"table {self.title!r}" if self.title else "a table"
+                raise ValueError(f"{name} has {len(self.columns)} columns and {len(row)} cells in row {number}")
+
     @classmethod
     def of(cls, records: Sequence[Row], **options: Any) -> "Sheet":
         """A table of records; a column for each field that some record has."""
@@ -189,7 +197,9 @@ class HeadMap(Section):
     """Values of heads and MLPs by layer, all on one scale, in `unit`.
 
     A component whose interval holds 0 is grey: nothing says that it matters. `marked` components are framed. `ask` is
-    what a face that can run the model asks when a cell is chosen: the options of `what-if`.
+    what a face that can run the model asks when a cell is chosen: the options of `what-if`. `lines` are what cells say;
+    a cell that says something leads to the group that is named after its component. `negative` is what a value below 0
+    means.
     """
 
     values: Mapping[str, float]
@@ -199,6 +209,8 @@ class HeadMap(Section):
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     marked: Sequence[str] = ()
     ask: Mapping[str, str] | None = None
+    lines: Mapping[str, str] = field(default_factory=dict)
+    negative: str = "without it the behaviour gets stronger"
 
     def unclear(self, name: str) -> bool:
         """Whether the interval of a component holds 0."""

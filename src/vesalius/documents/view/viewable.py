@@ -7,7 +7,8 @@ is imported by name when the first picture is asked for (docs/decisions/0011).
 
 import html
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -24,7 +25,7 @@ from vesalius.documents.view.cells import (
 from vesalius.documents.view.sections import (
     View,
 )
-from vesalius.errors import visible
+from vesalius.errors import BadInput, Failed, raised_where, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,11 +101,35 @@ class Several(tuple[Item, ...]):
         return html_table([_fields(item) for item in self[:SHOWN_ROWS]], total=len(self))
 
 
+def _one_line_if_broken(view: Callable[..., View]) -> Callable[..., View]:
+    """The view of a class of another package: where it is broken, no face ends in a traceback."""
+
+    @wraps(view)
+    def checked(self: "Viewable", *arguments: Any, **options: Any) -> View:
+        named = f"view of {type(self).__module__}.{type(self).__qualname__}"
+        try:
+            made = view(self, *arguments, **options)
+        except (BadInput, Failed):
+            raise
+        except Exception as error:
+            raise Failed(f"{named}: raised {raised_where(error)}; fix that class") from error
+        if not isinstance(made, View):
+            raise Failed(f"{named}: returned a {type(made).__name__}; return a vesalius.documents.view.View")
+        return made
+
+    return checked
+
+
 class Viewable:
     """What every result offers to its reader; subclasses give `view`."""
 
     #: The file of its page.
     PAGE: ClassVar[str] = "report.html"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "view" in cls.__dict__ and cls.__module__.partition(".")[0] != "vesalius":
+            cls.view = _one_line_if_broken(cls.__dict__["view"])  # type: ignore[method-assign]
 
     def view(self) -> View:
         """What it shows of itself."""

@@ -79,7 +79,8 @@ class Attends(Claim, frozen=True):
         if self.role in SINKS:  # all heads of a layer may attend to BOS, so the control is the key next to it
             controls = {"the key after it": lab.mass(head, target.roll(1, -1))}
         else:
-            controls = {f"other heads of layer {head.layer}": _other_heads(lab, head, target)}
+            others = {f"other heads of layer {head.layer}": _other_heads(lab, head, target)}
+            controls = others if lab.model.config.n_heads > 1 else {}
         if self.role not in ("previous", *SINKS):
             controls["places of another prompt"] = lab.mass(head, shuffled(target))
         if self.role in ("induction", "duplicate"):
@@ -87,7 +88,11 @@ class Attends(Claim, frozen=True):
             mass = masses(lab.runs.source_pattern(head.layer)[:, [head.head]], without_copy)[:, 0]
             controls["same places, no copy there"] = _finite(mass)
         bar, own = bar_above(MIN_MASS, controls), lab.mass(head, target)
-        verdict, evidence = figure(lab, "attention", f"mass on {self.role}", own, bar, level=level)
+        empty = [name for name, values in controls.items() if not len(values)]
+        remark = f"; undecided, since no prompt has a place for the control: {', '.join(empty)}" if empty else ""
+        verdict, evidence = figure(lab, "attention", f"mass on {self.role}", own, bar, level=level, remark=remark)
+        if empty and verdict == "supported":  # what could have refuted it was not there
+            return "untested", (evidence.model_copy(update={"passed": None}),)
         return verdict, (evidence,)
 
 

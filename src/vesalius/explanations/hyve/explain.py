@@ -22,17 +22,17 @@ from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis
 from vesalius.explanations.findings import (
-    Account,
     Checked,
     Finding,
     Said,
+    Statement,
     component_explanation,
     lost_attempt,
     shared_program,
 )
 from vesalius.explanations.hyve.asking import TASK, Asker
 from vesalius.explanations.hyve.stages import Stages, State, run_stages, study_components
-from vesalius.explanations.natural.explain import PROMPTS, TOP, explain_natural
+from vesalius.explanations.natural.explain import PROMPTS, explain_natural
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.session.session import Session, Tries
 from vesalius.explanations.session.setting import SettingOptions
@@ -81,7 +81,7 @@ def explain_hyve(
         specimen, components, seed=seed, executions=executions, unsafe=sandbox_unsafe, **options
     ) as session:
         state = run_stages(Stages(asker, session, protocol == "typed"))
-    explanation = session.explained(state.findings, account_of(state), scientist=HYVE, cost=asker.usage.cost or 0.0)
+    explanation = session.explained(state.findings, statement_of(state), scientist=HYVE, cost=asker.usage.cost or 0.0)
     return HyveResult(explanation, trace_of(state, asker, specimen.id, protocol, backbone.name))
 
 
@@ -95,13 +95,13 @@ def teller(specimen: Specimen, progress: Progress | None) -> Callable[[str], Non
     return tell
 
 
-def account_of(state: State) -> Account:
+def statement_of(state: State) -> Statement:
     """What the model says of each component and of the whole."""
     roles = {name: Said(tag=role.tag, description=role.description) for name, role in state.roles.items()}
     summary = state.summary
     if summary is None:
-        return Account(roles)
-    return Account(roles, summary.information_flow, summary.derived_task_description)
+        return Statement(roles)
+    return Statement(roles, summary.information_flow, summary.derived_task_description)
 
 
 def trace_of(state: State, asker: Asker, specimen: str, protocol: Protocol, backbone: str) -> Trace:
@@ -163,7 +163,7 @@ def explain_hybrid(
             specimen,
             components=components,
             n=PROMPTS if n is None else n,
-            top=TOP if top is None else top,
+            top=top,
             force=options.get("force", False),
             seed=seed,
             progress=progress,

@@ -9,7 +9,7 @@ answer is read.
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -23,6 +23,7 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.head_tests import Target, masses
 from vesalius.errors import BadInput, choices
+from vesalius.explanations.atlas import standard_names
 from vesalius.explanations.laboratory.answers import (
     Answers,
     Corrupted,
@@ -133,6 +134,28 @@ class NaturalLab(Lab):
         return self.runs.prompts
 
     # Replacements, as every laboratory makes them.
+
+    @cached_property
+    def standard_names(self) -> Mapping[str, tuple[str, ...]]:
+        """The names that heads have by the tests of the atlas, which hold no behaviour; none where the model is too
+        small for them.
+        """
+        if self._vocabulary is None:
+            return {}
+        bare = Specimen(
+            id=self.name,
+            name=self.name,
+            kind="natural",
+            model=self.model,
+            vocabulary=self._vocabulary,
+            components=(),
+            examples=(),
+            draw=lambda n, seed: [],
+        )
+        try:
+            return standard_names(bare)
+        except BadInput:
+            return {}
 
     @cached_property
     def recordings(self) -> Recordings:

@@ -1,11 +1,12 @@
 """Explain a natural model: which components carry a behaviour, where they attend and what part they play.
 
 1. Check that the model performs the behaviour.
-2. On a selection pool select components and make hypotheses (`selection`).
-3. On held-out prompts make and check the claims about each component (`proposing`), on more of them until decided.
-4. Name roles by rule (`roles`) and write them down (`sentences`).
+2. On a selection pool choose the set of components that the behaviour needs, and make hypotheses (`selection`).
+3. On prompts that chose nothing measure what the set carries and what is left out: the account (`discovery.account`).
+4. On held-out prompts make and check the claims about each component (`proposing`), on more of them until decided.
+5. Name roles by rule (`roles`) and write them down (`sentences`).
 
-The same seed gives the same explanation. Step 3 can be cut by components: each part makes the same laboratory anew.
+The same seed gives the same explanation. Step 4 can be cut by components: each part makes the same laboratory anew.
 """
 
 import math
@@ -32,7 +33,7 @@ from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, SECOND_LOOK
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
-from vesalius.explanations.natural.selection import ChosenComponents, select
+from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, add_hypotheses, choose
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.explanations.verdicts import open_verdict
 from vesalius.model.specimen import Specimen
@@ -40,9 +41,8 @@ from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.statistics import LOOKS
 
-#: The most held-out prompts that a claim draws until it is decided, those that components are selected on, and how many
-#: of these.
-PROMPTS, SELECTION, TOP = LOOKS[-1], 8, 12
+#: The most held-out prompts that a claim draws until it is decided, and those that components are selected on.
+PROMPTS, SELECTION = LOOKS[-1], 8
 #: Intervals from fewer held-out prompts are too wide for any verdict.
 MIN_PROMPTS = 4
 Path = tuple[str, str, float]
@@ -74,7 +74,7 @@ def explain_natural(
     *,
     components: Iterable[str | Component] | None = None,
     n: int = PROMPTS,
-    top: int = TOP,
+    top: int | None = None,
     force: bool = False,
     seed: int = 0,
     spread: Spread | None = None,
@@ -83,9 +83,10 @@ def explain_natural(
     """Explain a natural model for the behaviour it was loaded with, on up to `n` held-out prompts: a claim that is not
     decided draws more of them.
 
-    `components` names the components to study; by default the `top` by effect, and heads selected by attention and
-    composition. A model that does not perform the behaviour is refused, unless `force`: then attention is described
-    and no part is named. `spread` studies components elsewhere. `progress` is called at each step.
+    `components` names the components to study; by default they are as many as the behaviour needs, at most `top`, with
+    those that back them up or write their queries and keys. A model that does not perform the behaviour is refused,
+    unless `force`: then attention is described and no part is named. `spread` studies components elsewhere. `progress`
+    is called at each step.
     """
     started, progress = time.monotonic(), progress or silent
     require_enough(n, top)
@@ -95,15 +96,21 @@ def explain_natural(
     progress(f"{specimen.name}: does it perform {title_of(specimen.behaviour or '')}?", 0, 0)
     performance = _performance(specimen, seed, force=force)
     performs = performance.performs or undecided(performance)
+    usable = performance.contrast is not None and performance.contrast.usable
     selection_lab = NaturalLab.draw(specimen, SELECTION, seed=seed, split="train")
     note_limits(specimen, selection_lab.prompts, resampled=True)
-    selection = select(selection_lab, named=named, top=top, progress=progress, groups=performs)
+    limits = StudyLimits.of(top, n)
+    how = {"given": named, "limits": limits, "usable": usable, "seed": seed, "progress": progress}
+    selection = choose(specimen, selection_lab, **how)
+    add_hypotheses(selection_lab, selection, extend=named is None, progress=progress, groups=performs)
+    account = selection.account(specimen, seed=seed, progress=progress)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
-    whole = StudyPart(selection, tuple(selection.components), n, seed, performs, request)
+    hypotheses = replace(selection, named=None, suspects=[])  # parts are studied without the prompts of the account
+    whole = StudyPart(hypotheses, tuple(selection.components), n, seed, performs, request)
     studied, rows = _study(specimen, whole, progress) if spread is None else _study_elsewhere(whole, spread)
     findings = [one.finding for one in studied]
     progress("writing the explanation", 0, 0)
-    return Explanation(
+    explanation = Explanation(
         specimen=specimen.id,
         behaviour=specimen.behaviour,
         scientist="builtin",
@@ -114,16 +121,17 @@ def explain_natural(
         task_description=task_description(behaviour_of(specimen), performance),
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
-        rows=round(selection_lab.cost.rows + rows),
+        rows=round(selection_lab.cost.rows + rows + (0 if account is None else account.rows)),
         performance=performance,
     )
+    return explanation.with_account(account)
 
 
-def require_enough(n: int, top: int) -> None:
+def require_enough(n: int, top: int | None) -> None:
     """Refuse fewer prompts than intervals need, and a choice of no component."""
     if n < MIN_PROMPTS:
         raise BadInput(f"{n} prompts are too few for intervals; request at least {MIN_PROMPTS}")
-    if top < 1:
+    if top is not None and top < 1:
         raise BadInput(f"top={top} selects no components; request at least 1")
 
 

@@ -39,15 +39,17 @@ from vesalius.explanations.claims.base import ALPHA, MIN_EFFECT, join_names, lev
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
-from vesalius.explanations.laboratory.runs import NAMES, SINKS, AttentionPort
+from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
 from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
 # From verdicts to a role: the name of a component, by rule.
 #
-# A role has two halves. Where a head attends: *induction head*, *previous-token head*, *duplicate-token head*, *reads
-# X* (a token role of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*, if the
-# claim that it attends there is supported. What part it plays:
+# A role has two halves. Where a head attends, if the claim that it attends there is supported: *reads X* (a token role
+# of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*. *Induction head*,
+# *prefix-matching head*, *previous-token head* and *duplicate-token head* need the tests of the atlas as well, which
+# hold no behaviour; without them a head *attends to ..., in this template*. A head that suppresses what it reads by the
+# atlas is a *copy-suppression head* in every behaviour. What part it plays:
 #
 #     inhibits the answer          replacing it helps
 #     primary mover of X           of the heads that move X it costs most when replaced at the answer position
@@ -72,6 +74,13 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 # of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role established*.
 
 NO_ROLE = "no role established"
+#: The names of the atlas that go with a role that a head attends to, and that of a head that writes against it.
+STANDARD = {
+    "induction": ("induction head", "prefix-matching head"),
+    "duplicate": ("duplicate-token head",),
+    "previous": ("previous-token head",),
+}
+SUPPRESSING = "copy-suppression head"
 SUPPRESSED = {"wrong": "the wrong answer", "right": "the answer"}
 
 
@@ -79,7 +88,8 @@ SUPPRESSED = {"wrong": "the wrong answer", "right": "the answer"}
 class Findings:
     """The claims about one component and what follows from them.
 
-    `raises`: the right answer's own logit falls when it is resampled, so it gains from the component, by whichever way.
+    `names` are those of the atlas. `raises`: the right answer's own logit falls when it is resampled, so it gains from
+    the component, by whichever way.
     `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
     keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim), `grouped` those about
     the roles it moves and the heads that move them too (role, claim).
@@ -92,6 +102,7 @@ class Findings:
     outgoing: tuple[tuple[Component, ClaimRecord], ...] = ()
     grouped: tuple[tuple[str, ClaimRecord], ...] = ()
     raises: bool = True
+    names: tuple[str, ...] = ()
 
     @property
     def claims(self) -> tuple[ClaimRecord, ...]:
@@ -115,13 +126,30 @@ class Findings:
 
     @property
     def pattern(self) -> str | None:
-        """Where it attends, if that was established."""
-        if self.looks_at is None or not self.supported("attends"):
+        """Where it attends, if that was established, and what it is by the atlas, if it was shown here as well."""
+        where = self._where
+        if SUPPRESSING not in self.names:
+            return where
+        return SUPPRESSING if where is None or where == SUPPRESSING else f"{SUPPRESSING}, {where}"
+
+    @property
+    def _where(self) -> str | None:
+        if self.looks_at is None or not self._attends:
             return None
         if self.looks_at in SINKS:
             return f"{self.looks_at} sink"
         verb = "reads" if self.supported("uses") else "attends to"
-        return NAMES.get(self.looks_at, f"{verb} {self.looks_at}")
+        if self.looks_at not in STANDARD:
+            return f"{verb} {self.looks_at}"
+        standard = next((name for name in STANDARD[self.looks_at] if name in self.names), None)
+        if standard is not None or SUPPRESSING in self.names:
+            return standard or f"{verb} {MEANINGS[self.looks_at]}"
+        return f"{verb} {MEANINGS[self.looks_at]}, in this template"
+
+    @property
+    def _attends(self) -> bool:
+        """Whether it was shown to attend to a role."""
+        return self.looks_at is not None and self.supported("attends")
 
     @property
     def part(self) -> str | None:
@@ -182,11 +210,11 @@ class Findings:
     @property
     def _attends_elsewhere(self) -> bool:
         """Whether it was shown to attend to another position that is not a sink."""
-        return self.pattern is not None and self.looks_at not in SINKS
+        return self._attends and self.looks_at not in SINKS
 
     def _of(self, roles: list[str]) -> str:
         """Which roles it moves, unless where it attends says so already."""
-        named = self.pattern is not None and self.looks_at in NAMES
+        named = self._attends and self.looks_at in STANDARD
         return "" if named else f" of {join_names(roles)}"
 
     @property
@@ -272,7 +300,7 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
     if looks_at is not None:
         own.append(check(Attends(component=name, role=looks_at), lab))
     if not performs:
-        return Findings(component, looks_at, tuple(own))
+        return Findings(component, looks_at, tuple(own), names=lab.standard_names.get(name, ()))
     grouped = _group_claims(lab, selection, component) if component.is_head else []
     moves = any(claim.kind in ("moves_role", "backs_up") and claim.verdict == "supported" for _, claim in grouped)
     own += _causal_claims(lab, selection, component, moves=moves)
@@ -288,7 +316,9 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
     ]
     sides = lab.at_least(SECOND_LOOK).sides([component], "resample")
     raises = sides is None or word_of(sides, seed=lab.seed) == MOVER
-    return Findings(component, looks_at, tuple(own), tuple(incoming), tuple(outgoing), tuple(grouped), raises)
+    paths = (tuple(incoming), tuple(outgoing))
+    names = lab.standard_names.get(name, ())
+    return Findings(component, looks_at, tuple(own), *paths, tuple(grouped), raises, names)
 
 
 def _path_claim(selection: ChosenComponents, sender: Component, receiver: Component) -> Claim:

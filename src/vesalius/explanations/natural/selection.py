@@ -1,13 +1,12 @@
 """Which components are studied, and the hypotheses about them: decided on the selection pool alone.
 
-1. Effect: every component is patched on two prompts, those that may be among the strongest on four, those that may be
-   selected on the whole pool. Of the `top` selected by absolute effect, two thirds are heads: an MLP reads one position
-   only, so there is less to say about it.
-2. Attention: heads whose attention lies mostly on one general role (previous token, earlier copies, the tokens after
-   them), up to a few for each role, whether or not patching one alone has an effect.
-3. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
-   their attention most.
-4. Groups: heads that move the same role to the answer position and may back each other up (`propose_groups`).
+1. Screening: every component is patched on two prompts, those that may cost more than the bar on four.
+2. The set: as many heads and MLPs as the behaviour needs (`discovery.account`). Claims are made about its members in
+   order of effect, up to a number that can be afforded; the account lists the others.
+3. Groups: heads that move the same role to the answer position and may back each other up (`propose_groups`). A backup
+   is studied beside the set: alone it costs nothing.
+4. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
+   their attention most; it is studied beside the set where it is not in it.
 5. Paths: of all paths from one selected component to another, those with the largest effect, screened likewise.
 
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
@@ -22,7 +21,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.discovery.account import NamedSet, choose_set, given_set, measure_account
 from vesalius.discovery.head_tests import Target, masses
+from vesalius.documents.account import BAR, Account
+from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS
@@ -37,7 +39,8 @@ from vesalius.explanations.laboratory.runs import (
     edges_between,
     feeds,
 )
-from vesalius.progress import Progress
+from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress, silent
 
 #: Heads that are tried.
 CANDIDATES = 16
@@ -177,13 +180,12 @@ def _gain_once(lab: NaturalLab, head: Component, others: Sequence[Component]) ->
     return max(float(score.mean()), float(answers.mean()))
 
 
-#: Prompts that every candidate is measured on, and those that the ones within reach of the strongest are; components
-#: within reach of those selected are measured on the whole pool.
+#: Prompts that every candidate is measured on, and those that the ones within reach are.
 FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
-#: The screening keeps this many times as many components as will be selected.
-SECOND_ROUND = 3
-#: Heads selected for one attention role.
-PER_ROLE = 4
+#: Models of at most so many heads have all of them tried for groups.
+FEW_HEADS = 24
+#: Components that claims are made about, where the caller sets no limit: of the built-in scientist, and of agents.
+DESCRIBED, DESCRIBED_BY_AGENTS = 24, 12
 #: Paths between selected components that are measured again for evidence.
 PATHS = 12
 
@@ -192,11 +194,15 @@ PATHS = 12
 class ChosenComponents:
     """The components under study in order of computation, the reasons for them, and the hypotheses about them.
 
-    `looks_at` names the token role a head attends to (None: no single one), `feeders[head, port]` the component that
-    writes its queries or keys, `effect` the mean effect on the selection lab, where it was measured, `paths` pairs of
-    components with the effect of the path between them, `groups` the heads that may move the same role.
+    `named` is the set that the account is about (None where there is no range to give shares of), `suspects` are all
+    components that may cost more than the bar. `looks_at` names the token role a head attends to (None: no single one),
+    `feeders[head, port]` the component that writes its queries or keys, `effect` the mean effect on the selection lab,
+    `paths` pairs of components with the effect of the path between them, `groups` the heads that may move the same
+    role.
     """
 
+    named: NamedSet | None = None
+    suspects: list[Component] = field(default_factory=list)
     components: list[Component] = field(default_factory=list)
     reasons: dict[Component, str] = field(default_factory=dict)
     looks_at: dict[Component, str | None] = field(default_factory=dict)
@@ -214,58 +220,105 @@ class ChosenComponents:
         """The heads hypothesised to attend to a role."""
         return [c for c in self.components if self.looks_at.get(c) == role]
 
+    def account(self, specimen: Specimen, *, seed: int, progress: Progress = silent) -> Account | None:
+        """What the set carries, on prompts that chose nothing; None where shares are not defined."""
+        if self.named is None:
+            return None
+        beside = set(self.components) - set(self.named.components)
+        measured = measure_account(
+            specimen, self.named, beside=beside, suspects=self.suspects, seed=seed, progress=progress
+        )
+        return measured.described(map(str, self.components))
 
-def select(
-    lab: NaturalLab, *, named: Sequence[Component] | None, top: int, progress: Progress, groups: bool = True
-) -> ChosenComponents:
-    """Select components and make hypotheses on the selection pool; `named` fixes the components. Without `groups` no
-    heads are looked for that back each other up, as where there is no score to lose.
+
+@dataclass(frozen=True)
+class StudyLimits:
+    """How much is studied: the set has at most `top` components (None: as many as `discover` looks for), claims are
+    made about at most `described` of its members, and `n` prompts at least report on it.
     """
-    selection = ChosenComponents()
-    for component in named or ():
-        selection.add(component, "named by the user")
-    if named is None:
-        _add_strongest(lab, selection, top, progress)
-    else:
-        effects = lab.patch_effects([[c] for c in selection.components]).mean(0)
-        selection.effect = dict(zip(selection.components, effects.tolist(), strict=True))
+
+    top: int | None
+    described: int
+    n: int
+
+    @classmethod
+    def of(cls, top: int | None, n: int, *, agents: bool = False) -> "StudyLimits":
+        """The usual ones; a number that was asked for is the limit of both."""
+        usual = DESCRIBED_BY_AGENTS if agents else DESCRIBED
+        return cls(top, usual if top is None else top, n)
+
+    def most(self, components: int) -> int:
+        """The largest set in a model of so many components: what can be described is never too large."""
+        return self.top or max(self.described, LEAST_MOST, round(MOST_SHARE * components))
+
+
+def choose(
+    specimen: Specimen,
+    lab: NaturalLab,
+    *,
+    given: Sequence[Component] | None,
+    limits: StudyLimits,
+    usable: bool,
+    seed: int,
+    progress: Progress = silent,
+) -> ChosenComponents:
+    """The set that is explained, and those of its members that claims are made about; `given` fixes both. Where the
+    contrast is not `usable` there is no share to keep, and the strongest components are described.
+    """
+    chosen = ChosenComponents()
+    screen(lab, chosen, progress)
+    for component in given or ():
+        chosen.add(component, "named by the user")
+    if usable:
+        if given is not None:
+            chosen.named = given_set(specimen, given, n=limits.n, seed=seed)
+        else:
+            sizes = {"most": limits.most(len(lab.model.components)), "n": limits.n}
+            chosen.named = choose_set(specimen, chosen.effect, **sizes, seed=seed, progress=progress)
+    if given is None:
+        members = lab.model.components if chosen.named is None else chosen.named.components
+        order = sorted(members, key=lambda part: -abs(chosen.effect[part]))
+        within, unit = f"set of {len(members)}" if chosen.named else "model", lab.recordings.readout.unit
+        for rank, part in enumerate(order[: limits.described], 1):
+            chosen.add(part, f"effect rank {rank} in the {within}: {chosen.effect[part]:+.2f} {unit}")
+    return chosen
+
+
+def add_hypotheses(
+    lab: NaturalLab, selection: ChosenComponents, *, extend: bool, progress: Progress, groups: bool = True
+) -> None:
+    """Make the hypotheses about the chosen components; with `extend` backups and feeders are studied as well. Without
+    `groups` no heads are looked for that back each other up, as where there is no score to lose.
+    """
     progress("attention of every head", 0, 0)
     roles = _role_masses(lab)
-    if named is None:
-        _add_by_attention(lab, selection, roles)
     if groups:
-        _add_groups(lab, selection, add_members=named is None, progress=progress)
+        _add_groups(lab, selection, add_members=extend, progress=progress)
     for component in selection.components:
         selection.looks_at[component] = _main_role(component, roles) if component.is_head else None
-    _add_feeders(lab, selection, roles, select_feeders=named is None, progress=progress)
+    _add_feeders(lab, selection, roles, select_feeders=extend, progress=progress)
     _add_paths(lab, selection, progress)
-    return selection
 
 
-def _add_strongest(lab: NaturalLab, selection: ChosenComponents, top: int, progress: Progress) -> None:
-    """Patch single components on more and more prompts; two thirds of those selected are heads."""
-    rest, mlps = torch.arange(lab.n)[SCREENING_PROMPTS:], max(1, top // 3)
-    for is_head, count in ((True, top - mlps), (False, mlps)):
-        if not count:
-            continue
-        kind, kinds = [c for c in lab.model.components if c.is_head == is_head], "heads" if is_head else "MLPs"
-
-        def measure(places: list[int], prompts: Tensor, kind: list[Component] = kind) -> Tensor:
-            return lab.patch_effects([[kind[i]] for i in places], prompts=prompts)
-
-        progress(f"replacing each of {len(kind)} {kinds} on a few prompts", 0, 0)
-        places, effects = _strongest(lab, measure, len(kind), keep=SECOND_ROUND * count)
-        selection.effect |= {kind[i]: float(x) for i, x in zip(places, effects.mean(0), strict=True)}
-        if len(rest):
-            near = _within_reach(effects, count)
-            places, effects = [places[i] for i in near], effects[:, near]
-            progress(f"replacing the strongest {len(places)} {kinds} on {lab.n} prompts", 0, 0)
-            effects = torch.cat([effects, measure(places, rest)])
-        mean = effects.mean(0)
-        selection.effect |= {kind[i]: float(x) for i, x in zip(places, mean, strict=True)}
-        for rank, place in enumerate(mean.abs().argsort(descending=True, stable=True)[:count].tolist(), 1):
-            reason = f"effect rank {rank} of {len(kind)} {kinds}: {float(mean[place]):+.2f} logits"
-            selection.add(kind[places[place]], reason)
+def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
+    """Patch every component alone: its mean effect, and whether it may cost more than the bar. After a few prompts only
+    those go on whose interval reaches the bar.
+    """
+    parts = list(lab.model.components)
+    bar = BAR * abs(float(lab.patch_effects([parts]).mean()))
+    left, done = list(range(len(parts))), 0
+    effects = torch.zeros(0, len(parts))
+    for n in (FIRST_PROMPTS, SCREENING_PROMPTS):
+        if not left or done >= lab.n:
+            break
+        progress(f"replacing each of {len(left)} components on a few prompts", 0, 0)
+        prompts = torch.arange(lab.n)[done:n]
+        effects = torch.cat([effects, lab.patch_effects([[parts[i]] for i in left], prompts=prompts)])
+        done = min(n, lab.n)
+        selection.effect |= {parts[i]: float(x) for i, x in zip(left, effects.mean(0), strict=True)}
+        near = _within_reach(effects, bar) if len(effects) > 1 else list(range(len(left)))
+        left, effects = [left[i] for i in near], effects[:, near]
+    selection.suspects = [parts[i] for i in left]
 
 
 def _strongest(
@@ -278,22 +331,22 @@ def _strongest(
     left = list(range(n))
     effects = measure(left, first)
     if len(second) and len(first) > 1:
-        near = _within_reach(effects, keep)
+        size = effects.mean(0).abs()
+        near = _within_reach(effects, float(size.sort(descending=True).values[min(keep, len(size)) - 1]))
         left, effects = [left[i] for i in near], effects[:, near]
         effects = torch.cat([effects, measure(left, second)])
     order = effects.mean(0).abs().argsort(descending=True, stable=True)[:keep].tolist()
     return [left[i] for i in order], effects[:, order]
 
 
-def _within_reach(effects: Float[Tensor, "prompt candidate"], keep: int) -> list[int]:
-    """The candidates whose mean effect may be among the `keep` largest: two standard errors more would take it there.
-    The standard error of few prompts may be small by chance, so it counts at least as the median of all. An effect that
-    is not a number leaves its candidate within reach and the others as they are.
+def _within_reach(effects: Float[Tensor, "prompt candidate"], bar: float) -> list[int]:
+    """The candidates whose mean effect may be as large as the bar: two standard errors more would take it there. The
+    standard error of few prompts may be small by chance, so it counts at least as the median of all. An effect that is
+    not a number leaves its candidate within reach and the others as they are.
     """
     size, error = effects.mean(0).abs(), effects.std(0) / len(effects) ** 0.5
     error = error.clamp(min=float(error.nanmedian()))
-    last = size.sort(descending=True).values[min(keep, len(size)) - 1]
-    return (~(size + 2 * error < last)).nonzero()[:, 0].tolist()
+    return (~(size + 2 * error < bar)).nonzero()[:, 0].tolist()
 
 
 @dataclass(frozen=True)
@@ -319,15 +372,6 @@ def _role_masses(lab: NaturalLab) -> _Roles:
     return _Roles(means({role: general[role] for role in NAMES}), means(answer), answer | general)
 
 
-def _add_by_attention(lab: NaturalLab, selection: ChosenComponents, roles: _Roles) -> None:
-    """Select the heads that attend mostly to one general role, strongest first."""
-    for role, mass in roles.general.items():
-        for place in mass.flatten().argsort(descending=True, stable=True)[:PER_ROLE].tolist():
-            layer, head = divmod(place, lab.model.config.n_heads)
-            if float(mass[layer, head]) > MIN_MASS:
-                selection.add(Component(layer, head), f"attention: {float(mass[layer, head]):.2f} on {role}")
-
-
 def _add_groups(lab: NaturalLab, selection: ChosenComponents, *, add_members: bool, progress: Progress) -> None:
     """Group heads by the role they move. Beside those selected the next strongest are tried, if `add_members`, and
     those that may be a backup are selected too.
@@ -336,7 +380,7 @@ def _add_groups(lab: NaturalLab, selection: ChosenComponents, *, add_members: bo
     if add_members:
         others = [component for component in selection.effect if component.is_head and component not in heads]
         others.sort(key=lambda head: -abs(selection.effect[head]))
-        few = lab.model.config.n_layers * lab.model.config.n_heads <= SECOND_ROUND * PER_ROLE * 2
+        few = lab.model.config.n_layers * lab.model.config.n_heads <= FEW_HEADS
         heads += others if few else others[: max(0, CANDIDATES - len(heads))]
     selection.groups = propose_groups(lab, heads, progress)
     for head, backups in selection.groups.backups.items():

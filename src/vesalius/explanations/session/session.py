@@ -3,7 +3,7 @@
     with Session.open(specimen, budget=Budget(executions=30, claims=40)) as session:
         session.execute("result = predict(inputs[:3])").result
         session.check({"kind": "necessary", "component": "L0_MLP"}).records
-        explanation = session.submit(Account({"L0_MLP": Said(tag="MAPPER", description="...")}, "...", "..."))
+        explanation = session.submit(Statement({"L0_MLP": Said(tag="MAPPER", description="...")}, "...", "..."))
 
 HyVE's stages, the tools of MCP and inspect, and the JSON lines of an outside command are faces of it: they translate,
 and what is asked, counted, remembered and refused is the same for all. Everything happens on a copy of the specimen
@@ -29,7 +29,7 @@ from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, Spending
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
-from vesalius.explanations.findings import NOTHING_SAID, Account, Checked, Finding, Said, explanation_of, finding_of
+from vesalius.explanations.findings import NOTHING_SAID, Checked, Finding, Said, Statement, explanation_of, finding_of
 from vesalius.explanations.laboratory import CircuitLab, Lab
 from vesalius.explanations.session.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
 from vesalius.explanations.session.setting import LazyWorkspace, Setting, SettingOptions, setting_of
@@ -336,7 +336,7 @@ class Session:
         return Executable(program=to_document(compiled), carriers=named)
 
     def submit(
-        self, said: Account, *, program: Any = None, carriers: Any = None, scientist: str = "agent"
+        self, said: Statement, *, program: Any = None, carriers: Any = None, scientist: str = "agent"
     ) -> Explanation:
         """The agent's explanation: what it says, beside the claims that were decided. Once only.
 
@@ -358,7 +358,7 @@ class Session:
             return made
 
     def explained(
-        self, findings: Iterable[Finding], said: Account, *, scientist: str, cost: float = 0.0
+        self, findings: Iterable[Finding], said: Statement, *, scientist: str, cost: float = 0.0
     ) -> Explanation:
         """The explanation that findings and words make."""
         explanation = explanation_of(
@@ -370,7 +370,10 @@ class Session:
             cost=cost,
             seconds=time.monotonic() - self._started,
         )
-        return explanation.model_copy(update={"scientist": scientist, "behaviour": self.setting.behaviour})
+        own = {"behaviour": self.setting.behaviour, "performance": self.setting.performance}
+        explained = [Component.parse(part.id) for part in explanation.components]
+        account = self.setting.account(explained) if explained else None
+        return explanation.model_copy(update={"scientist": scientist, **own}).with_account(account)
 
     def _check_circuit(self, given: dict[str, Any], about: Component | None) -> Decided:
         """Check what every component is said to carry; the rest only once the program gives the model's outputs."""

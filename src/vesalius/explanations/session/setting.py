@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,11 +11,13 @@ from typing import Any, TypedDict, Unpack
 
 from vesalius.behaviours.natural import require_performance
 from vesalius.components import Component, parse_components
+from vesalius.documents.account import Account
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab, growing_lab
-from vesalius.explanations.natural.explain import PROMPTS, SELECTION, TOP, require_enough
+from vesalius.explanations.natural.explain import PROMPTS, SELECTION, require_enough
 from vesalius.explanations.natural.instruments import Instruments
-from vesalius.explanations.natural.selection import select
+from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, choose
 from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.explanations.session import natural_scope, scope
 from vesalius.explanations.session.briefing import Briefing, NaturalBriefing
@@ -34,7 +36,8 @@ class Setting:
 
     `preload` and `hand_over` put it into a sandbox, `subject` is what the outcome of a program depends on beside its
     code, `toolbox` the directory that programs may read. `id` and `seed` are those of the explanation; no program and
-    no prompt is given the `id`.
+    no prompt is given the `id`. Of a natural model, `performance` is how well it does the behaviour, and `account` says
+    what the explained components carry of it.
     """
 
     id: str
@@ -47,6 +50,8 @@ class Setting:
     toolbox: Path
     limits: Limits
     behaviour: str | None = None
+    performance: Performance | None = None
+    account: Callable[[Sequence[Component]], Account | None] = lambda explained: None
 
 
 class SettingOptions(TypedDict, total=False):
@@ -110,14 +115,26 @@ def _natural_setting(
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, TextVocabulary) or specimen.behaviour is None:
         raise BadInput(f"specimen {specimen.name!r} is a natural model: name what to explain it for, with a behaviour")
-    given_n, given_top = options.get("n"), options.get("top")
-    n, top = PROMPTS if given_n is None else given_n, TOP if given_top is None else given_top
+    given_n, top = options.get("n"), options.get("top")
+    n = PROMPTS if given_n is None else given_n
     require_enough(n, top)
-    require_performance(specimen, seed=seed, force=options.get("force", False), purpose="explain it all the same")
-    if components is None:
+    force = options.get("force", False)
+    performance = require_performance(specimen, seed=seed, force=force, purpose="explain it all the same")
+    usable, progress = performance.contrast is not None and performance.contrast.usable, options.get("progress")
+
+    def chosen(given: Sequence[Component] | None) -> ChosenComponents:
         selecting = NaturalLab.draw(specimen, SELECTION, seed=seed, split="train")
-        components = select(selecting, named=None, top=top, progress=options.get("progress") or silent).components
-    circuit = _circuit(specimen, components)
+        limits, how = StudyLimits.of(top, n, agents=True), {"seed": seed, "progress": progress or silent}
+        return choose(specimen, selecting, given=given, limits=limits, usable=usable, **how)
+
+    selected = chosen(None) if components is None else None
+    circuit = _circuit(specimen, (components or ()) if selected is None else selected.components)
+
+    def account(explained: Sequence[Component]) -> Account | None:
+        """That of the set which the circuit was taken from, where all of it is explained."""
+        own = selected if selected is not None and set(explained) == set(circuit) else chosen(explained)
+        return own.account(specimen, seed=seed)
+
     blind = replace(specimen, id="specimen", name="specimen", source=None)
     observed = NaturalLab.draw(blind, natural_scope.PROMPTS, seed=natural_scope.PROMPTS_SEED + seed, split="train")
     tools = Instruments(observed, piece=vocabulary.tokenizer.piece)
@@ -140,6 +157,8 @@ def _natural_setting(
         _written_toolbox(stack),
         natural_scope.LIMITS,
         specimen.behaviour,
+        performance,
+        account,
     )
 
 

@@ -19,6 +19,7 @@ from vesalius_agents.mcp.tools.explaining import (
 )
 from vesalius_agents.mcp.tools.functions import grade_function, list_functions, query_function, submit_function
 from vesalius_agents.mcp.tools.measuring import (
+    atlas,
     attention,
     describe_specimen,
     discover,
@@ -27,6 +28,7 @@ from vesalius_agents.mcp.tools.measuring import (
     list_specimens,
     predict,
     sweep,
+    why_attends,
 )
 
 
@@ -42,7 +44,9 @@ TOOLS = (
     ToolEntry(list_specimens),
     ToolEntry(describe_specimen),
     ToolEntry(predict),
+    ToolEntry(atlas),
     ToolEntry(attention),
+    ToolEntry(why_attends),
     ToolEntry(lens),
     ToolEntry(sweep),
     ToolEntry(discover),

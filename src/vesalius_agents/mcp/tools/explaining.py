@@ -9,9 +9,9 @@ from pydantic import Field
 
 from vesalius import api
 from vesalius.documents import Explanation
-from vesalius.documents.claims import ClaimRecord
+from vesalius.documents.claims import EFFECT_FIELDS, ClaimRecord
 from vesalius.errors import BadInput, quoted
-from vesalius.explanations.findings import Account, Said
+from vesalius.explanations.findings import Said, Statement
 from vesalius.files import plain_json
 from vesalius.report.pages import render_page
 from vesalius_agents.cases import grade_submission, require_graded
@@ -21,6 +21,8 @@ from vesalius_agents.mcp.tools.arguments import BehaviourName, Components, Promp
 
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
 AUTHOR = "submitted"
+#: What is told of an account; the resource has all of it.
+ACCOUNTED = {"kept", "with_mlps", "left", "replacement", "omitted", "not_described"}
 Words = Annotated[str, Field(max_length=4_000)]
 
 
@@ -40,14 +42,20 @@ def explain(
     result = api.explain(loaded, components, **options, progress=call.progress)
     rows = [
         {"id": part.id, "tag": part.tag, "verdict": part.verdict, "role": part.role, "note": cut(part.note, 400)}
+        | {name: getattr(part, name) for name in EFFECT_FIELDS if getattr(part, name) is not None}
         | {"program": None if part.program is None else cut(part.program, 400)}
         for part in result.components[:32]
     ]
     lines = [f"{row['id']} {row['role'] or row['tag'] or 'no tag'} ({row['verdict']}): {row['note']}" for row in rows]
-    text = cut("\n".join([*lines, f"task: {result.task_description}"]), 3_000)
+    said, account = result.decided_answer(), result.account
+    first = [] if said is None else [str(said)]
+    first += [] if account is None else [f"{label}: {words}" for label, words in account.lines()]
+    text = cut("\n".join([*first, *lines, f"task: {result.task_description}"]), 3_000)
     program = None if result.program is None else cut(result.program, 2_000)
     return Explained(
         text=text,
+        answer=result.answer,
+        account=None if account is None else account.model_dump(mode="json", include=ACCOUNTED),
         components=rows,
         task=cut(result.task_description, 2_000),
         program=program,
@@ -93,7 +101,7 @@ def submit_explanation(
     require_graded(loaded.source or loaded.id)
     words = notes or {}
     said = {part: Said(tag=tag, description=words.get(part, "")) for part, tag in components.items()}
-    told = Account(said, information_flow, task_description)
+    told = Statement(said, information_flow, task_description)
     explanation = session.submit(told, program=program, carriers=carriers, scientist=AUTHOR)
     call.noted["explanation"] = {name: explanation.as_data()}
     text = f"taken: {len(said)} components{' and a program' if program else ''}; now call grade"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vesalius import api
+from vesalius.components import parse_components
 from vesalius.errors import BadInput
 from vesalius.options import Sample
 from vesalius_agents.mcp.desk import Call, blind_name
@@ -38,6 +39,7 @@ def sweep(
 ) -> Rows:
     """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
     its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
+    effect_right, effect_wrong, effect_rest: the same of the right answer's logit, the wrong one's, all others' mean.
     """
     loaded = call.specimen(specimen, behaviour)
     if loaded.kind == "natural":  # a small circuit needs next to nothing
@@ -46,7 +48,10 @@ def sweep(
     ranked = sorted(result.components, key=lambda row: -abs(row.effect))
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
-    lines = [f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]" for one in strongest]
+    lines = [
+        f"{one.id} {shown(one.effect)} [{shown(one.ci_low)}, {shown(one.ci_high)}]{f' {one.acts}' if one.acts else ''}"
+        for one in strongest
+    ]
     clean = f"{result.kind} ablation, clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
     text = f"{clean}; strongest of {len(ranked)}: {'; '.join(lines)}"
     return Rows(text=text, rows=rows, resource=call.keep(result.as_data()))
@@ -233,6 +238,25 @@ def attention(
     return Rows(text=cut(text, 2_000), rows=strongest, resource=call.keep(look.as_data()))
 
 
+def why_attends(
+    call: Call,
+    specimen: SpecimenName,
+    prompt: Prompt,
+    head: str,
+    query: int = -1,
+    key: int | None = None,
+) -> Rows:
+    """Why a head attends from one token to another (default: last token, most attended): pairs of upstream sources."""
+    look = api.why_attends(call.specimen(specimen), prompt, head, query=query, key=key)
+    rows = [one.model_dump() for one in look.pairs]
+    pairs = "\n".join(f"{one.query} x {one.key}: {one.value:+.2f}" for one in look.pairs)
+    carried = ", ".join(f"{one.source} {one.share:.2f}" for one in look.carries[:5])
+    written = ", ".join(f"{token!r} {gain:+.2f}" for token, gain in look.writes)
+    text = f"{look.view().answer.text}\n{pairs}\nothers {look.rest:+.2f}; path patching agrees {look.agreement} "
+    text += f"(n {look.n_confirmed})\ncarries: {carried}\nraises: {written or 'no text'}"
+    return Rows(text=cut(text, 2_000), rows=rows, resource=call.keep(look.as_data()))
+
+
 def lens(
     call: Call,
     specimen: SpecimenName,
@@ -252,6 +276,24 @@ def lens(
     lines = [f"{row['component']}: {row['token']!r} {row['gain']:+.2f}" for row in rows]
     text = "at the last position:\n" + "\n".join(lines)
     return Rows(text=cut(text, 1_500), rows=rows, resource=call.keep(look.as_data()))
+
+
+def atlas(
+    call: Call,
+    specimen: SpecimenName,
+    components: Components | None = None,
+) -> Rows:
+    """What every head is by standard tests and weights (previous-token, duplicate, induction, copying, suppression),
+    beside chance, with its name by rule.
+    """
+    result = api.atlas(call.specimen(specimen), progress=call.progress)
+    config = call.specimen(specimen).model.config
+    names = list(map(str, parse_components(components, config))) if components else []
+    chosen = [head for head in result.heads if (head.id in names if names else head.names)]
+    rows = [{"id": head.id, "name": head.name, **head.figures} for head in chosen[:64]]
+    lines = [f"{head.id} {head.said()}" for head in chosen]
+    text = f"{result.summary()}; chance {dict(result.chance)}\n" + "\n".join(lines)
+    return Rows(text=cut(text, 3_000), rows=rows, resource=call.keep(result.as_data()))
 
 
 def _plain(value: Any) -> Any:
