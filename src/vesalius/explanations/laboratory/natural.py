@@ -140,14 +140,14 @@ class NaturalLab(Lab):
         """The names that heads have by the tests of the atlas, which hold no behaviour; none where the model is too
         small for them.
         """
-        if self._vocabulary is None:
+        if self.vocabulary is None:
             return {}
         bare = Specimen(
             id=self.name,
             name=self.name,
             kind="natural",
             model=self.model,
-            vocabulary=self._vocabulary,
+            vocabulary=self.vocabulary,
             components=(),
             examples=(),
             draw=lambda n, seed: [],
