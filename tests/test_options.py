@@ -3,7 +3,8 @@
 import inspect
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import typer
@@ -11,8 +12,9 @@ import typer
 import vesalius as ves
 from vesalius.api.door import VERBS
 from vesalius.cli import app
+from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
-from vesalius.options import Draw, Flat, Knockout, Load, Record, options_of
+from vesalius.options import Cut, Draw, Flat, Knockout, Load, Record, Scoring, Who, options_of
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +92,19 @@ def test_records_are_read_without_torch_and_typer() -> None:
 def test_the_loading_options_are_those_of_load() -> None:
     keywords = inspect.signature(ves.load).parameters
     assert {option.name for option in options_of(Load)} == set(keywords) - {"name", "progress"}
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Scoring(keep=cast(Any, None)), "keep=None is not a number"),
+        (lambda: Scoring(keep=cast(Any, "much")), "keep='much' is not a number"),
+        (lambda: Cut(keep=cast(Any, "much")), "keep='much' is not a number"),
+        (lambda: Knockout(pairs=cast(Any, "yes")), "pairs='yes' is not true or false"),
+        (lambda: Who(scientist=cast(Any, 5)), "scientist=5 is not a text"),
+        (lambda: Draw(n=cast(Any, "8")), "n='8' is not a whole number"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_every_record(make: Callable[[], Any], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        make()

@@ -18,6 +18,7 @@ from vesalius import api
 from vesalius.discovery.method import REGISTERED as METHODS
 from vesalius.documents.base import REGISTERED
 from vesalius.documents.catalogue import Listing
+from vesalius.documents.discovery import Discovery
 from vesalius.documents.view import Text
 from vesalius.errors import BadInput, Failed
 from vesalius.plugins import INTERPRETERS, SCIENTISTS, find_plugin, named_function, plugin_names
@@ -366,3 +367,42 @@ def test_a_command_that_raises_names_its_package(packages: Path) -> None:
         "vesalius: command 'fails': the plug-in of package failing 1.0 raised ValueError at failing.py:2: two lines; "
         "fix or uninstall failing\n"
     )
+
+
+def test_options_of_a_method_of_its_own_are_given_after_its_name(packages: Path) -> None:
+    code = (
+        "from dataclasses import dataclass\nfrom vesalius.discovery.method import Method, Scores, option\n"
+        '@dataclass(frozen=True)\nclass Flat(Method):\n    name = "flat"\n    level: float = option(1.0, "Score.")\n'
+        '    rounds: int = option(1, "Passes.")\n    def score(self, given):\n'
+        '        return Scores({c: self.level for c in given.specimen.model.components}, {}, self.rounds, "x")\n'
+        "    def cost(self, work):\n        return self.rounds\n"
+        '@dataclass(frozen=True)\nclass Needy(Flat):\n    name = "needy"\n    size: int = field(kw_only=True)\n'
+    ).replace("import dataclass", "import dataclass, field")
+    package(
+        packages, "flatly", {"discovery_methods:flat": "flatly:Flat", "discovery_methods:needy": "flatly:Needy"}, code
+    )
+    found = api.discover("frac_prevs", "flat:level=2:rounds=3", n=4, checks=False)
+    assert ({score for _, score in found.circuit.ranked()}, found.forwards) == ({2.0}, 3)
+    line = "vesalius discover frac_prevs --method flat:level=2.0:rounds=3 --n 4 --quick --seed 0"
+    assert found.request.command_line() == line
+    assert api.discover("frac_prevs", "flat", level=2, rounds=3, n=4, checks=False).request == found.request
+    again = api.rerun(found)
+    assert isinstance(again, Discovery)
+    assert again.circuit == found.circuit
+    assert api.plan("discover", "frac_prevs", "flat:rounds=7", n=4, checks=False).forwards == 7
+    refused = {
+        "flat:level": "'level' is no option of flat; its options are `level`, `rounds`",
+        "flat:level=high": "level='high' is not a number; give method 'flat' one",
+        "flat:rounds=1.5": "rounds='1.5' is not a whole number",
+        "flat:levle=2": "its options are `level`, `rounds`",
+        "needy": "method 'needy' needs `size`; give needy:size=...",
+    }
+    for name, reason in refused.items():
+        with pytest.raises(BadInput, match=reason):
+            api.discover("frac_prevs", name, n=4, checks=False)
+
+
+@pytest.mark.parametrize("method", [5, ["eap"], int])
+def test_what_is_no_method_is_refused(method: Any) -> None:
+    with pytest.raises(BadInput, match="is no method; give a name, a Method or a function that scores"):
+        api.discover("frac_prevs", method)

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from vesalius.discovery.masks import EdgeMasks, Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
+    from vesalius.explanations.scientists import Builtin, Command
     from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
 
 __all__ = [
@@ -70,6 +71,8 @@ __all__ = [
     "BadInput",
     "Behaviour",
     "Best",
+    "Builtin",
+    "Command",
     "Component",
     "Edge",
     "EdgeMasks",
@@ -124,6 +127,7 @@ _HOMES = {
     "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
+    **dict.fromkeys(("Builtin", "Command"), "vesalius.explanations.scientists"),
     **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
     "EdgeMasks": "vesalius.discovery.masks",
     "Elimination": "vesalius.discovery.combining",

@@ -13,7 +13,7 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Iterable
-from numbers import Integral
+from numbers import Integral, Real
 
 #: A longer message is cut in its middle: its beginning names the input and its end the fix.
 LONGEST_MESSAGE = 480
@@ -53,6 +53,13 @@ def require_whole(**numbers: object) -> None:
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise BadInput(f"{name}={quoted(value, 40)} is not a whole number; give one, such as {name}=8")
+
+
+def require_number(**numbers: object) -> None:
+    """Refuse what is not a number, by the name of its option."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise BadInput(f"{name}={quoted(value, 40)} is not a number; give one, such as {name}=0.5")
 
 
 def raised_where(error: BaseException) -> str:

@@ -27,7 +27,7 @@ from torch import Tensor
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import smooth_readout
-from vesalius.discovery.method import Method, MethodInput, MethodResult, NotResampled, Scores, option
+from vesalius.discovery.method import Method, MethodInput, MethodResult, NotResampled, Scores
 from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput, require_whole
@@ -37,6 +37,7 @@ from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
+from vesalius.options.objects import option
 from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS, HeadView
 from vesalius_mechrl.matrices import Rows
 from vesalius_mechrl.networks import draw_candidates

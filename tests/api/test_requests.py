@@ -20,6 +20,7 @@ from vesalius.discovery.discover import discover as scored
 from vesalius.discovery.discover import method_named, method_names
 from vesalius.discovery.method import MethodResult
 from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
+from vesalius.explanations.scientists import scientist_named
 from vesalius.model.specimen import Specimen
 from vesalius_mechrl.documents import HeadSets
 
@@ -117,6 +118,7 @@ def test_what_has_no_request_is_refused(specimen: Specimen) -> None:
 
 
 METHODS = method_names()
+SCIENTISTS = ("builtin", "hyve", "hybrid")
 #: Stands for the directory of the model under test.
 OWN_TOKENIZER = "its own directory"
 #: Another value than the default of every keyword, and the keywords that it needs beside it.
@@ -205,8 +207,9 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
 @pytest.mark.parametrize("command", OTHER_VALUES)
 def test_every_keyword_is_named_as_deciding_or_not(command: str) -> None:
     keywords = set(list(inspect.signature(getattr(ves, command)).parameters)[1:])
-    if "options" in keywords:  # those of the method that is named
-        keywords = keywords - {"options"} | {name for kind in METHODS for name in method_named(kind).option_help()}
+    if "options" in keywords:  # those of the method, or of the scientist, that is named
+        named = [scientist_named(one) for one in SCIENTISTS] if command == "explain" else map(method_named, METHODS)
+        keywords = keywords - {"options"} | {name for one in named for name in one.option_help()}
     assert keywords == set(OTHER_VALUES[command]) | (keywords & UNDECIDING)
     assert not set(OTHER_VALUES[command]) & UNDECIDING
 

@@ -89,7 +89,7 @@ def test_options_are_read_behind_the_name() -> None:
     assert method_named("ensemble:methods=eap+relp").label == "ensemble:methods=eap+relp"
     with pytest.raises(BadInput, match="'step=3' is no option of masks; its options are `steps`"):
         method_named("masks:step=3")
-    with pytest.raises(BadInput, match="`steps` 'many' is no int"):
+    with pytest.raises(BadInput, match="steps='many' is not a whole number"):
         method_named("masks:steps=many")
 
 

@@ -12,16 +12,18 @@ import pytest
 import vesalius as ves
 from vesalius.behaviours.trial import Trial
 from vesalius.discovery.discover import circuit_method_names, method_named, method_names
-from vesalius.discovery.method import REGISTERED, Method, MethodInput, Scores, option
+from vesalius.discovery.method import REGISTERED, Method, MethodInput, Scores
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
+from vesalius.options.objects import option
 from vesalius.report.pages import render_discovery
 
 #: A method that scores a component by its place.
 PACKAGE = '''
 from dataclasses import dataclass
 
-from vesalius.discovery.method import Method, Scores, option
+from vesalius.discovery.method import Method, Scores
+from vesalius.options.objects import option
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ def test_the_command_line_names_everything_that_was_asked() -> None:
         specimen="my models/gpt 2",
         behaviour="ioi",
         method="rl",
-        options={"n": 16, "budget": None, "paper": True, "force": False, "max_tokens": 8},
+        options={"n": 16, "budget": None, "paper": True, "force": False, "rivals_by": 8},
         seed=3,
     )
     assert shlex.split(asked.command_line()) == [
         *("vesalius", "discover", "my models/gpt 2", "--behaviour", "ioi", "--method", "rl"),
-        *("--n", "16", "--paper", "--max-tokens", "8", "--seed", "3"),
+        *("--n", "16", "--paper", "--rivals-by", "8", "--seed", "3"),
     ]
 
 

@@ -1,5 +1,6 @@
 """The atlas: heads set by hand, a slow twin with plain hooks, and properties of its figures and names."""
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,16 @@ import vesalius as ves
 from tests.behaviours.word_tokenizer import byte_tokenizer, word_tokenizer
 from tests.explanations.induction_model import ANSWER, WIDTH, as_specimen, induction_model
 from tests.models import random_model, small_config
+from vesalius.behaviours import builtin as words
+from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.discovery.head_tests import NO_NAME, RULES, explained_by_position, names_of, repeated_tokens
 from vesalius.documents.atlas import Atlas
 from vesalius.documents.explanation import ComponentExplanation, Explanation
+from vesalius.explanations.atlas import standard_names
 from vesalius.explanations.atlas.text import PASSAGES, class_of, passages
+from vesalius.explanations.claims import Attends, check
+from vesalius.explanations.laboratory import NaturalLab
 from vesalius.model import Transformer
 from vesalius.model.hooks import Tap
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -292,6 +298,11 @@ def test_a_plan_measures_nothing() -> None:
     assert plan.peak_bytes > plan.weight_bytes
 
 
+def test_names_for_explanations_are_those_of_the_atlas(by_hand: Atlas) -> None:
+    specimen = as_specimen(induction_model(word_tokenizer().size, strengths={0: 1.0, 1: -1.0}))
+    assert standard_names(specimen) == {head.id: head.names for head in by_hand.heads if head.names}
+
+
 def test_passages_are_cut_to_one_length_and_need_a_tokenizer_that_can_say_them() -> None:
     probe = passages(text_specimen())
     assert probe is not None
@@ -314,3 +325,22 @@ def test_smollm2_has_its_suppressors_and_previous_token_heads(smollm: tuple[Tran
         assert head.name == "previous-token head"
         assert head.previous > 0.7
         assert head.induction < 0.01
+
+
+def test_a_control_without_a_place_leaves_attention_undecided() -> None:
+    """Where the counterfactual has every copy as well, nothing could refute that the head looks for copies."""
+    names = itertools.islice(itertools.permutations(words.NAMES[:6], 4), 0, 320, 5)
+    rows = [
+        {
+            "prompt": f"{a} {b} {c} {a}",
+            "answer": f" {b}",
+            "wrong": f" {c}",
+            "counterfactual": f"{a} {other} {c} {a}",
+        }
+        for a, b, c, other in ((" " + a, b, c, other) for a, b, c, other in names)
+    ]
+    specimen = with_behaviour(as_specimen(induction_model(word_tokenizer().size)), rows)
+    record = check(Attends(component="L1H0", role="induction"), NaturalLab.draw(specimen, 8, seed=0))
+    assert record.verdict not in ("supported", "refuted")
+    assert "no prompt has a place for the control: same places, no copy there" in record.evidence[0].rule
+    assert (record.evidence[0].value or 0.0) > 0.9

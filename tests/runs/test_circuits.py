@@ -13,7 +13,7 @@ from tests.grading.explanations import explained, truth
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations import scientist as builtin_scientist
-from vesalius.explanations.scientists import Explained, Task, explain_task
+from vesalius.explanations.scientists import Builtin, Explained, Task, explain_task
 from vesalius.grading.circuits import CircuitGrade, Graded
 from vesalius.grading.programs import ComponentScore, ProgramGrade
 from vesalius.grading.tags import NULLS, tag_rows
@@ -206,7 +206,7 @@ def test_a_lost_explanation_is_made_and_graded_again(tmp_path: Path) -> None:
 def test_a_family_that_does_not_exist_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(work: Callable[[Any], Any], cases: Sequence[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
         for case in cases:
-            assert case.task.leave_out == "nosuch"
+            assert case.task.scientist == Builtin(leave_out="nosuch")
             yield case, Failure("refused", "family 'nosuch' does not exist")
 
     monkeypatch.setattr(steps, "map_cases", refusing)
@@ -225,13 +225,13 @@ def test_a_left_out_family_reaches_the_scientist(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(builtin_scientist, "explain_specimen", scientist)
     (circuit,) = benchmark_circuits(["8"])
     for leave_out in (None, "table"):
-        benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, leave_out=leave_out)))
+        benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, Builtin(leave_out=leave_out))))
     options = {"seed": 5, "components": None, "progress": None}
     assert asked == [{**options, "without": frozenset()}, {**options, "without": frozenset({"table"})}]
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(BadInput, match="'galen' does not exist; use builtin, hyve, hybrid or package"):
+    with pytest.raises(BadInput, match="'galen' does not exist; use builtin, hybrid, hyve or package"):
         settings(scientist="galen")
     with pytest.raises(BadInput, match="no circuits"):
         BenchmarkSettings(circuits=())

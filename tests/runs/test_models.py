@@ -270,8 +270,11 @@ def test_a_lost_trace_is_made_again_without_asking_anybody(tmp_path: Path) -> No
         ({"scientist": "tests.runs.stand_in:nobody"}, "has no attribute 'nobody'"),
         ({"scientist": "tests.runs.stand_in:TAGS"}, "is not a function"),
         ({"protocol": "free"}, "`protocol` 'free' does not exist; use typed, paper"),
-        ({"leave_out": "tables"}, "`leave_out` is for the built-in scientist"),
-        ({"scientist": "builtin", "backbone": None, "prices": None, "compact": True}, "`compact` and `max_tokens`"),
+        ({"leave_out": "tables"}, "`leave_out` cannot be given with `scientist`"),
+        (
+            {"scientist": "builtin", "backbone": None, "prices": None, "compact": True},
+            "`compact` cannot be given with",
+        ),
         ({"scientist": "builtin", "backbone": None, "prices": None, "max_tokens": 9}, "no language model is asked"),
     ],
 )

@@ -89,10 +89,10 @@ def bench_circuits(
         short_name(settings.scientist),
         None if model is None else model.replace(":", "_"),
         settings.protocol,
-        "compact" if ask.compact else None,
+        "compact" if settings.compact else None,
         selection_word(chosen.folder, chosen.names, chosen.limit),
         None if source.circuit_from is None else f"from-{source.circuit_from}",
-        None if who.leave_out is None else f"without-{who.leave_out}",
+        None if settings.leave_out is None else f"without-{settings.leave_out}",
         f"seed{who.seed}",
     )
 

@@ -25,9 +25,11 @@ from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.scientists import (
     BUILTIN,
     Explained,
+    Scientist,
     Task,
     chosen_scientist,
     explain_task,
+    protocol_of,
     scientist_named,
 )
 from vesalius.explanations.verdicts import FREE_CODE
@@ -52,18 +54,23 @@ __all__ = [
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
 
 
-def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts) -> None:
+def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts, **options: Any) -> None:
     """Refuse options that do not go together before the model is loaded."""
-    scientist, _ = _scientist(study, ask)
+    scientist = scientist_of(study, ask, **options)
+    scientist.require_model(ask.backbone is not None)
     if source.circuit_from is not None:
         circuit_method(source.circuit_from)
-    if scientist != BUILTIN and parts != Parts():
-        raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
+    if not scientist.in_parts and parts != Parts():
+        raise BadInput(
+            f"scientist {scientist.label!r}: the engine and the jobs are for the built-in one; leave them out"
+        )
 
 
-def _scientist(study: Explaining, ask: Ask) -> tuple[str, str | None]:
-    """Who explains, and by which protocol."""
-    return chosen_scientist(study.scientist, ask.backbone is not None, ask.protocol, leave_out=study.leave_out)
+def scientist_of(study: Explaining, ask: Ask, **options: Any) -> Scientist:
+    """Who explains, with the options that are given beside a name."""
+    own = {name: getattr(study, name) for name in ("n", "top", "leave_out")}
+    own |= {"protocol": ask.protocol, "compact": ask.compact or None}
+    return chosen_scientist(study.scientist, ask.backbone is not None, **own, **options)
 
 
 @partial(verb, check=require_explainable)
@@ -79,6 +86,7 @@ def explain(
     parts: Parts,
     out: Out = None,
     progress: Progress = silent,
+    **options: Any,
 ) -> Explanation:
     """Say what each component of a circuit does, with evidence.
 
@@ -88,7 +96,9 @@ def explain(
     specimen's own components are explained. An empty circuit gives an explanation that says that nothing was
     established.
 
-    `scientist` is "builtin", "hyve" or `package.module:function`. The built-in one writes programs for listed
+    `scientist` is one, such as `ves.Builtin(top=8)`, or the name of one, with its options beside it: "builtin", "hyve",
+    "hybrid", a plug-in's, "command:PROGRAM" or `package.module:name`; `options` are those of a plug-in's class. The
+    built-in one writes programs for listed
     vocabularies (`leave_out` names a family of hypotheses to do without) and the causal profile of natural models for
     the behaviour they were loaded with (`n` held-out prompts, the `top` components by effect; `force` continues
     although the model does not perform the behaviour). With `backbone`, such as "openai:gpt-5.4", a language model
@@ -99,24 +109,19 @@ def explain(
     elsewhere, some in each process. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
     page are written.
     """
-    backbone, (scientist, protocol) = ask.backbone, _scientist(study, ask)
+    backbone, scientist = ask.backbone, scientist_of(study, ask, **options)
     with ExitStack() as stack:
         task = Task(
             specimen.id,
             _place(specimen),
             scientist=scientist,
-            protocol=protocol,
             seed=study.seed,
-            n=study.n,
-            top=study.top,
             force=force.force,
-            leave_out=study.leave_out,
             **circuit_fields(specimen, components, source.circuit, source.circuit_from),
             source=specimen.source,
             backbone=backbone if isinstance(backbone, str) else None,
             backbone_options=_backbone_options(ask.base_url, ask.max_tokens),
             sandbox_unsafe=ask.unsafe_sandbox,
-            compact=ask.compact,
             timeout=ask.timeout,
             loaded=specimen,
             progress=progress,
@@ -125,7 +130,7 @@ def explain(
         directory = directory_for(out, *_words(specimen, task)) if out else None
         stack.enter_context(removed_if_empty(directory))
         task = replace(task, progress=stack.enter_context(under_way(directory, progress)))
-        scope = f"{specimen.id} {protocol} seed {study.seed}"
+        scope = f"{specimen.id} {protocol_of(scientist)} seed {study.seed}"
         kept = _kept_calls(calls.record or directory, calls.replay, specimen.id, scope=scope)
         task = replace(task, **kept.executions, **_circuit_file(task, directory))
         if isinstance(backbone, str):
@@ -192,10 +197,10 @@ def _place(specimen: Specimen) -> Path | None:
 
 def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     """The parts of the directory's name."""
-    scientist = None if task.scientist == BUILTIN else short_name(task.scientist)
+    scientist = None if task.scientist.name == BUILTIN else short_name(task.scientist.label)
     label = specimen.behaviour and label_of(specimen.behaviour)
     metric = subject_options(specimen).get("metric")
-    return "explain", specimen.name, label, metric, scientist, task.protocol, f"seed{task.seed}"
+    return "explain", specimen.name, label, metric, scientist, protocol_of(task.scientist), f"seed{task.seed}"
 
 
 def _write_files(result: Explained, directory: Path, specimen: Specimen) -> Explanation:

@@ -18,7 +18,7 @@ import torch
 from vesalius.api.circuit_sources import circuit_fields
 from vesalius.api.discoveries import require_discoverable, require_selection
 from vesalius.api.door import VERBS
-from vesalius.api.explanations import require_explainable
+from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.loading import loaded
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of
@@ -62,8 +62,6 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
-from vesalius.explanations.natural.selection import DESCRIBED
-from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.effects import ComponentSet
@@ -84,13 +82,6 @@ from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, L
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
-#: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
-#: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
-#: of 1 and 2 components: what the first programs leave open decides).
-NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
-SCREENED, SELECTED = 3, 8
-#: For choosing the set of a natural model, and for the account of it (`discovery.account`).
-CHOOSING, ACCOUNT = 1_500, 700
 #: Length of the prompts of a model that is not there.
 TOKENS = 64
 
@@ -315,20 +306,19 @@ class _ExplainWork(_Work):
         super().__init__(arguments)
         self.source: CircuitFrom = arguments["source"]
         self.study: Explaining = arguments["study"]
-        scientist, ask = self.study.scientist, arguments["ask"]
-        if scientist in (None, BUILTIN):
-            require_explainable(self.source, self.study, ask, self.parts)
-        else:
-            check_scientist(scientist, backbone=True, protocol=ask.protocol, leave_out=self.study.leave_out)
-            raise BadInput(f"scientist {scientist!r} has no plan: only the built-in one's cost is known before the run")
+        ask = arguments["ask"]
+        further = VERBS["explain"].further(arguments)
+        self.scientist = scientist_of(self.study, ask, **further)
+        self.scientist.require_plan()
+        require_explainable(self.source, self.study, ask, self.parts, **further)
 
     @property
     def prompts(self) -> Draw:
-        return Draw(n=EXPLAIN_PROMPTS if self.study.n is None else self.study.n, seed=self.study.seed)
+        n = getattr(self.scientist, "n", None)
+        return Draw(n=EXPLAIN_PROMPTS if n is None else n, seed=self.study.seed)
 
     def check(self, specimen: Specimen) -> None:
-        study, force = self.study, self.arguments["force"].force
-        check_builtin_options(specimen, n=study.n, top=study.top, force=force, leave_out=study.leave_out)
+        self.scientist.require(specimen, force=self.arguments["force"].force)
         source, components = self.source, self.arguments["components"]
         fields = circuit_fields(specimen, components, source.circuit, source.circuit_from)
         if (circuit := fields.get("circuit")) is not None:
@@ -349,11 +339,11 @@ class _ExplainWork(_Work):
         if self.named is None and isinstance(given, str | list | tuple):  # of a model without weights
             names = tuple(map(str, split_names(given)))
             self.named = parse_components(names, case.model.config) if names else []
-        rows = _explanation_rows(case, self.named, self.study.top)
+        passes = self.scientist.cost(case, self.named)
         if self.source.circuit_from is not None and self.source.circuit is None:
             first = circuit_method(self.source.circuit_from)
-            rows += first.prompts(case.model.config, DEFAULT_PROMPTS) * planned_cost(first, case)
-        return _Passes(rows / case.sizes.n)
+            passes += first.prompts(case.model.config, DEFAULT_PROMPTS) * planned_cost(first, case) / case.sizes.n
+        return _Passes(passes)
 
 
 #: The work of every verb that has a plan.
@@ -536,18 +526,3 @@ def _selection_rows(case: _Case, method: Method, rules: Sequence[str], size: int
         return 1 + sweep_forwards(case.model, list(dict.fromkeys(removed)))
 
     return case.sizes.n * passes(tried, 1) + (HELD_OUT_PROMPTS * passes(compared, len(rules)) if checks else 0.0)
-
-
-def _explanation_rows(case: _Case, components: list[Component] | None, top: int | None) -> float:
-    """Passes of one prompt for an explanation; what is found decides how many there really are. Of an empty circuit
-    nothing is measured.
-    """
-    if components == []:
-        return 0.0
-    if case.finite:
-        return float(FINITE_BASE + FINITE_PER_COMPONENT * len(case.circuit if components is None else components))
-    every = len(case.model.components)
-    studied = min(every, top or DESCRIBED) if components is None else len(components)
-    screening = SCREENED * (sweep_forwards(case.model, [(part,) for part in case.model.components]) - 1)
-    account = ACCOUNT + (CHOOSING if components is None else 0)
-    return 64 + screening + account + (SELECTED + case.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied

@@ -12,7 +12,7 @@ from vesalius.documents.base import REGISTERED
 from vesalius.documents.catalogue import Listing, PluginEntry
 from vesalius.documents.kinds import kind_named
 from vesalius.errors import BadInput, Failed
-from vesalius.explanations.scientists import SCIENTISTS
+from vesalius.explanations.scientists import BUILTIN
 from vesalius.model.sources import BUILT_IN as MODELS
 from vesalius.plugins import (
     BEHAVIOURS,
@@ -37,7 +37,7 @@ def plugins(*, check: bool = False) -> Listing[PluginEntry]:
     `check` imports each; `problem` says what is in the way of one.
     """
     built_in = {
-        "vesalius.scientists": tuple(SCIENTISTS),
+        "vesalius.scientists": (BUILTIN,),
         "vesalius.discovery_methods": METHODS,
         "vesalius.behaviours": tuple(one.name for one in behaviours()),
         "vesalius.model_loaders": MODELS,

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
-from vesalius.discovery.method import Method, MethodInput, Scores, option, scores_by_edges
+from vesalius.discovery.method import Method, MethodInput, Scores, scores_by_edges
 from vesalius.discovery.sweep import attributed_in_parts, moved_forwards
 from vesalius.errors import BadInput, require_whole
 from vesalius.intervene import Batch, Readout
@@ -22,6 +22,7 @@ from vesalius.intervene.estimate import Workload, attribution_peak
 from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
 from vesalius.model.transformer import Transformer
+from vesalius.options.objects import option
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.discovery.attribution import smooth_readout
-from vesalius.discovery.method import REGISTERED, Method, MethodInput, Scores, option, signed_scores
+from vesalius.discovery.method import REGISTERED, Method, MethodInput, Scores, signed_scores
 from vesalius.errors import BadInput, choices
 from vesalius.intervene.attribution import RULES, Rule, rule_hooks
 from vesalius.intervene.estimate import Workload, attribution_peak
@@ -25,6 +25,7 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import activations
 from vesalius.model.config import Config
 from vesalius.model.transformer import Transformer
+from vesalius.options.objects import option
 
 #: Prompts of one backward pass.
 ROWS = 8

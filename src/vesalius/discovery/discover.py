@@ -25,11 +25,11 @@ that such a method leaves without a score (where it estimates: all) are therefor
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields, replace
-from numbers import Real
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import MISSING, fields, replace
+from numbers import Integral, Real
+from typing import Any, cast, get_args, get_type_hints
 
 import torch
 
@@ -48,6 +48,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.options.objects import listed
 from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin, installed
 from vesalius.progress import Progress
 from vesalius.statistics import means_interval
@@ -85,34 +86,61 @@ def method_named(method: Named, **options: Any) -> Method:
         method, written = _with_options(method)
         given = written | given
     if isinstance(method, Method):
-        if given:
-            made = f"{type(method).__name__}({', '.join(f'{name}=...' for name in given)})"
-            raise BadInput(f"{_listed(given)}: the method is an object, which has its own options; give {made}")
-        return method
-    kind = method if isinstance(method, type) else method_class(method) if isinstance(method, str) else _scoring(method)
-    known = [one.name for one in fields(kind)]
-    if unknown := [name for name in given if name not in known]:
-        has = f"whose options are {_listed(known)}" if known else "which has no options"
-        raise BadInput(f"{_listed(unknown)} cannot be given with `method` {kind.name}, {has}; leave it out")
-    return kind(**given)
+        return method.without_more(given)
+    if isinstance(method, str):
+        kind = method_class(method)
+    elif isinstance(method, type) and issubclass(method, Method):
+        kind = method
+    elif callable(method) and not isinstance(method, type):
+        kind = _scoring(method)
+    else:
+        raise BadInput(f"method {quoted(method, 80)} is no method; give a name, a Method or a function that scores")
+    kind.require_options(given)
+    lacking = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    if lacking := [name for name in lacking if name not in given]:
+        raise BadInput(f"method {kind.name!r} needs {listed(lacking)}; give {kind.name}:{lacking[0]}=...")
+    hints = get_type_hints(kind)
+    return kind(**{name: _fitting(kind.name, name, value, hints[name]) for name, value in given.items()})
 
 
-def _with_options(label: str) -> tuple[str, dict[str, Any]]:
+def _with_options(label: str) -> tuple[str, dict[str, str]]:
     """A method's name and the options that are written behind it, as `Method.label` writes them."""
     name, *parts = label.split(":")
-    usual = {one.name: one.default for one in fields(method_class(name))}
-    given: dict[str, Any] = {}
+    known = method_class(name).option_help()
+    given: dict[str, str] = {}
     for part in parts:
         option, equals, value = part.partition("=")
-        if not equals or option not in usual:
-            has = f"its options are {_listed(usual)}" if usual else "it has no options"
+        if not equals or option not in known:
+            has = f"its options are {listed(known)}" if known else "it has no options"
             raise BadInput(f"method {label!r}: {part!r} is no option of {name}; {has}, written as {name}:NAME=VALUE")
-        kind = type(usual[option])
-        try:
-            given[option] = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
-        except ValueError:
-            raise BadInput(f"method {label!r}: `{option}` {value!r} is no {kind.__name__}; give one") from None
+        given[option] = value
     return name, given
+
+
+def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
+    """The value of an option as its field declares it, read from a text where it is one; refused where it is none."""
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind in _READ]
+    if not kinds or type(value) in kinds:
+        return value
+    for kind in kinds:
+        if isinstance(value, str):
+            with suppress(ValueError, KeyError):
+                return _READ[kind](value)
+        elif isinstance(value, Real) and kind is float and not isinstance(value, bool):
+            return float(value)
+        elif isinstance(value, Integral) and kind is int and not isinstance(value, bool):
+            return int(value)
+    wanted = " or ".join(_WANTED[kind] for kind in kinds)
+    raise BadInput(f"{name}={quoted(value, 40)} is not {wanted}; give method {method!r} one")
+
+
+_READ: Mapping[Any, Callable[[str], Any]] = {
+    bool: lambda text: {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()],
+    int: int,
+    float: float,
+    str: str,
+}
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def method_names() -> list[str]:
@@ -237,10 +265,6 @@ def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
 
 def _of_function(function: MethodFunction, name: str) -> Method:
     return _scoring(function, name)()
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def running(method: Method) -> AbstractContextManager[None]:

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.discovery.attribution import EAPIG, smooth_readout
-from vesalius.discovery.method import Method, MethodInput, Scores, option, scores_by_edges
+from vesalius.discovery.method import Method, MethodInput, Scores, scores_by_edges
 from vesalius.discovery.pruning import best_edges
 from vesalius.errors import BadInput, require_whole
 from vesalius.intervene.circuits import CircuitRuns
@@ -32,6 +32,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload, attribution_peak
 from vesalius.intervene.masking import masked_scores
 from vesalius.intervene.values import activations
+from vesalius.options.objects import option
 
 #: Prompts of one step, the first and the last noise of the logits, and how far apart a warm start puts first and last.
 ROWS, NOISE, WARM = 8, (1.0, 0.2), 2.0

@@ -9,13 +9,13 @@
 
 A class with a name is registered when it is defined; a package offers one, or a plain function of the specimen, the
 prompts and `seed=`, by an entry point of the group `vesalius.discovery_methods`. `vesalius.discovery.discover` finds
-methods by name and runs them. Options are fields of a frozen dataclass, each made by `option` with its help text;
-`__post_init__` refuses values that make no sense.
+methods by name and runs them. Options are fields of a frozen dataclass, each made by `option` (of `vesalius.options`)
+with its help text; `__post_init__` refuses values that make no sense.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -35,6 +35,7 @@ from vesalius.intervene.estimate import Workload, sweep_peak
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.options.objects import Configured
 from vesalius.progress import Progress
 
 #: Every method that has a name, by it.
@@ -75,13 +76,8 @@ class Scores:
     rankings: Mapping[str, "Scores"] = field(default_factory=dict)
 
 
-def option(default: Any, help: str) -> Any:
-    """A field of a method, with what it means."""
-    return field(default=default, metadata={"help": help})
-
-
 @dataclass(frozen=True)
-class Method:
+class Method(Configured):
     """A way to score the components (and edges) of a specimen.
 
     What holds of every object of a class: its `name`; `meaning`, a sentence that says what a score is; `scores_edges`
@@ -91,8 +87,7 @@ class Method:
     as well (all, for a method that estimates); `centred`, where prompts are drawn with centred scores.
     """
 
-    name: ClassVar[str] = ""
-    meaning: ClassVar[str] = ""
+    OPTION = "method"
     scores_edges: ClassVar[bool | None] = None
     heads_only: ClassVar[bool] = False
     in_parts: ClassVar[bool] = False
@@ -101,21 +96,7 @@ class Method:
     centred: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        if name := cls.__dict__.get("name"):
-            other = REGISTERED.get(name)
-            if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise BadInput(f"method {name!r} of {cls.__module__}: {other.__module__} has that name; choose another")
-            REGISTERED[name] = cls
-
-    @classmethod
-    def option_help(cls) -> dict[str, str]:
-        """The names of the options and what they mean."""
-        return {one.name: one.metadata.get("help", "") for one in fields(cls)}
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options that are not the usual ones."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}
+        cls.enter(REGISTERED, cls)
 
     @property
     def label(self) -> str:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
 from vesalius.discovery.attribution import EAPIG
-from vesalius.discovery.method import Method, MethodInput, MethodResult, NotResampled, Scores, option, scores_by_edges
+from vesalius.discovery.method import Method, MethodInput, MethodResult, NotResampled, Scores, scores_by_edges
 from vesalius.discovery.stability import RESAMPLES, pairwise_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput, require_whole
@@ -37,6 +37,7 @@ from vesalius.intervene.values import Batch
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.options.objects import option
 from vesalius.progress import Progress
 from vesalius.statistics import bootstrap_means
 

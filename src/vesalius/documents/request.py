@@ -6,7 +6,7 @@ A result carries its request, so that its page can print the command that makes 
 import importlib.metadata
 import platform
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 from vesalius.documents.base import Document, FrozenDict, FrozenMap
 from vesalius.documents.view import LONGEST_REPR, shortened
 from vesalius.errors import quoted, visible
-from vesalius.options import RECORDS, Option, options_of
+from vesalius.options import RECORDS, Checked, Cut, Draw, Force, HowFound, Load, Option, options_of
 from vesalius.plugins import COMMANDS, find_plugin
 from vesalius.version import __version__
 
@@ -51,6 +51,10 @@ def installed_versions() -> dict[str, str]:
         "torch": importlib.metadata.version("torch"),
     }
     return FrozenDict(running)
+
+
+#: The records whose fields are flags of `vesalius discover`; other options of a request are those of its method.
+DISCOVER = (Load, HowFound, Draw, Cut, Checked, Force)
 
 
 class Request(Document, kind="request"):
@@ -96,15 +100,25 @@ class Request(Document, kind="request"):
         keywords = {name: value for name, value in given.items() if value is not None}
         return keywords | {"checks": False} if keywords.pop("quick", False) else keywords
 
+    def _method_with(self, options: Mapping[str, JsonValue]) -> str | None:
+        """The method with the options that only it has: `masks:rate=0.05`."""
+        if self.method is None or not options:
+            return self.method
+        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}
+        return ":".join([self.method, *(f"{name}={text}" for name, text in texts.items())])
+
     def _words(self) -> Iterator[str]:
         yield from ("vesalius", *self.command.split())
+        flags = {option.key for record in DISCOVER for option in options_of(record)}
+        declared = flags if self.command == "discover" else set(self.options)
+        own = {name: value for name, value in self.options.items() if name not in declared and name != MATERIAL}
         if self.specimen is not None:
             yield self.specimen
         named = {
             "--behaviour": self.behaviour,
             "--components": None if self.components is None else ",".join(self.components),
             "--circuit": self.circuit,
-            f"--{_method_name(self.command)}": self.method,
+            f"--{_method_name(self.command)}": self._method_with(own),
             "--backbone": self.backbone,
             "--protocol": self.protocol,
         }
@@ -112,7 +126,7 @@ class Request(Document, kind="request"):
             if text is not None:
                 yield from (option, text)
         for name, value in self.options.items():
-            if name != MATERIAL:
+            if name != MATERIAL and name not in own:
                 yield from _option(self.command, name, value)
         if self.seed is not None:
             yield from ("--seed", str(self.seed))

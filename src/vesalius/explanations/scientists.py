@@ -1,15 +1,24 @@
-"""Who explains what: the one place that chooses between scientists and between kinds of specimens.
+"""Who explains what. A scientist is an object that holds its own options and explains a task.
+
+    class Guessing(Scientist):
+        name = "guessing"
+        meaning = "Heads gather, MLPs map."
+
+        def explain(self, task, backbone):
+            return Explained(guess(task.specimen(), task.components))
 
 | scientist                 | specimens         | how                                                          |
 |---------------------------|-------------------|--------------------------------------------------------------|
 | `builtin`                 | listed vocabulary | programs, decided by experiments (`scientist`)               |
 | `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
 | `hyve`                    | any vocabulary    | a language model proposes, the engine decides (`hyve`)       |
-| `hybrid`                  | listed vocabulary | built in, then a language model for the rest (`hyve.hybrid`) |
-| `hybrid`, no backbone     | all               | as `builtin`                                                 |
+| `hybrid`                  | any vocabulary    | built in, then a language model for the rest (`hyve`)        |
 | `command:./mine.py`       | any vocabulary    | a program that speaks JSON lines (`command`)                 |
-| a plug-in's name, or      | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
-| `package.module:function` |                   |                                                              |
+| a plug-in's name, or      | what it accepts   | a class such as the above, or a function that is called with |
+| `package.module:name`     |                   | a `Task` and an open `Backbone`, or None                     |
+
+A class with a name is registered when it is defined; a package offers one, or a plain function, by an entry point of
+the group `vesalius.scientists`. HyVE is found in that way too (docs/decisions/0063): nothing here imports it.
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
 explanation says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors.
@@ -17,36 +26,242 @@ What is heavy is imported when a scientist needs it: a worker with a scientist f
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import JsonValue
 
-from vesalius.backbones import Backbone
+from vesalius.components import Component
 from vesalius.documents.circuit import Circuit, Score
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
-from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
+from vesalius.documents.trace import Protocol, Trace
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.json_lines import TIMEOUT, arguments_of, command_of
+from vesalius.options.objects import Configured, option
+from vesalius.plugins import OWN, named_function, running
 from vesalius.plugins import SCIENTISTS as PLUGINS
-from vesalius.plugins import named_function, running
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
+    from vesalius.backbones import Backbone
     from vesalius.behaviours.natural import Spread
-    from vesalius.explanations.hyve import HyveResult
+    from vesalius.intervene.estimate import Workload
     from vesalius.model.specimen import Specimen
 
 #: Why nothing is explained where a circuit is empty.
 EMPTY_CIRCUIT = "no head or MLP is in the circuit with a score other than 0"
-BUILTIN, HYVE, HYBRID = "builtin", "hyve", "hybrid"
-PROTOCOLS = get_args(Protocol)
+BUILTIN, HYVE, HYBRID, COMMAND = "builtin", "hyve", "hybrid", "command"
 #: Edges of a discovered circuit that an explanation lists, strongest first.
 MOST_EDGES = 1000
+#: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
+#: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
+#: of 1 and 2 components: what the first programs leave open decides).
+NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
+SCREENED, SELECTED = 3, 8
+#: For choosing the set of a natural model, and for the account of it (`discovery.account`).
+CHOOSING, ACCOUNT = 1_500, 700
+#: Fields of scientists that a request says otherwise than among its options.
+_OWN_FIELDS = ("protocol", "program", "function")
+#: Every scientist that has a name, by it.
+REGISTERED: dict[str, type["Scientist"]] = {}
+
+
+@dataclass(frozen=True)
+class Scientist(Configured):
+    """Who explains a specimen.
+
+    What holds of every object of a class: its `name`; `meaning`, a sentence that says how it explains; whether it
+    `asks` a language model; `in_parts`, where `explain` makes use of the task's `spread`.
+    """
+
+    OPTION = "scientist"
+    asks: ClassVar[Literal["always", "sometimes", "never"]] = "sometimes"
+    in_parts: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls.enter(REGISTERED, cls)
+
+    @property
+    def label(self) -> str:
+        """What requests and explanations call it."""
+        return self.name
+
+    def require(self, specimen: "Specimen", *, force: bool = False) -> None:
+        """Refuse a specimen that the options do not fit, before anything is measured."""
+
+    def require_model(self, given: bool) -> None:
+        """Refuse a language model that is not asked, and to do without one that is needed."""
+        if self.asks == "always" and not given:
+            raise BadInput(f"`scientist` {self.label} needs a language model; give `backbone`, such as openai:gpt-5.4")
+        if self.asks == "never" and given:
+            raise BadInput(f"`backbone`: `scientist` {self.label} asks no language model; add `scientist` hyve")
+
+    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+        """What the task's components do, with evidence."""
+        raise NotImplementedError(f"{type(self).__name__} explains nothing")
+
+    def cost(self, work: "Workload", components: Sequence[Component] | None) -> float:
+        """Passes of all prompts that `explain` takes, of these components or of those that it would choose."""
+        raise BadInput(f"scientist {self.label!r} has no plan: what it measures is not known before the run")
+
+    def require_plan(self) -> None:
+        """Refuse a plan where the cost is not known."""
+        if type(self).cost is Scientist.cost:
+            raise BadInput(f"scientist {self.label!r} has no plan: what it measures is not known before the run")
+
+
+@dataclass(frozen=True)
+class Studying(Scientist):
+    """One that takes components of natural models by their effect."""
+
+    n: int | None = option(None, "Held-out prompts, for natural models (16).", kw_only=True)
+    top: int | None = option(None, "Components that are explained at most, for natural models.", kw_only=True)
+
+    def refuse_natural_options(self, specimen: "Specimen", *, force: bool) -> None:
+        """Refuse what makes no sense for a listed vocabulary."""
+        if self.n is not None or self.top is not None or force:
+            listed = f"specimen {specimen.name!r} has a listed vocabulary"
+            raise BadInput(f"{listed}; n, top and force are for natural models")
+
+
+@dataclass(frozen=True)
+class Builtin(Studying):
+    """The built-in scientist: programs for listed vocabularies, the causal profile for natural models."""
+
+    name = BUILTIN
+    meaning = "Programs, or the causal profile of a natural model, decided by experiments."
+    asks = "never"
+    in_parts = True
+    leave_out: str | None = option(None, "A family of hypotheses to do without, for listed vocabularies.")
+
+    def require(self, specimen: "Specimen", *, force: bool = False) -> None:
+        """Refuse options that do not go with the specimen's vocabulary."""
+        from vesalius.explanations.natural import PROMPTS
+        from vesalius.explanations.natural.explain import require_enough
+        from vesalius.explanations.scientist.explain import require_families
+        from vesalius.model.specimen import TextVocabulary, listed_tokens
+
+        if isinstance(specimen.vocabulary, TextVocabulary):
+            if self.leave_out is not None:
+                raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
+            require_enough(PROMPTS if self.n is None else self.n, self.top)
+        else:
+            listed_tokens(specimen, "the built-in scientist of circuits")
+            self.refuse_natural_options(specimen, force=force)
+            require_families(frozenset() if self.leave_out is None else frozenset({self.leave_out}))
+
+    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+        """Explain a specimen without asking anybody."""
+        from vesalius.explanations.natural import PROMPTS, explain_natural
+        from vesalius.explanations.scientist import explain_specimen
+        from vesalius.model.specimen import TextVocabulary
+
+        specimen = task.specimen()
+        self.require(specimen, force=task.force)
+        if isinstance(specimen.vocabulary, TextVocabulary):
+            return Explained(
+                explain_natural(
+                    specimen,
+                    components=task.components,
+                    n=PROMPTS if self.n is None else self.n,
+                    top=self.top,
+                    force=task.force,
+                    seed=task.seed,
+                    spread=task.spread,
+                    progress=task.progress,
+                )
+            )
+        without = frozenset() if self.leave_out is None else frozenset({self.leave_out})
+        return Explained(
+            explain_specimen(
+                specimen, components=task.components, seed=task.seed, without=without, progress=task.progress
+            )
+        )
+
+    def cost(self, work: "Workload", components: Sequence[Component] | None) -> float:
+        """What is found decides how many passes there really are; of an empty circuit nothing is measured."""
+        from vesalius.explanations.natural.selection import DESCRIBED
+        from vesalius.intervene.estimate import sweep_forwards
+
+        if components is not None and not components:
+            return 0.0
+        if work.finite:
+            studied = len(work.circuit if components is None else components)
+            return (FINITE_BASE + FINITE_PER_COMPONENT * studied) / work.sizes.n
+        every = work.model.components
+        studied = min(len(every), self.top or DESCRIBED) if components is None else len(components)
+        screening = SCREENED * (sweep_forwards(work.model, [(part,) for part in every]) - 1)
+        account = ACCOUNT + (CHOOSING if components is None else 0)
+        studying = (SELECTED + work.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied
+        return (64 + screening + account + studying) / work.sizes.n
+
+
+@dataclass(frozen=True)
+class Command(Studying):
+    """A program of anybody's that speaks JSON lines on stdin and stdout."""
+
+    name = COMMAND
+    meaning = "A program that asks for experiments in JSON lines."
+    asks = "never"
+    program: str = option("", "The command line that starts it.")
+
+    def __post_init__(self) -> None:
+        arguments_of(self.program)
+
+    @property
+    def label(self) -> str:
+        """As it is written on the command line."""
+        return f"{self.name}:{self.program}"
+
+    def require_model(self, given: bool) -> None:
+        """A command has a language model of its own, or none."""
+        if given:
+            raise BadInput("`backbone`: a command asks no language model of ours; leave it out")
+
+    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+        """Start the program and carry out what it asks for."""
+        from vesalius.explanations.command import explain_by_command
+        from vesalius.sandbox import Executions
+
+        explanation = explain_by_command(
+            self.program,
+            task.specimen(),
+            components=task.components,
+            executions=Executions(task.executions, writable=task.executions_writable),
+            seed=task.seed,
+            n=self.n,
+            top=self.top,
+            force=task.force,
+            sandbox_unsafe=task.sandbox_unsafe,
+            timeout=task.timeout,
+        )
+        return Explained(explanation.model_copy(update={"scientist": self.label}))
+
+
+@dataclass(frozen=True)
+class Function(Studying):
+    """A function of a `Task` and an open `Backbone`, or None: a plug-in's, or `package.module:function`. It is looked
+    up where it is called, so that it can be sent between processes.
+    """
+
+    function: str = option("", "What it is called.")
+    protocol: str | None = option(None, "By which protocol it asks a language model, where it knows several.")
+    compact: bool = option(False, "Short prompts, for models with a small context.")
+
+    def __post_init__(self) -> None:
+        require_protocol(self.protocol)
+
+    @property
+    def label(self) -> str:
+        """The name of the function."""
+        return self.function
+
+    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+        """What the function returns."""
+        return named_function(PLUGINS, self.function, known=[BUILTIN])(task, backbone)
 
 
 @dataclass(frozen=True)
@@ -55,21 +270,18 @@ class Task:
 
     `directory` is where the specimen is loaded from, unless it is loaded already (`loaded`). What is explained are the
     named `components`, those of a `circuit` that score high enough (`Circuit.chosen`), those of the circuit that the
-    method `circuit_from` discovers, or the specimen's own. `n`, `top` and `force` are for natural models, `leave_out`
-    is for the built-in scientist, `protocol`, `compact`, `sandbox_unsafe` are for those that ask a language model. For
-    the request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
-    from, `backbone` the name of the language model, with its options. `executions` is the file that keeps what executed
-    code gave; one that is not writable only answers. `timeout` is how many seconds a command may be silent. `spread`
-    lets the built-in scientist study parts of a natural model elsewhere.
+    method `circuit_from` discovers, or the specimen's own. `force` is for natural models, `sandbox_unsafe` for those
+    who run code. The `scientist` holds its own options. For the request: `source` is the name or path that the specimen
+    is loaded by, `circuit_file` where the circuit was read from, `backbone` the name of the language model, with its
+    options. `executions` is the file that keeps what executed code gave; one that is not writable only answers.
+    `timeout` is how many seconds a command may be silent. `spread` lets scientists with parts study them elsewhere.
     """
 
     id: str
     directory: Path | None = None
     seed: int = 0
-    protocol: str | None = None
-    leave_out: str | None = None
+    scientist: Scientist = Builtin()
     sandbox_unsafe: bool = False
-    compact: bool = False
     executions: Path | None = None
     executions_writable: bool = True
     timeout: float = TIMEOUT
@@ -77,10 +289,7 @@ class Task:
     components: tuple[str, ...] | None = None
     circuit: Circuit | None = None
     circuit_file: str | None = None
-    n: int | None = None
-    top: int | None = None
     force: bool = False
-    scientist: str = BUILTIN
     source: str | None = None
     backbone: str | None = None
     backbone_options: dict[str, JsonValue] = field(default_factory=dict)
@@ -107,12 +316,9 @@ class Explained:
     circuit: Circuit | None = None
 
 
-Scientist = Callable[[Task, Backbone | None], Explained]
-
-
-def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
+def explain_task(task: Task, backbone: "Backbone | None" = None) -> Explained:
     """Let the task's scientist explain it; the explanation holds the request and the edges of the circuit."""
-    scientist, started = scientist_named(task.scientist), time.monotonic()
+    started = time.monotonic()
     if task.circuit_from is not None and task.circuit is None:
         specimen = task.specimen()
         task = replace(task, loaded=specimen, circuit=_discovered(task.circuit_from, specimen, task))
@@ -121,86 +327,58 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     if named == ():
         result = Explained(_abstention(task, seconds=time.monotonic() - started))
     else:
-        with running(PLUGINS, task.scientist, SCIENTISTS):
-            result = scientist(replace(task, components=named), backbone)
+        who = task.scientist
+        ours = type(who).__module__.partition(".")[0] == OWN and not isinstance(who, Function)
+        with running(PLUGINS, who.label, [who.label] if ours else [BUILTIN]):
+            result = who.explain(replace(task, components=named), backbone)
         if not isinstance(result, Explained):
             raise Failed(
-                f"scientist {task.scientist!r} returned a {type(result).__name__}; return a "
+                f"scientist {who.label!r} returned a {type(result).__name__}; return a "
                 "vesalius.explanations.scientists.Explained"
             )
     update = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
     return Explained(result.explanation.model_copy(update=update), result.trace, circuit)
 
 
-def scientist_named(name: str) -> Scientist:
-    """The scientist of that name: built in, a plug-in's, or the function that `package.module:function` names."""
-    if name in SCIENTISTS:
-        return SCIENTISTS[name]
-    if (command := command_of(name)) is not None:
-        arguments_of(command)
-        return by_command
-    return named_function(PLUGINS, name, known=SCIENTISTS)
+def scientist_named(scientist: str | Scientist, **options: Any) -> Scientist:
+    """The scientist of that name with these options; None leaves one out. One that is an object is returned as it is.
 
-
-def chosen_scientist(
-    scientist: str | None, backbone: bool, protocol: str | None, *, leave_out: str | None = None
-) -> tuple[str, str | None]:
-    """Who explains, and by which protocol, where they are left out: HyVE where there is a language model. Options that
-    do not go together are refused.
+    The name is the built-in one's, that of a class, a plug-in's, `command:PROGRAM` or `package.module:name`.
     """
-    scientist = scientist or (HYVE if backbone else BUILTIN)
-    check_scientist(scientist, backbone=backbone, protocol=protocol, leave_out=leave_out)
-    return scientist, DEFAULT_PROTOCOL if scientist == HYVE and protocol is None else protocol
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(scientist, Scientist):
+        return scientist.without_more(given)
+    if (program := command_of(scientist)) is not None:
+        return Command.of(given, program=program)
+    kind: Any = REGISTERED.get(scientist) or named_function(PLUGINS, scientist, known=[BUILTIN])
+    if isinstance(kind, type) and issubclass(kind, Scientist):
+        return kind.of(given)
+    return Function.of(given, function=scientist)
 
 
-def check_scientist(
-    scientist: str, *, backbone: bool, protocol: str | None = None, leave_out: str | None = None
-) -> None:
-    """Refuse a scientist that does not exist and options that do not go with it."""
-    scientist_named(scientist)
-    if scientist == HYVE and not backbone:
-        raise BadInput("`scientist` hyve needs a language model; give `backbone`, such as openai:gpt-5.4")
-    if scientist == BUILTIN and backbone:
-        raise BadInput("`backbone`: the built-in scientist asks no language model; add `scientist` hyve")
-    if command_of(scientist) is not None and (backbone or protocol is not None):
-        raise BadInput("`backbone` and `protocol`: a command asks no language model of ours; leave them out")
-    if leave_out is not None and scientist != BUILTIN:
-        raise BadInput("`leave_out` is for the built-in scientist; leave it out")
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise BadInput(f"`protocol` {protocol!r} does not exist; use {choices(PROTOCOLS)}")
-    if protocol is not None and scientist in (BUILTIN, HYBRID):
-        raise BadInput("`protocol` is for the hyve scientist; leave it out")
+def chosen_scientist(scientist: str | Scientist | None, backbone: bool, **options: Any) -> Scientist:
+    """Who explains, with its options: where it is left out, HyVE if there is a language model."""
+    return scientist_named(scientist or (HYVE if backbone else BUILTIN), **options)
 
 
-def check_builtin_options(
-    specimen: "Specimen", *, n: int | None, top: int | None, force: bool, leave_out: str | None
-) -> None:
-    """Refuse options of the built-in scientist that do not go with the specimen."""
-    from vesalius.explanations.natural import PROMPTS
-    from vesalius.explanations.natural.explain import require_enough
-    from vesalius.explanations.scientist.explain import require_families
-    from vesalius.model.specimen import TextVocabulary, listed_tokens
-
-    if isinstance(specimen.vocabulary, TextVocabulary):
-        if leave_out is not None:
-            raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
-        require_enough(PROMPTS if n is None else n, top)
-    else:
-        listed_tokens(specimen, "the built-in scientist of circuits")
-        _refuse_natural_options(n, top, force, f"specimen {specimen.name!r} has a listed vocabulary")
-        require_families(frozenset() if leave_out is None else frozenset({leave_out}))
+def require_protocol(protocol: str | None) -> None:
+    """Refuse a protocol that does not exist."""
+    if protocol is not None and protocol not in get_args(Protocol):
+        raise BadInput(f"`protocol` {protocol!r} does not exist; use {choices(get_args(Protocol))}")
 
 
-def request_of(task: Task, backbone: Backbone | None) -> Request:
+def protocol_of(scientist: Scientist) -> str | None:
+    """By which protocol a language model is asked, where there are several."""
+    return getattr(scientist, "protocol", None)
+
+
+def request_of(task: Task, backbone: "Backbone | None") -> Request:
     """The request that explains the same again."""
-    specimen = task.loaded
+    specimen, scientist = task.loaded, task.scientist
     given = {
         **task.backbone_options,
-        "n": task.n,
-        "top": task.top,
+        **{name: value for name, value in scientist.options.items() if name not in _OWN_FIELDS},
         "force": task.force or None,
-        "leave_out": task.leave_out,
-        "compact": task.compact or None,
         "circuit_from": task.circuit_from,
         "metric": _metric(specimen),
         "tokenizer": specimen and specimen.tokenizer,
@@ -215,11 +393,11 @@ def request_of(task: Task, backbone: Backbone | None) -> Request:
         behaviour=None if specimen is None else specimen.behaviour,
         components=named,
         circuit=task.circuit_file,
-        method=task.scientist,
+        method=scientist.label,
         options={name: value for name, value in given.items() if value is not None},
         seed=task.seed,
         backbone=task.backbone or (backbone and backbone.name),
-        protocol=task.protocol,
+        protocol=protocol_of(scientist),
     )
 
 
@@ -229,103 +407,6 @@ def _metric(specimen: "Specimen | None") -> str | None:
 
     metric = None if specimen is None else getattr(specimen.behaviour_source, "metric", None)
     return None if metric is None else metric_name(metric)
-
-
-def builtin(task: Task, backbone: Backbone | None) -> Explained:
-    """The built-in scientist: programs for listed vocabularies, the causal profile for natural models."""
-    from vesalius.explanations.natural import PROMPTS, explain_natural
-    from vesalius.explanations.scientist import explain_specimen
-    from vesalius.model.specimen import TextVocabulary
-
-    specimen = task.specimen()
-    check_builtin_options(specimen, n=task.n, top=task.top, force=task.force, leave_out=task.leave_out)
-    if isinstance(specimen.vocabulary, TextVocabulary):
-        return Explained(
-            explain_natural(
-                specimen,
-                components=task.components,
-                n=PROMPTS if task.n is None else task.n,
-                top=task.top,
-                force=task.force,
-                seed=task.seed,
-                spread=task.spread,
-                progress=task.progress,
-            )
-        )
-    without = frozenset() if task.leave_out is None else frozenset({task.leave_out})
-    return Explained(
-        explain_specimen(specimen, components=task.components, seed=task.seed, without=without, progress=task.progress)
-    )
-
-
-def hyve(task: Task, backbone: Backbone | None) -> Explained:
-    """The HyVE agent, driven by a language model."""
-    from vesalius.explanations.hyve import explain_hyve
-    from vesalius.model.specimen import TextVocabulary
-
-    assert backbone is not None
-    specimen = task.specimen()
-    if not isinstance(specimen.vocabulary, TextVocabulary):
-        _refuse_natural_options(task.n, task.top, task.force, f"specimen {specimen.name!r} has a listed vocabulary")
-    protocol = cast(Protocol, task.protocol or DEFAULT_PROTOCOL)
-    return _with_language_model(partial(explain_hyve, protocol=protocol), specimen, task, backbone)
-
-
-def hybrid(task: Task, backbone: Backbone | None) -> Explained:
-    """The built-in scientist, and a language model, if there is one, for what it left open."""
-    if backbone is None:
-        return builtin(task, None)
-    from vesalius.explanations.hyve import explain_hybrid
-
-    specimen = task.specimen()
-    check_builtin_options(specimen, n=task.n, top=task.top, force=task.force, leave_out=task.leave_out)
-    return _with_language_model(explain_hybrid, specimen, task, backbone)
-
-
-def _with_language_model(
-    explain: "Callable[..., HyveResult]", specimen: "Specimen", task: Task, backbone: Backbone
-) -> Explained:
-    from vesalius.sandbox import Executions
-
-    result = explain(
-        specimen,
-        components=task.components,
-        backbone=backbone,
-        seed=task.seed,
-        compact=task.compact,
-        sandbox_unsafe=task.sandbox_unsafe,
-        executions=Executions(task.executions, writable=task.executions_writable),
-        n=task.n,
-        top=task.top,
-        force=task.force,
-        progress=task.progress,
-    )
-    return Explained(result.explanation, result.trace)
-
-
-def by_command(task: Task, backbone: Backbone | None) -> Explained:
-    """The program that the task's scientist names, in `command:...`."""
-    from vesalius.explanations.command import explain_by_command
-    from vesalius.sandbox import Executions
-
-    command = command_of(task.scientist)
-    assert command is not None
-    explanation = explain_by_command(
-        command,
-        task.specimen(),
-        components=task.components,
-        executions=Executions(task.executions, writable=task.executions_writable),
-        seed=task.seed,
-        n=task.n,
-        top=task.top,
-        force=task.force,
-        sandbox_unsafe=task.sandbox_unsafe,
-        timeout=task.timeout,
-    )
-    return Explained(explanation.model_copy(update={"scientist": task.scientist}))
-
-
-SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve, HYBRID: hybrid}
 
 
 def _discovered(method: str, specimen: "Specimen", task: Task) -> Circuit:
@@ -343,7 +424,7 @@ def _abstention(task: Task, *, seconds: float) -> Explanation:
     return Explanation(
         specimen=task.id,
         behaviour=None if specimen is None else specimen.behaviour,
-        scientist=task.scientist,
+        scientist=task.scientist.label,
         components=(),
         information_flow=f"Not measured: {EMPTY_CIRCUIT}.",
         task_description=f"Nothing was established: {EMPTY_CIRCUIT}.",
@@ -365,8 +446,3 @@ def _edges(circuit: Circuit | None, explanation: Explanation) -> Sequence[Score]
         and (edge.receiver is None or str(edge.receiver) in explained)
     )
     return tuple(Score(id=str(edge), score=score) for edge, score in ends)[:MOST_EDGES]
-
-
-def _refuse_natural_options(n: int | None, top: int | None, force: bool, reason: str) -> None:
-    if n is not None or top is not None or force:
-        raise BadInput(f"{reason}; n, top and force are for natural models")

@@ -118,6 +118,8 @@ def grade(
     original InterpBench model its folder, with its published annotation in `annotations/` beside it. A missing
     component counts as wrong, a missing program as 0.
     """
+    if not isinstance(explanations, Iterable):  # an explanation is iterable, as all documents are
+        raise BadInput(f"{type(explanations).__name__} is not an explanation; grade what ves.explain returned")
     given = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     if strange := [one for one in given if not isinstance(one, Explanation)]:
         raise BadInput(f"{type(strange[0]).__name__} is not an explanation; grade what ves.explain returned")

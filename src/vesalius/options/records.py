@@ -22,11 +22,14 @@ from typing import (
     get_type_hints,
 )
 
-from vesalius.errors import BadInput, choices, require_whole
+from vesalius.errors import BadInput, choices, quoted, require_number, require_whole
+from vesalius.options.objects import Configured
 
 Answer = TypeVar("Answer")
 #: Every record that is declared, in order.
 RECORDS: list[type["Record"]] = []
+#: What is asked for where a value is of another kind.
+WANTED = {bool: "true or false", str: "a text"}
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,6 @@ class Option:
         return get_origin(_without_none(self.type)) is Sequence
 
     @property
-    def whole(self) -> bool:
-        """Whether it is a whole number."""
-        return _without_none(self.type) is int
-
-    @property
     def text_type(self) -> Any:
         """Its type on the command line: what is neither a number nor a switch is a text there."""
         kind = _without_none(self.type)
@@ -124,6 +122,7 @@ class Record:
             raise TypeError(f"{type(self).__name__} has the options {', '.join(one.name for one in own)}, each once")
         for one in own:
             object.__setattr__(self, one.name, (values | given).get(one.name, one.default))
+        self._require_kinds()
         self.__post_init__()
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -139,10 +138,19 @@ class Record:
         return hash(tuple(self.values().values()))
 
     def __post_init__(self) -> None:
+        """Refuse or normalise more, in a record that says how."""
+
+    def _require_kinds(self) -> None:
+        """Refuse values that are not of the kind that their field declares."""
         for option in options_of(type(self)):
             value = getattr(self, option.name)
-            if option.whole and not (value is None and option.default is None):
+            kind, left_out = _without_none(option.type), value is None and option.default is None
+            if kind is int and not left_out:
                 require_whole(**{option.name: value})
+            elif kind is float and not left_out:
+                require_number(**{option.name: value})
+            elif kind in (bool, str) and not left_out and not isinstance(value, kind):
+                raise BadInput(f"{option.name}={quoted(value, 40)} is not {WANTED[kind]}; give one")
             if option.flag.of and value not in option.flag.of:
                 raise BadInput(f"{option.name} {value!r} does not exist; choose one of {choices(option.flag.of)}")
 
@@ -217,16 +225,18 @@ class Flat:
     def gather(self, args: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The function's arguments: records are made of the fields given, on top of a record where one is given too."""
         records, rest = dict(self.records), []
-        for value in args:
-            name = next((name for name, one in self.records.items() if type(one) is type(value)), None)
-            if name is None:
-                rest.append(value)
-            else:
-                records[name] = value
         owner = {option.name: name for name, option in self.options()}
         plain: dict[str, Any] = {}
         further: dict[str, Any] = {}
         changes: dict[str, dict[str, Any]] = {}
+        for value in args:
+            name = next((name for name, one in self.records.items() if type(one) is type(value)), None)
+            if name is not None:
+                records[name] = value
+            elif isinstance(value, Configured) and value.OPTION in owner:
+                changes.setdefault(owner[value.OPTION], {})[value.OPTION] = value
+            else:
+                rest.append(value)
         for key, value in given.items():
             if key in self.plain:
                 plain[key] = value

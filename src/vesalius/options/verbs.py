@@ -296,7 +296,11 @@ class HowFound(Record):
     seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
     steps: Annotated[
         int | None,
-        flag("eap-ig: gradients taken (5). rl: train a policy here for so many steps (0: the packaged one).", least=0),
+        flag(
+            "eap-ig, best: gradients taken (5). masks: steps of Adam (150). rl: train a policy here for so many steps "
+            "(0: the packaged one).",
+            least=0,
+        ),
     ] = None
 
 
@@ -325,7 +329,7 @@ class Who(Record):
     """Who explains."""
 
     scientist: Annotated[
-        str | None,
+        Any,
         flag(
             "Who explains: builtin, hyve with a language model, hybrid (built in, then a language model for the rest), "
             "a plug-in, command:PROGRAM that speaks JSON lines, or package.module:function. Default: hyve with "

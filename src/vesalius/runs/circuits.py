@@ -78,16 +78,13 @@ class CircuitsBenchmark(ScoredSteps):
             circuit.id,
             circuit.directory,
             settings.seed,
-            protocol=settings.protocol,
-            leave_out=settings.leave_out,
+            scientist=settings.explainer,
             sandbox_unsafe=self.limits.sandbox_unsafe,
             executions=self.run.executions_path(circuit.id),
             circuit_from=settings.circuit_from,
-            scientist=settings.scientist,
             source=circuit.source,
             backbone=settings.backbone,
             backbone_options={} if settings.max_tokens == MAX_TOKENS else {"max_tokens": settings.max_tokens},
-            compact=settings.compact,
             timeout=self.limits.timeout,
         )
 

@@ -16,12 +16,13 @@ from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, be
 from vesalius.discovery.discover import circuit_method
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note, quoted
-from vesalius.explanations.scientists import BUILTIN, check_scientist, chosen_scientist
+from vesalius.explanations.scientists import BUILTIN, Scientist, chosen_scientist, protocol_of, scientist_named
 from vesalius.files import sha256
 from vesalius.grading.keys import ANNOTATIONS, annotation_file, published_key
 from vesalius.model.sources import download
 from vesalius.model.states import WEIGHTS_FILE
 from vesalius.options import Ask, Spend, Who
+from vesalius.options.objects import listed
 from vesalius.plugins import JUDGES, find_plugin, loaded_plugin, plugin_names
 from vesalius.version import __version__
 
@@ -241,9 +242,7 @@ class BenchmarkSettings:
     max_tokens: int = MAX_TOKENS
 
     def __post_init__(self) -> None:
-        check_scientist(
-            self.scientist, backbone=self.backbone is not None, protocol=self.protocol, leave_out=self.leave_out
-        )
+        self.explainer.require_model(self.backbone is not None)
         if self.circuit_from is not None:
             circuit_method(self.circuit_from)
         for judge in self.judges:
@@ -262,22 +261,29 @@ class BenchmarkSettings:
         cls, circuits: Iterable[CircuitCase], who: Who, ask: Ask, judges: tuple[str, ...], circuit_from: str | None
     ) -> "BenchmarkSettings":
         """The settings that options state: who explains, and how a language model is asked."""
-        scientist, protocol = chosen_scientist(
-            who.scientist, ask.backbone is not None, ask.protocol, leave_out=who.leave_out
-        )
+        own = {"leave_out": who.leave_out, "protocol": ask.protocol, "compact": ask.compact or None}
+        scientist = chosen_scientist(who.scientist, ask.backbone is not None, **own)
+        if fixed := set(scientist.options) - {*own, "program", "function"}:
+            raise BadInput(f"{listed(sorted(fixed))}: a benchmark has its own; leave it out of the scientist")
         return cls(
             tuple(circuits),
-            scientist,
+            scientist.label,
             who.seed,
-            who.leave_out,
+            getattr(scientist, "leave_out", None),
             backbone=ask.backbone,
-            protocol=protocol,
+            protocol=protocol_of(scientist),
             judges=judges,
             prices=None if ask.prices is None else str(ask.prices),
             circuit_from=circuit_from,
-            compact=ask.compact,
+            compact=getattr(scientist, "compact", False),
             max_tokens=ask.max_tokens,
         )
+
+    @property
+    def explainer(self) -> Scientist:
+        """Who explains, with its options."""
+        own = {"leave_out": self.leave_out, "protocol": self.protocol, "compact": self.compact or None}
+        return scientist_named(self.scientist, **own)
 
     @property
     def models(self) -> tuple[str, ...]:

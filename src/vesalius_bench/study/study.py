@@ -34,7 +34,7 @@ from vesalius.documents.discovery import Discovery
 from vesalius.documents.printed import Plan
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.explanations.natural.explain import require_enough
-from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist
+from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist, protocol_of
 from vesalius.grading.keys import ReferenceRoles, known_roles
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
@@ -188,7 +188,10 @@ def _circuit_settings(circuit: Given | Source) -> dict[str, str | None]:
 def _wanted(asked: Explainer) -> list[ExplainedBy]:
     """Who explains: the built-in scientist, and another one where a language model or a function is named."""
     first = ExplainedBy(BUILTIN, BUILTIN, None, None, {})
-    chosen, protocol = chosen_scientist(asked.scientist, asked.backbone is not None, asked.protocol)
+    own = {"protocol": asked.protocol, "compact": asked.compact or None}
+    scientist = chosen_scientist(asked.scientist, asked.backbone is not None, **own)
+    scientist.require_model(asked.backbone is not None)
+    chosen, protocol = scientist.label, protocol_of(scientist)
     if asked.backbone is None:
         own = chosen not in (BUILTIN, HYBRID)
         return [first, ExplainedBy(chosen, chosen, None, None, {})] if own else [first]

@@ -16,8 +16,9 @@ from vesalius.backbones import ModelRequest, Unreachable
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve import explain_hybrid
+from vesalius.explanations.hyve.scientists import Hybrid
 from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.scientists import check_scientist, chosen_scientist
+from vesalius.explanations.scientists import chosen_scientist, protocol_of
 from vesalius.model.specimen import Specimen
 
 pytestmark = pytest.mark.slow
@@ -169,7 +170,9 @@ def test_what_the_built_in_scientist_said_before_is_taken_as_it_is(frac_prevs: S
 
 
 def test_options_that_do_not_go_with_hybrid() -> None:
-    assert chosen_scientist("hybrid", False, None) == ("hybrid", None)
-    assert chosen_scientist("hybrid", True, None) == ("hybrid", None)
-    with pytest.raises(BadInput, match="`protocol` is for the hyve scientist"):
-        check_scientist("hybrid", backbone=True, protocol="paper")
+    for model in (False, True):
+        scientist = chosen_scientist("hybrid", model)
+        scientist.require_model(model)
+        assert (scientist, protocol_of(scientist)) == (Hybrid(), None)
+    with pytest.raises(BadInput, match="`protocol` cannot be given with `scientist` hybrid"):
+        chosen_scientist("hybrid", True, protocol="paper")
