@@ -73,7 +73,7 @@ def checked(parts: Sequence[ComponentExplanation], check: PlainCheck) -> dict[st
 def claims_of(part: ComponentExplanation) -> list[str]:
     """What was decided about a component, in short: an agent's hypotheses that were not supported, then the claims."""
     before = [f"{one['hypothesis'].removeprefix('We hypothesise that ')} {one['verdict']}" for one in part.refuted]
-    return [*before, *(f"{one.kind} {one.verdict}" for one in part.claims if one.verdict != "untested")]
+    return [*before, *(f"{one.kind} {one.verdict}" for one in part.claims if one.verdict in ("supported", "refuted"))]
 
 
 def rows_of(own: Sequence[ComponentExplanation], said: Sequence[ComponentExplanation]) -> list[dict[str, Any]]:

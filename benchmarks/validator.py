@@ -128,8 +128,8 @@ def share(rows: list[dict], verdict: str) -> dict:
     hits = sum(row["verdict"] == verdict for row in rows)
     low, high = share_interval(hits, len(rows))
     value = hits / len(rows) if rows else None
-    untested = sum(row["verdict"] == "untested" for row in rows)
-    return {"value": value, "low": low, "high": high, "hits": hits, "n": len(rows), "untested": untested}
+    open_ = sum(row["verdict"] in ("undecided", "untested") for row in rows)
+    return {"value": value, "low": low, "high": high, "hits": hits, "n": len(rows), "untested": open_}
 
 
 def summary(circuits: list[dict]) -> dict:

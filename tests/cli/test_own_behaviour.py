@@ -185,7 +185,7 @@ def test_discover_and_explain_take_a_file(vesalius: Vesalius, tiny: Path, file: 
     assert "Complete 'The capital of France is' with 'Paris'" in explained["task_description"]
     single = answer(vesalius, "explain", tiny, *PROMPT, "--force", "--top", "2", "--metric", "log-probability")
     verdicts = {claim["verdict"] for part in single["components"] for claim in part["claims"]}
-    assert verdicts <= {"untested"}, "one prompt decides nothing"
+    assert verdicts <= {"undecided"}, "one prompt decides nothing"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ PARTS = (
     part("L1H0", 0.3, "induction head", necessary="supported"),
     part("L1H1", 0.0, "induction head", necessary="refuted"),
     part("L2H2", 0.0, "duplicate-token head", necessary="refuted"),
-    part("L2_MLP", 0.04, necessary="untested", covers="untested"),
+    part("L2_MLP", 0.04, necessary="undecided", covers="undecided"),
     part("L3_MLP", 0.4, "writes the answer", necessary="supported"),
 )
 EDGES = (("tokens", "L0H0", 0.6), ("L1H0", "logits", 0.25), ("L3_MLP", "logits", 0.4))
@@ -81,7 +81,7 @@ def test_the_connected_part_comes_first_and_gaps_are_said() -> None:
         "refuted, writes the answer by itself: L0H0",
         "2 claims are undecided on 16 prompts; more prompts decide more",
     )
-    assert screen.verdicts == "3 supported, 3 refuted, 2 untested"
+    assert screen.verdicts == "3 supported, 3 refuted, 2 undecided"
 
 
 def test_what_carries_it_is_ranked_with_intervals() -> None:

@@ -87,7 +87,7 @@ def test_a_near_miss_is_refuted(lab, component, changes):
     assert check(Computes(component=component, hypothesis=hypothesis(**changes)), lab).verdict == "refuted"
 
 
-@pytest.mark.parametrize(("wins", "verdict"), [((14, 0), "supported"), ((13, 1), "untested"), ((0, 40), "refuted")])
+@pytest.mark.parametrize(("wins", "verdict"), [((14, 0), "supported"), ((13, 1), "undecided"), ((0, 40), "refuted")])
 def test_a_rival_without_a_follower_has_lost_at_any_level(lab, monkeypatch, wins, verdict):
     monkeypatch.setattr("vesalius.explanations.claims.interchange._wins", lambda *args: wins)
     record = check(Computes(component=FLAGS, hypothesis=hypothesis()), lab, tried=5_000)
@@ -130,7 +130,7 @@ def test_the_right_variable_in_the_wrong_component_is_refuted(lab):
     assert check(Computes(component=outside, hypothesis=elsewhere), lab).verdict == "refuted"
 
 
-def test_a_variable_that_no_interchange_shows_is_untested(lab):
+def test_a_variable_that_no_interchange_shows_is_undecided(lab):
     constant = Map(lambda token: 0, tokens, name="zero")
     true = program()
     is_x = Map(lambda token: token == "x", tokens, name="is_x")
@@ -140,7 +140,7 @@ def test_a_variable_that_no_interchange_shows_is_untested(lab):
     outside = str(lab.matched(lab.circuit[0])[0])
     claim = Computes(component=outside, hypothesis=Hypothesis(program=idle, carriers={outside: ("zero",)}))
     record = check(claim, lab)
-    assert record.verdict == "untested"
+    assert record.verdict == "undecided"
     assert record.evidence[1].n < 24
 
 
@@ -174,9 +174,9 @@ def test_the_flag_depends_only_on_the_token_being_x(lab):
     assert check(IndependentOf(component=FLAGS, program=true, variable="is_x"), lab).verdict == "refuted"
 
 
-def test_what_depends_on_the_position_alone_cannot_be_swapped_and_stays_untested(lab):
+def test_what_depends_on_the_position_alone_cannot_be_swapped_and_stays_undecided(lab):
     claim = Combines(component=FLAGS, program=program(), variables=("tokens", "indices"))
-    assert check(claim, lab).verdict == "untested"
+    assert check(claim, lab).verdict == "undecided"
 
 
 def test_the_head_aggregates_the_flags_so_far(lab):

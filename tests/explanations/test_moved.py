@@ -226,7 +226,7 @@ def test_token_and_position_are_combined_where_the_moved_output_says_so(added):
     later = Combines(component="L1_MLP", program=outside().program, variables=("inner", "indices"), carried=("outer",))
     assert check(later, added).verdict != "refuted"  # its output is free of what came in where
     unknown = combined.model_copy(update={"carried": ()})
-    assert check(unknown, added).verdict == "untested"
+    assert check(unknown, added).verdict == "undecided"
 
 
 def test_a_table_beside_an_input_that_holds_the_position_is_tested_place_by_place(added):
@@ -239,7 +239,7 @@ def test_a_table_beside_an_input_that_holds_the_position_is_tested_place_by_plac
     assert (stays.outcome, stays.passed) == ("dependent", None)
     pair = Combines(component="L1_MLP", program=idea.program, variables=("inner", "indices"), carried=("outer",))
     assert check(pair, added).verdict == "supported"
-    assert check(pair.model_copy(update={"carriers": idea.carriers}), added).verdict == "untested"
+    assert check(pair.model_copy(update={"carriers": idea.carriers}), added).verdict == "undecided"
     # The true program: L1_MLP reads L0_MLP alone, and nothing is left open.
     true = check(Computes(component="L1_MLP", hypothesis=inside()), added)
     assert true.text.startswith("L1_MLP computes")

@@ -128,7 +128,9 @@ def test_a_session_goes_on_from_what_was_decided_before(specimen: Specimen) -> N
         ([("necessary", "refuted"), ("necessary", "supported"), ("computes", "supported")], "refuted"),
         ([("necessary", "supported")], "untested"),
         ([("moves_role", "refuted"), ("moves_role", "supported")], "supported"),
-        ([("computes", "refuted"), ("computes", "untested")], "refuted"),
+        ([("computes", "refuted"), ("computes", "undecided")], "refuted"),
+        ([("necessary", "supported"), ("computes", "undecided")], "undecided"),
+        ([("necessary", "undecided")], "untested"),
         ([("free_code", "supported")], "untested"),
     ],
 )

@@ -12,13 +12,18 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.explanations.claims.base import against, either
 from vesalius.explanations.claims.necessary import NATURAL_ORDER, Necessary
-from vesalius.explanations.laboratory import FIRST_LOOK, Replacement
+from vesalius.explanations.laboratory import Replacement
+from vesalius.statistics import means_interval
 
-#: Fewer prompts than a first look asks for, so that nothing rests on some of them.
-PROMPTS = 2 * FIRST_LOOK - 1
+PROMPTS = 11
 PARTS = [Component(0, head) for head in range(13)]
 SEED, DRAWS, LEAST = 7, 2000, 0.05
 PerPrompt = Float[np.ndarray, " prompt"]
+
+
+def _ends(values: Float[Tensor, " prompt"], level: float) -> tuple[float, float]:
+    low, high = means_interval(values.double()[:, None], level=level, seed=SEED)
+    return float(low[0]), float(high[0])
 
 
 class Outcomes:
@@ -33,6 +38,7 @@ class Outcomes:
         self.model = SimpleNamespace(config=SimpleNamespace(n_layers=1, n_heads=len(PARTS)))
         self.effects = {(part, kind): _random_effects(rng) for part in PARTS for kind in NATURAL_ORDER}
         self.asked: set[tuple[Component, Replacement]] = set()
+        self.settled: dict[Any, Any] = {}
 
     def effect(self, components: list[Component], kind: Replacement) -> Float[Tensor, " prompt"]:
         self.asked.add((components[0], kind))
@@ -43,6 +49,9 @@ class Outcomes:
 
     def first_effect(self, components: list[Component], kind: Replacement) -> None:
         return None
+
+    def ends(self, values: Float[Tensor, " prompt"], level: float) -> tuple[float, float]:
+        return _ends(values, level)
 
     def measure(self, sets: list[list[Component]], kinds: list[Replacement]) -> None:
         return None
@@ -95,7 +104,7 @@ def test_necessary_is_supported_where_every_replacement_and_control_supports_it(
 def test_a_figure_is_supported_where_it_exceeds_the_least_and_its_controls(kinds: int) -> None:
     """Controls are measured where one of the figures exceeds the least that counts; `either` holds two of them."""
     rng = np.random.default_rng(1)
-    lab: Any = SimpleNamespace(seed=SEED)
+    lab: Any = SimpleNamespace(seed=SEED, ends=_ends)
     verdicts = []
     for _ in range(100):
         own, other = ([torch.from_numpy(_random_effects(rng)) for _ in range(kinds)] for _ in range(2))

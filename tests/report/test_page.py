@@ -116,8 +116,8 @@ def test_frac_prevs_says_everything(tmp_path: Path) -> None:
     _, text = read(page)
     for words in (
         'At every position, the fraction of tokens so far that are "x".',
-        "What components compute 2 of 2 supported, 0 refuted, 0 untested",
-        "3 supported, 1 refuted, 1 untested",
+        "What components compute 2 of 2 supported, 0 refuted, 0 undecided",
+        "3 supported, 1 refuted, 0 undecided, 1 untested",
         "L1H2 averages is_x over positions up to its own.",
         "copies, 4 of this kind tried",
         "0.987 0.967 to 0.995",

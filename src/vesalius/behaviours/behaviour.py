@@ -26,6 +26,14 @@ MAX_FAILED_DRAWS = 1000
 MAKERS: dict[str, Callable[..., "Behaviour"]] = {}
 
 
+class TooFewPrompts(BadInput):
+    """More prompts were requested than there are; `n` is how many there are."""
+
+    def __init__(self, message: str, n: int) -> None:
+        super().__init__(message)
+        self.n = n
+
+
 class AdditionOptions(TypedDict, total=False):
     """The options of `Behaviour.addition`; one that is None or left out has its usual value."""
 
@@ -149,9 +157,10 @@ class Behaviour:
         rng = random.Random(f"{self.name}/{split}/{seed}")  # a string seeds by SHA-512: no dependence on hash()
         rows = _distinct_rows(draw, rng, n)
         if len(rows) < n:
-            raise BadInput(
+            raise TooFewPrompts(
                 f"behaviour {self.name}: {n} prompts were requested, but the {split} split has only {len(rows)} "
-                f"distinct ones with this tokenizer; {'request fewer' if rows else 'choose another behaviour'}"
+                f"distinct ones with this tokenizer; {'request fewer' if rows else 'choose another behaviour'}",
+                len(rows),
             )
         rng.shuffle(rows)
         prompts = Prompts.from_rows(rows, pad=tokenizer.bos or 0, n_ctx=n_ctx, d_vocab=d_vocab)

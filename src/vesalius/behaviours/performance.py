@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.behaviour import Behaviour
+from vesalius.behaviours.behaviour import Behaviour, TooFewPrompts
 from vesalius.behaviours.metrics import NONE
 from vesalius.behaviours.prompts import Prompts
 from vesalius.documents.performance import Performance
@@ -78,9 +78,10 @@ def draw_prompts(
         answered, drawn = len(right), len(prompts)
         if answered >= n:
             return prompts.take(right[:n])
-    raise BadInput(
+    raise TooFewPrompts(
         f"behaviour {behaviour.name}: the model answers {answered} of {drawn} prompts of the {split} split correctly, "
-        f"and {n} were requested; request fewer, or leave out keep=right"
+        f"and {n} were requested; request fewer, or leave out keep=right",
+        answered,
     )
 
 

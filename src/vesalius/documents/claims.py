@@ -36,7 +36,10 @@ from vesalius.errors import visible
 
 #: The ends of a circuit, as edges name them.
 TOKENS, LOGITS = "tokens", "logits"
-Verdict = Literal["supported", "refuted", "untested"]
+#: Undecided: tested, and the evidence stays open. Untested: no experiment was made.
+Verdict = Literal["supported", "refuted", "undecided", "untested"]
+#: The outcome of evidence that no further prompt is drawn for: the interval would still span the bar.
+TOO_CLOSE = "too close to the bar to call"
 #: The outcome of evidence that is shown without a part in the verdict.
 SHOWN = "no part of the verdict"
 #: What is shown where experiments settled no tag.
@@ -67,8 +70,11 @@ class Evidence(Record):
     """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls.
 
     `passed` says whether the rule was met (None: not decided, or no part of the verdict); `outcome` is what the
-    experiment found in a word or two, where that is more than pass or fail.
+    experiment found in a word or two, where that is more than pass or fail; `bar` is what the interval was compared
+    with, where that is one figure.
     """
+
+    ABSENT_IF_DEFAULT = ("bar",)
 
     experiment: str
     measure: str
@@ -81,6 +87,7 @@ class Evidence(Record):
     seed: int
     passed: bool | None = None
     outcome: str | None = None
+    bar: float | None = None
 
     def __repr__(self) -> str:
         value = "" if self.value is None else f" {self.value:.3g}"

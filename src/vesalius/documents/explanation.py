@@ -346,10 +346,8 @@ def _computes(part: ComponentExplanation) -> str:
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     natural, parts = explanation.behaviour is not None, explanation.components
     fixed = sum(map(_at_fixed_position, parts))
-    counts = _tally(part.verdict for part in parts)
-    words = (
-        f"{counts['supported']} of {len(parts)} supported, {counts['refuted']} refuted, {counts['untested']} untested"
-    )
+    counts = verdict_counts(part.verdict for part in parts)
+    words = counts.replace(" supported", f" of {len(parts)} supported", 1)
     facts = [
         ("components" if natural else "what components compute", words),
         *([("at a fixed position only", f"{fixed} of {len(parts)}")] if fixed else []),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 from vesalius.components import Component
 from vesalius.documents.base import FrozenList, Line, Record, ResultDocument
@@ -102,6 +103,15 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
         figures = f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures}"
         return Line(title, figures, seconds=self.seconds)
 
+    @property
+    def verdict(self) -> Literal["yes", "partly", "no"] | None:
+        """Whether they keep their share on held-out prompts: no where the whole interval lies below it."""
+        if self.share.value is None:
+            return None
+        if self.share.value >= self.keep:
+            return "yes"
+        return "no" if self.share.high is None or self.share.high < self.keep else "partly"
+
     def view(self) -> View:
         """How many neurons are needed, where they are, and what the strongest do."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
@@ -110,7 +120,8 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             Answer(
                 f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures} of {subject} on {self.share.n} "
                 f"held-out prompts, all others resampled (chosen to keep {self.keep:g}); as many at random keep "
-                f"{self.share.baseline or 0.0:.3f}"
+                f"{self.share.baseline or 0.0:.3f}",
+                self.verdict,
             ),
             [
                 Facts([("strongest", join_first([repr(one) for one in self.components], 5))]),

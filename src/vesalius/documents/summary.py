@@ -113,9 +113,10 @@ def summarise(
 
 
 def verdict_counts(verdicts: Iterable[str]) -> str:
-    """How many are supported, refuted and untested."""
+    """How many are supported, refuted and undecided, and how many untested where there are some."""
     counts = Counter(verdicts)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("supported", "refuted", "untested"))
+    words = ["supported", "refuted", "undecided", *(["untested"] if counts["untested"] else [])]
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in words)
 
 
 class Flow:
@@ -293,11 +294,11 @@ def _undecided(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     for kind, names in sorted(refuted.items(), key=lambda item: (item[0] != "necessary", -len(item[1]))):
         if names:
             yield f"refuted, {REFUTED.get(kind, kind.replace('_', ' '))}: {join_first(names, LISTED)}"
-    untested = [claim for part in parts for claim in part.claims if claim.verdict == "untested"]
-    if untested:
-        n = max((evidence.n for claim in untested for evidence in claim.evidence), default=0)
+    undecided = [claim for part in parts for claim in part.claims if claim.verdict in ("undecided", "untested")]
+    if undecided:
+        n = max((evidence.n for claim in undecided for evidence in claim.evidence), default=0)
         prompts = "1 prompt, which has no interval" if n == 1 else f"{n} prompts" if n else "what was measured"
-        claims = "1 claim is" if len(untested) == 1 else f"{len(untested)} claims are"
+        claims = "1 claim is" if len(undecided) == 1 else f"{len(undecided)} claims are"
         yield f"{claims} undecided on {prompts}; more prompts decide more"
 
 

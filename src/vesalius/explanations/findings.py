@@ -263,7 +263,7 @@ def finding_of(component: Component, checked: Sequence[Checked]) -> Finding:
     verdict = verdict_of(records)
     return Finding(
         ComponentTrace(component=str(component), observation="", attempts=attempts),
-        "refuted" if verdict == "untested" and lost else verdict,
+        "refuted" if verdict != "supported" and lost else verdict,
         records,
         tuple(kept),
     )

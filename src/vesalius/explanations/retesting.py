@@ -10,7 +10,7 @@ from vesalius.components import parse_components
 from vesalius.documents.explanation import ClaimRecord, Explanation
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, check, claim_data, claim_from
-from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab
+from vesalius.explanations.laboratory import CLAIM_SEED, Lab, growing_lab
 from vesalius.explanations.natural import PROMPTS
 from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.explanations.scientists import BUILTIN
@@ -68,7 +68,7 @@ class Retester:
     def _lab(self) -> Lab:
         if not self._natural:
             return laboratory(blinded(self._specimen), self._circuit, seed=self._seed)
-        return NaturalLab.draw(self._specimen, self._n, seed=CLAIM_SEED + self._seed, circuit=self._circuit)
+        return growing_lab(self._specimen, self._n, seed=CLAIM_SEED + self._seed, circuit=self._circuit)
 
     def decide(self, component: str, record: ClaimRecord) -> ClaimRecord:
         """The record of the same claim on these inputs."""

@@ -37,7 +37,8 @@ FREE_CODE_RULE = "decided by the language model from its own code"
 
 
 def verdict_of(records: Iterable[ClaimRecord]) -> Verdict:
-    """Supported where a functional claim is and none is refuted; refuted where one is; else untested.
+    """Supported where a functional claim is and none is refuted; refuted where one is; undecided where a functional one
+    was tested and stays open; else untested: nothing was tested that says what the component does.
 
     A refuted claim that says what the component does was replaced where a later one of its kind is supported: the
     hypothesis was corrected, and the rule was stricter for the correction. Claims from free code do not count: their
@@ -48,7 +49,7 @@ def verdict_of(records: Iterable[ClaimRecord]) -> Verdict:
 
 def verdict_of_kinds(claims: Iterable[tuple[str, Verdict]]) -> Verdict:
     """The same rule on the kinds of claims and their verdicts, in the order of their experiments."""
-    checked = [(kind, verdict) for kind, verdict in claims if kind != FREE_CODE]
+    checked: list[tuple[str, Verdict]] = [(kind, verdict) for kind, verdict in claims if kind != FREE_CODE]
     functional = FUNCTIONAL | FUNCTIONAL_NATURAL
     corrected: set[str] = set()
     supported = False
@@ -59,7 +60,14 @@ def verdict_of_kinds(claims: Iterable[tuple[str, Verdict]]) -> Verdict:
         if verdict == "supported" and kind in functional:
             corrected.add(replaces)
             supported = True
-    return "supported" if supported else "untested"
+    return "supported" if supported else open_verdict(checked)
+
+
+def open_verdict(claims: Iterable[tuple[str, Verdict]]) -> Verdict:
+    """The verdict where nothing that a component does was established: undecided where a claim of it was tested."""
+    functional = FUNCTIONAL | FUNCTIONAL_NATURAL
+    tested = any(kind in functional and verdict != "untested" for kind, verdict in claims)
+    return "undecided" if tested else "untested"
 
 
 def from_free_code(text: str, verdict: Verdict, *, programs: int, tried: int, seed: int) -> ClaimRecord:
@@ -73,7 +81,7 @@ def from_free_code(text: str, verdict: Verdict, *, programs: int, tried: int, se
         n=programs,
         rule=FREE_CODE_RULE,
         seed=seed,
-        passed={"supported": True, "refuted": False, "untested": None}[verdict],
+        passed={"supported": True, "refuted": False}.get(verdict),
     )
     return ClaimRecord(kind=FREE_CODE, text=text, verdict=verdict, evidence=(evidence,), tried=tried)
 

@@ -352,7 +352,13 @@ class Who(Record):
 class Explaining(Who):
     """Who explains, and how much of the model."""
 
-    n: Annotated[int | None, flag("Held-out prompts, for natural models. Default: 16.", least=4)] = None
+    n: Annotated[
+        int | None,
+        flag(
+            "The most held-out prompts that a claim draws until it is decided, for natural models. Default: 128.",
+            least=4,
+        ),
+    ] = None
     top: Annotated[
         int | None,
         flag(

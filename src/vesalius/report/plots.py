@@ -40,7 +40,7 @@ MOST_BARS, MOST_METRICS = 20, 24
 #: The least width of a map and the width of a curve, the least height of both, in inches.
 PANEL_WIDTH, LEAST_HEIGHT = 4.6, 3.4
 BLUE, RED, GREY = "#2166ac", "#b2182b", "#7f7f7f"
-VERDICTS = {"supported": "#2e7d4f", "refuted": RED, "untested": GREY}
+VERDICTS = {"supported": "#2e7d4f", "refuted": RED, "undecided": GREY, "untested": GREY}
 #: Characters of a line of words in a picture.
 WORDS_WIDTH = 60
 #: Units of a diagram's geometry in an inch.

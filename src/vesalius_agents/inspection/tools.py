@@ -194,7 +194,7 @@ def check_claim() -> Tool:
 
     async def execute(component: str, claim: dict[str, Any]) -> str:
         """Put one claim about a component, or about the whole circuit with it, to the engine, which experiments on
-        held-out inputs and decides: supported, refuted or untested. With a refutation come inputs that contradict it.
+        held-out inputs and decides: supported, refuted or undecided. With a refutation come inputs that contradict it.
 
         Args:
             component: the component that the claim is about.

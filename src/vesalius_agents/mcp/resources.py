@@ -126,7 +126,7 @@ Call describe_specimen first. Then, for each component of the circuit, in the or
 2. Hypothesize. Say what variable it carries, precisely enough that an experiment could prove it wrong. which_variable \
 scores several candidates at once.
 3. Validate. Put claims to check_claim (the kinds are in vesalius://grammar/claims). A refuted hypothesis is replaced \
-by another, at most three times; a claim that stays untested is not established.
+by another, at most three times; a claim that stays undecided is not established.
 Then, for all components together:
 4. Classify. Give each component a tag: INDICATOR, AGGREGATOR, ROUTER, MAPPER or COMBINER.
 5. Summarize. How information flows, and which task the model performs; where you can, one program with the variables \

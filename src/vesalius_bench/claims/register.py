@@ -40,7 +40,7 @@ from vesalius.explanations.claims.dependence import MIN_CHANGED, MIN_UNCHANGED
 from vesalius.explanations.claims.interchange import MIN_AGREEMENT, MIN_CHANGED_ACCURACY, MIN_LEAD_OVER_SHUFFLED
 from vesalius.explanations.claims.joint import MIN_KEPT_NATURAL
 from vesalius.explanations.claims.moved import MIN_RIVAL_LEAD, MIN_TRAVELS
-from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, Lab, NaturalLab
+from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, Lab, growing_lab
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.natural import PROMPTS
 from vesalius.explanations.scientist.explain import blinded
@@ -170,7 +170,7 @@ def held_out_laboratory(specimen: Specimen, circuit: Sequence[str], *, n: int | 
     parts = [Component.parse(name).within(specimen.model.config) for name in circuit]
     drawn = inputs_seed(specimen, seed)
     if not isinstance(specimen.vocabulary, FiniteVocabulary):
-        return NaturalLab.draw(specimen, n or PROMPTS, seed=drawn, circuit=sorted(set(parts)))
+        return growing_lab(specimen, n or PROMPTS, seed=drawn, circuit=sorted(set(parts)))
     circuit_and_own = sorted({*parts, *own_circuit(specimen)})
     return CircuitLab(blinded(specimen), n=n, seed=drawn, circuit=circuit_and_own)
 

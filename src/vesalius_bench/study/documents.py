@@ -38,7 +38,7 @@ RoleRating = Literal["correct", "partial", "wrong"]
 RATINGS: tuple[RoleRating, ...] = ("wrong", "partial", "correct")
 COLUMNS: tuple[RoleRating, ...] = ("correct", "partial", "wrong")
 #: How a rating looks.
-LOOKS = {"correct": "supported", "partial": "untested", "wrong": "refuted"}
+LOOKS = {"correct": "supported", "partial": "undecided", "wrong": "refuted"}
 #: Characters of a role on a terminal.
 LONGEST_ROLE = 60
 EVIDENCE_CAPTION = (

@@ -225,7 +225,7 @@ NOTEBOOK = ("model", "behaviour", "status", "accuracy", "metric", "heads", "jacc
 #: Head maps that a view still has, and cells that a terminal lists one by one.
 MOST_MAPS, MOST_LINES = 40, 24
 #: How each status looks, and what a terminal says.
-LOOKS = {"performed": "supported", "undecided": "untested", "not performed": "refuted", "failed": "untested"}
+LOOKS = {"performed": "supported", "undecided": "undecided", "not performed": "refuted", "failed": "untested"}
 SAID = {"performed": "yes", "undecided": "unclear", "not performed": "no", "failed": "failed"}
 #: Characters of the strongest components in the summary.
 STRONGEST = 240

@@ -183,7 +183,7 @@ def record(kind: str, verdict: Any) -> ClaimRecord:
 
 
 def test_the_verdict_is_a_rule_over_the_claims() -> None:
-    good, bad, open_ = record("computes", "supported"), record("necessary", "refuted"), record("copies", "untested")
+    good, bad, open_ = record("computes", "supported"), record("necessary", "refuted"), record("copies", "undecided")
     assert verdict_of([]) == "untested"
     assert verdict_of([record("necessary", "supported")]) == "untested", "mattering is not doing"
     assert verdict_of([good]) == verdict_of([good, open_, record("necessary", "supported")]) == "supported"

@@ -139,11 +139,11 @@ def test_hybrid_keeps_what_is_built_in_and_tests_the_rest_by_claims() -> None:
     backbone, wire = opened(reply)
     built_in = explain_natural(subject, components=["L1H0", "L1H1"], n=16)
     found = explain_hybrid(subject, backbone=backbone, components=["L1H0", "L1H1"], n=16)
-    assert [part.verdict for part in built_in.components] == ["supported", "untested"]
+    assert [part.verdict for part in built_in.components] == ["supported", "undecided"]
     known, still_open = found.explanation.components
     assert known.model_dump(exclude={"note"}) == built_in.components[0].model_dump(exclude={"note"})
     assert known.note == f"{built_in.components[0].note} In the model's words: copies what followed before"
-    assert still_open.verdict == "untested"
+    assert still_open.verdict == "undecided"
     assert still_open.note.endswith("In the model's words: nothing (Tentative: no experiment supported it.)")
     assert still_open.refuted
     asked = {request.label.split()[0] for request in wire.requests}

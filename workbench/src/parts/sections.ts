@@ -179,7 +179,7 @@ function legend({ tags, gaps }: { tags: Record<string, string>; gaps: boolean })
     h("li", {}, edge("", ["M1 5H33", 1.2], ["M1 12H33", 5]), " weak and strong measured edge"),
     h("li", {}, edge(" negative", ["M1 8H33", 2]), " edge of negative strength"),
     gaps ? h("li", {}, key(h("path", { class: "open-end", d: "M1 8H33" })), " not established what it reads or writes to") : null,
-    h("li", {}, ["supported", "refuted", "untested"].map((one) => [verdict(one), " "])));
+    h("li", {}, ["supported", "refuted", "undecided", "untested"].map((one) => [verdict(one), " "])));
 }
 
 /** A link to the page of a result that needs no server. */

@@ -29,10 +29,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from vesalius.components import Component
+from vesalius.documents.claims import TOO_CLOSE
 from vesalius.documents.explanation import ClaimRecord, Evidence, Executable, Verdict
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.attending import Attends, Composes, ReadsRole, Uses
-from vesalius.explanations.claims.base import Claim, Hypothesis, level_for
+from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome, level_for, may_decide
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.interchange import Computes, examine_program, expression_of
 from vesalius.explanations.claims.joint import BackupOf, Covers, Redundant, Sufficient
@@ -50,6 +51,7 @@ from vesalius.explanations.claims.paths import (
 )
 from vesalius.explanations.claims.reading import BESIDE, Aggregates, Copies, ReadsFrom
 from vesalius.explanations.laboratory import CircuitLab, Lab, NaturalLab
+from vesalius.explanations.laboratory.answers import NothingChanges
 from vesalius.rasp import Program, Variable
 from vesalius.rasp.document import to_document
 
@@ -132,6 +134,8 @@ KINDS: dict[str, type[Claim]] = {
     )
 }
 PROGRAM, HYPOTHESIS = "program", "hypothesis"
+#: Where on so many prompts no answer depends on a token, none is looked for on more.
+MOST_WITHOUT_CHANGE = 16
 #: Fields that a record has of its own, and those that stand as digests.
 _ELSEWHERE = {"kind", "component", PROGRAM, HYPOTHESIS}
 
@@ -163,12 +167,15 @@ def claim_from(data: Any, kinds: Mapping[str, type[Claim]] = KINDS) -> Claim:
 def check(
     claim: Claim, lab: Lab, *, tried: int = 1, carriers: Mapping[str, tuple[str, ...]] | None = None
 ) -> ClaimRecord:
-    """Run a claim's experiment. `tried` counts the claims of this kind tried on the component, including this one: the
-    more claims, the wider every interval of the rule. `carriers` says which variables of the claim's program each
-    component carries, for claims without a hypothesis: inputs that they name are then checked as well.
+    """Run a claim's experiment, in a growing laboratory on more and more prompts until it is decided. `tried` counts
+    the claims of this kind tried on the component, including this one: the more claims, the wider every interval of the
+    rule. `carriers` says which variables of the claim's program each component carries, for claims without a
+    hypothesis: inputs that they name are then checked as well.
     """
     claim.tested_in.require(lab, claim.kind)
-    verdict, evidence = claim.examine(lab, level=level_for(tried))
+    verdict, evidence = _until_decided(claim, lab, level=level_for(tried))
+    if verdict == "undecided" and not any(one.n for one in evidence):
+        verdict = "untested"  # there was no case to test it on
     if verdict == "supported":
         evidence += unsupported_inputs(claim, lab, carriers or {})
     text = worded(claim.text, verdict, evidence)
@@ -180,6 +187,28 @@ def check(
         tried=tried,
         prediction=prediction_of(claim),
     )
+
+
+def _until_decided(claim: Claim, lab: Lab, *, level: float) -> Outcome:
+    """The claim's outcome at the first look that decides it, or at the last one that may."""
+    outcome: Outcome = "undecided", ()
+    for look in lab.looks():
+        try:
+            outcome = claim.examine(look, level=level)
+        except NothingChanges:
+            if look.n >= MOST_WITHOUT_CHANGE:
+                raise
+            continue
+        if outcome[0] != "undecided" or not may_decide(outcome[1], look):
+            break
+    verdict, evidence = outcome
+    return verdict, tuple(_called(one) if verdict == "undecided" else one for one in evidence)
+
+
+def _called(evidence: Evidence) -> Evidence:
+    """Open evidence of several looks with the word for it."""
+    open_ = evidence.passed is None and evidence.bar is not None and evidence.outcome is None
+    return evidence.model_copy(update={"outcome": TOO_CLOSE}) if open_ and evidence.low is not None else evidence
 
 
 def worded(text: str, verdict: Verdict, evidence: tuple[Evidence, ...]) -> str:

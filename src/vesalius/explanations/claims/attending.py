@@ -19,6 +19,7 @@ from vesalius.explanations.claims.base import (
     Claim,
     ComponentName,
     Outcome,
+    above,
     against,
     bar_above,
     either,
@@ -111,10 +112,9 @@ class Uses(Claim, frozen=True):
         """What cutting the role's keys out of the attention costs, against cutting as many others."""
         lab = NaturalLab.require(lab, self.kind)
         head, target = _head_and_target(self, lab, self.role)
-        inputs, asked = HeadPaths(lab.runs, head), target.any(-1)
 
         def lost(keys: Target, n: int | None = None) -> PerPrompt:
-            return lab.head_effects(head, inputs.z_without_keys(keys), positions=asked, n=n) / lab.scale
+            return lab.without_keys(head, keys, positions=target.any(-1), n=n)
 
         def controls() -> dict[str, PerPrompt]:
             other = random_keys(target, lab.runs, seed=lab.seed)
@@ -162,6 +162,9 @@ class ReadsRole(Claim, frozen=True):
             bar=bar,
             controls=rivals,
         )
+
+        if attention.passed is not True:  # cuts are whole runs, and without the attention they support nothing
+            return above(attention, bar), (attention,)
 
         def lost(role: str) -> Losses:
             return lab.lost(*lab.cut([head], role, self.query, suppressed))

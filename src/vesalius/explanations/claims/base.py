@@ -3,7 +3,8 @@
 A kind of claim is one class, whoever proposes it and wherever it is tested again: the built-in scientists, language
 models, other agents, a registration. A claim is data. `check` passes it a laboratory; the claim's experiment returns
 evidence and the verdict of its rule. Verdicts: *supported* if the prediction held against its controls, *refuted* if it
-failed, *untested* if this experiment cannot decide (nothing changes, too few cases, or the rivals predict the same).
+failed, *undecided* if it was tested and stays open (the interval spans the bar, nothing changes, or the rivals predict
+the same), *untested* if no experiment was made, as where no input has a case of it.
 
 The more claims are tried on a component, the more likely one passes by chance, so every interval is taken at level
 1 - 0.05 / tried (Bonferroni), and rules compare interval ends, not point values.
@@ -25,7 +26,7 @@ from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput
-from vesalius.explanations.laboratory import Lab
+from vesalius.explanations.laboratory import GrowingLab, Lab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.natural import Losses
 from vesalius.rasp import Program
@@ -35,7 +36,7 @@ from vesalius.statistics import means_interval, share_interval, student_interval
 ALPHA = 0.05
 #: Of an interval's error, the part that a first look at few prompts may take.
 FIRST_LOOK_ERROR = 0.1
-#: Fewer values than this have no interval, so that a claim about them stays untested.
+#: Fewer values than this have no interval, so that a claim about them stays undecided.
 MIN_SAMPLES = 4
 
 #: The least that counts: of an effect, a gain or a direct logit attribution, as a share of the score or of the outputs;
@@ -130,6 +131,13 @@ def mean_and_interval(values: Float[Tensor, " sample"], level: float, *, seed: i
     return float(values.double().mean()), float(low[0]), float(high[0])
 
 
+def measured(lab: Lab, values: Float[Tensor, " sample"], level: float) -> tuple[float, float, float]:
+    """Mean and interval of values by which a claim is decided, as the laboratory has them at this look."""
+    if len(values) < MIN_SAMPLES or not bool(values.isfinite().all()):
+        return mean_and_interval(values, level, seed=lab.seed)
+    return (float(values.double().mean()), *lab.ends(values, level))
+
+
 def first_interval(
     values: Float[Tensor, " sample"], *, level: float = 1 - FIRST_LOOK_ERROR * ALPHA
 ) -> tuple[float, float]:
@@ -152,7 +160,7 @@ def mean_evidence(
     controls: dict[str, float | None] | None = None,
 ) -> Evidence:
     """Evidence from one value per prompt: their mean and its interval; marked by whether it lies above the bar."""
-    mean, low, high = mean_and_interval(values, level, seed=lab.seed) if len(values) else (None, None, None)
+    mean, low, high = measured(lab, values, level) if len(values) else (None, None, None)
     evidence = Evidence(
         experiment=experiment,
         measure=measure,
@@ -164,47 +172,73 @@ def mean_evidence(
         rule=rule,
         seed=lab.seed,
         outcome=NOT_DEFINED if mean is not None and math.isnan(mean) else None,
+        bar=rounded(bar),
     )
     return evidence if bar is None else marked(evidence, above(evidence, bar))
 
 
 def marked(evidence: Evidence, verdict: Verdict) -> Evidence:
     """The evidence marked as passed or failed; an undecided one stays without a mark."""
-    return evidence.model_copy(update={"passed": {"supported": True, "refuted": False, "untested": None}[verdict]})
+    return evidence.model_copy(update={"passed": {"supported": True, "refuted": False}.get(verdict)})
 
 
 def above(evidence: Evidence, bar: float) -> Verdict:
     """Supported if the whole interval lies above the bar, refuted if none of it does."""
     if evidence.low is None or evidence.high is None:
-        return "untested"
-    return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "untested"
+        return "undecided"
+    return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "undecided"
 
 
-def exceeds(values: Float[Tensor, " prompt"], least: float, *, level: float, seed: int) -> bool:
+def exceeds(lab: Lab, values: Float[Tensor, " prompt"], least: float, *, level: float) -> bool:
     """Whether the interval of a mean lies above the least that counts. Controls can only raise a bar, so in a natural
     model, where every run is expensive, they are measured for no other values: those support nothing with any bar.
     """
-    low = lower_end(values, level=level, seed=seed)
+    low = lower_end(lab, values, level=level)
     return low is not None and low > least
 
 
-def lower_end(values: Float[Tensor, " prompt"], *, level: float, seed: int) -> float | None:
+def lower_end(lab: Lab, values: Float[Tensor, " prompt"], *, level: float) -> float | None:
     """The lower end of the interval of a mean as evidence has it; None without an interval."""
-    return rounded(mean_and_interval(values, level, seed=seed)[1]) if len(values) else None
+    return rounded(measured(lab, values, level)[1]) if len(values) else None
 
 
 def below(evidence: Evidence, bar: float) -> Verdict:
     """Supported if the whole interval lies below the bar, refuted if none of it does."""
     if evidence.low is None or evidence.high is None:
-        return "untested"
-    return "supported" if evidence.high < bar else "refuted" if evidence.low >= bar else "untested"
+        return "undecided"
+    return "supported" if evidence.high < bar else "refuted" if evidence.low >= bar else "undecided"
 
 
 def all_of(*verdicts: Verdict) -> Verdict:
     """The verdict of a claim with several parts: one refuted part refutes it."""
     if "refuted" in verdicts:
         return "refuted"
-    return "untested" if "untested" in verdicts else "supported"
+    return "undecided" if "undecided" in verdicts else "supported"
+
+
+#: From this look on, a claim whose figures will not leave their bars is given up.
+LEAST_BEFORE_GIVING_UP = 16
+
+
+def may_decide(evidence: Sequence[Evidence], lab: Lab) -> bool:
+    """Whether more prompts may decide what these do not: a figure has no interval yet, or its interval would leave the
+    bar at the last look if the mean moved by half a standard error. Whoever stops here supports and refutes nothing, so
+    that no error is spent on it.
+    """
+    if not isinstance(lab, GrowingLab):
+        return False
+    open_ = [one for one in evidence if one.passed is None and one.bar is not None and one.outcome is None]
+    return any(lab.n < LEAST_BEFORE_GIVING_UP or _may_leave(one, lab) for one in open_)
+
+
+def _may_leave(evidence: Evidence, lab: GrowingLab) -> bool:
+    value, low, high, bar = evidence.value, evidence.low, evidence.high, evidence.bar
+    if value is None or low is None or high is None or bar is None:
+        return True
+    if not low <= bar <= high:
+        return False  # it is open for another reason, which more prompts do not change
+    error = (high - value if value < bar else value - low) / lab.limit()
+    return abs(value - bar) + error / 2 > lab.limit(-1) * error * (lab.n / lab.most) ** 0.5
 
 
 def join_names(names: Sequence[Any]) -> str:
@@ -280,7 +314,7 @@ def against(
     """The verdict of values against the least that counts and the controls, which are measured only where the values
     exceed the least that counts.
     """
-    shows = exceeds(values, least, level=level, seed=lab.seed)
+    shows = exceeds(lab, values, least, level=level)
     return figure(lab, experiment, measure, values, bar_above(least, controls() if shows else {}), level=level)
 
 
@@ -299,7 +333,7 @@ def either(
     are measured where one of the two exceeds the least that counts.
     """
     evidence, verdicts, half = [], [], 1 - (1 - level) / 2
-    shows = any(exceeds(one, least, level=half, seed=lab.seed) for one in values)
+    shows = any(exceeds(lab, one, least, level=half) for one in values)
     others = controls() if shows else {}
     for place, measure in enumerate(measures):
         bar = bar_above(least, {name: pair[place] for name, pair in others.items()})
@@ -308,9 +342,9 @@ def either(
         evidence.append(one)
         verdicts.append(verdict)
     shown: Verdict = (
-        "supported" if "supported" in verdicts else "refuted" if set(verdicts) == {"refuted"} else "untested"
+        "supported" if "supported" in verdicts else "refuted" if set(verdicts) == {"refuted"} else "undecided"
     )
-    marks: dict[bool | None, Verdict] = {True: "supported", False: "refuted", None: "untested"}
+    marks: dict[bool | None, Verdict] = {True: "supported", False: "refuted", None: "undecided"}
     needed: list[Verdict] = [marks[one.passed] for one in before]
     return all_of(shown, *needed), (*before, *evidence)
 

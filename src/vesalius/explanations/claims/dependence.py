@@ -101,7 +101,7 @@ class IndependentOf(Claim, frozen=True):
         everywhere, rule = torch.ones_like(given_equal), f"<= {1 - MIN_CHANGED}"
         anywhere = swap(lab, self.part, everywhere, "everywhere", level=level, rule=rule)
         if not _enough(at_difference, anywhere) or _low(anywhere) > 1 - MIN_CHANGED:
-            return "untested", (at_difference, anywhere)  # a component that never matters is independent of everything
+            return "undecided", (at_difference, anywhere)  # a component that never matters is independent of everything
         verdict = _unchanged(at_difference)
         return verdict, (marked(at_difference, verdict), marked(anywhere, "supported"))
 
@@ -136,7 +136,7 @@ class Combines(Claim, frozen=True):
         single = [self._single(lab, pair, level) for pair in (self.variables, _reversed(self.variables))]
         evidence = (neither, *single)
         if not _enough(*evidence):
-            return "untested", evidence
+            return "undecided", evidence
         verdict = all_of(_unchanged(neither), _changed(single[0]), _changed(single[1]))
         if verdict != "supported":
             return verdict, evidence
@@ -150,16 +150,16 @@ class Combines(Claim, frozen=True):
         equal = equal_in(lab, self.program, pair[:1])
         neither, differs = self._neither(lab, equal, level), self._single(lab, pair, level)
         if not self.carried or not _enough(neither, differs):
-            return "untested", (neither, differs)
+            return "undecided", (neither, differs)
         moved = moved_output(lab, self.part, self.program, self.carried, level=level)
         verdicts: dict[str | None, Verdict] = {"free": "supported", "dependent": "refuted"}
-        verdict = all_of(_unchanged(neither), _changed(differs), verdicts.get(moved[0].outcome, "untested"))
+        verdict = all_of(_unchanged(neither), _changed(differs), verdicts.get(moved[0].outcome, "undecided"))
         stay = inputs_that_stay(lab, self.part, self.program, self.carriers, level=level)
-        return all_of(verdict, "untested") if stay else verdict, (neither, differs, *moved, *stay)
+        return all_of(verdict, "undecided") if stay else verdict, (neither, differs, *moved, *stay)
 
     def _neither(self, lab: CircuitLab, where: Tensor, level: float) -> Evidence:
         evidence = swap(lab, self.part, where, "where both are equal", level=level, rule=f">= {MIN_UNCHANGED}")
-        return marked(evidence, _unchanged(evidence) if _enough(evidence) else "untested")
+        return marked(evidence, _unchanged(evidence) if _enough(evidence) else "undecided")
 
     def _single(self, lab: CircuitLab, pair: tuple[str, str], level: float) -> Evidence:
         return _only_first_differs(lab, self.part, self.program, self.carried, pair, level)
@@ -201,7 +201,7 @@ def _only_first_differs(
             where = where & _shows(lab, program, carried, where)[:, None]
             description += " and the program says that it shows"
         evidence = swap(lab, component, where, description, level=level, rule=f"interval below {1 - MIN_CHANGED}")
-        outcomes[key] = marked(evidence, _changed(evidence) if _enough(evidence) else "untested")
+        outcomes[key] = marked(evidence, _changed(evidence) if _enough(evidence) else "undecided")
     return outcomes[key]
 
 
@@ -252,13 +252,13 @@ def examine_dependence(
     rule = f"interval below {1 - MIN_CHANGED}"
     at_difference = swap(lab, component, ~equal, "where they differ", level=level, rule=rule)
     if not _enough(at_equal, at_difference):
-        return "untested", (at_equal, at_difference)
+        return "undecided", (at_equal, at_difference)
     at_equal = marked(at_equal, _unchanged(at_equal))
     at_difference = marked(at_difference, _changed(at_difference))
     verdict = all_of(_unchanged(at_equal), _changed(at_difference))
     if verdict == "supported" and shuffled.value is not None and _low(at_equal) <= shuffled.value:
         # Positions chosen without regard to the variables do as well.
-        return "untested", (marked(at_equal, "untested"), at_difference)
+        return "undecided", (marked(at_equal, "undecided"), at_difference)
     return verdict, (at_equal, at_difference)
 
 
@@ -336,11 +336,11 @@ def _unchanged(evidence: Evidence) -> Verdict:
     assert evidence.high is not None
     if evidence.value >= MIN_UNCHANGED:
         return "supported"
-    return "refuted" if evidence.high < MIN_UNCHANGED else "untested"
+    return "refuted" if evidence.high < MIN_UNCHANGED else "undecided"
 
 
 def _changed(evidence: Evidence) -> Verdict:
     assert evidence.high is not None
     if evidence.high < 1 - MIN_CHANGED:
         return "supported"
-    return "refuted" if _low(evidence) >= 1 - MIN_CHANGED else "untested"
+    return "refuted" if _low(evidence) >= 1 - MIN_CHANGED else "undecided"

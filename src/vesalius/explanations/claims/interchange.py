@@ -106,7 +106,7 @@ def _examine(
     agreement = _agreement(lab, program, level)
     accuracy = _accuracy(test, program, result, level)
     if result.rows < MIN_CHANGED_ROWS:
-        return "untested", (agreement, accuracy)
+        return "undecided", (agreement, accuracy)
     if _fails(agreement, MIN_AGREEMENT) or _fails(accuracy, MIN_CHANGED_ACCURACY):
         return "refuted", (agreement, accuracy)
     worst = _once(lab, program, ("worst", component, carried), lambda: _worst(test, program, result))
@@ -146,8 +146,8 @@ def _verdict(accuracy: Evidence, worst: Evidence) -> Verdict:
         return "refuted"
     shuffled = accuracy.controls.get("shuffled_source")
     if shuffled is not None and accuracy.value - shuffled < MIN_LEAD_OVER_SHUFFLED:
-        return "untested"
-    return "supported" if accuracy.low >= MIN_WORST_CELL else "untested"
+        return "undecided"
+    return "supported" if accuracy.low >= MIN_WORST_CELL else "undecided"
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ def _contest(
         lost += high < 0.5
         # If all inputs follow the claim, too few of them for so strict a level do not make it undecided.
         undecided += theirs > 0 and low <= 0.5 <= high
-    verdict: Verdict = "refuted" if lost else "untested" if undecided or (alike and not shares) else "supported"
+    verdict: Verdict = "refuted" if lost else "undecided" if undecided or (alike and not shares) else "supported"
     return verdict, Evidence(
         experiment="nearest rival programs, where they predict another answer",
         measure=CONTEST,
@@ -387,7 +387,7 @@ def _contest(
         controls={"rivals_alike": float(alike), **{label: rounded(share) for label, share in shares.items()}},
         rule="every interval above 0.5 or no input on the rival's side, and not every rival alike",
         seed=test.lab.seed,
-        passed={"supported": True, "refuted": False, "untested": None}[verdict],
+        passed={"supported": True, "refuted": False}.get(verdict),
     )
 
 

@@ -91,12 +91,13 @@ def _kept_by(lab: Lab, members: Sequence[Component], kind: Replacement, level: f
         values=1 - _lost_without(lab, members, kind),
         level=level,
         rule=f"interval above {bar:.3f}{source}, other_components below it",
+        bar=bar,
         controls=_means(controls),
     )
     verdict: Verdict = above(evidence, bar)
     other_share = evidence.controls.get("other_components")
     if verdict == "supported" and other_share is not None and other_share >= bar:
-        verdict = "untested"  # any components suffice: this output needs no circuit
+        verdict = "undecided"  # any components suffice: this output needs no circuit
     return verdict, marked(evidence, verdict)
 
 

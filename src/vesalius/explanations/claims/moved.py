@@ -65,8 +65,8 @@ FIXED = "At a fixed position, "
 _VERDICTS: dict[MovedOutcome, Verdict] = {
     "free": "supported",
     "dependent": "refuted",
-    "fixed": "untested",
-    "untested": "untested",
+    "fixed": "undecided",
+    "untested": "undecided",
 }
 _OUTCOMES: tuple[MovedOutcome, ...] = ("free", "dependent", "fixed", "untested")
 
@@ -277,7 +277,7 @@ def _worst_position(
     evidence = worst_evidence(
         f"{experiment}, position by position", measure=MOVED_WORST, cell=worst, controls=counted, seed=lab.seed
     )
-    return (evidence if evidence.passed else marked(evidence, "untested"),)
+    return (evidence if evidence.passed else marked(evidence, "undecided"),)
 
 
 def _decide(figures: list[_Figures], worst: Cell | None) -> MovedOutcome:

@@ -78,7 +78,7 @@ class MovesRole(Claim, frozen=True):
             return [moved for part in parts for _, moved in lab.moved_shares([[part]], self.role, self.to, suppressed)]
 
         ((switched, moved),) = lab.moved_shares([[head]], self.role, self.to, suppressed)
-        shows = exceeds(moved, MIN_EFFECT, level=level, seed=lab.seed)
+        shows = exceeds(lab, moved, MIN_EFFECT, level=level)
         matched = lab.matched(head, exclude=suppressed, k=CANDIDATES) if shows else []
         weak = weak_controls(lab, matched, shares)
         bar = bar_above(MIN_EFFECT, {str(part): share for part, share in weak.items()})

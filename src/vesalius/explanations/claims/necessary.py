@@ -34,7 +34,7 @@ from vesalius.explanations.claims.base import (
     mean_evidence,
     rounded,
 )
-from vesalius.explanations.laboratory import FIRST_LOOK, How, Lab, NaturalLab, Replacement
+from vesalius.explanations.laboratory import FIRST_LOOK, GrowingLab, How, Lab, NaturalLab, Replacement
 
 #: Matched components that are looked at, and of these the controls.
 CANDIDATES, CONTROLS = 12, 4
@@ -164,13 +164,19 @@ def _effect_evidence(
     second must only change something: a few prompts may show that, and nothing is compared.
     """
     second = not lab.finite and any(one.passed is True for one in before)
+    key = "effect", component, kind, level, second
+    if key in lab.settled:  # at an earlier look
+        return lab.settled[key]
     early = shows_early(lab, component, kind) if second else None
     values = lab.effect([component], kind) if early is None else early
     if second:
         bar = Bar(MIN_EFFECT, f"{_LEAST}, beside another that passed", {})
     else:
         bar = bar_for(lab, component, kind, values, level=level)
-    return figure(lab, f"{kind} replacement", "effect", values, bar, level=level)[1]
+    evidence = figure(lab, f"{kind} replacement", "effect", values, bar, level=level)[1]
+    if isinstance(lab, GrowingLab) and evidence.passed is not None:
+        lab.settled[key] = evidence
+    return evidence
 
 
 def bar_for(
@@ -195,7 +201,7 @@ def _needs_controls(lab: Lab, effects: Float[Tensor, " prompt"], level: float) -
     """
     if lab.finite:
         return True
-    low = lower_end(effects, level=level, seed=lab.seed)
+    low = lower_end(lab, effects, level=level)
     return low is not None and MIN_EFFECT < low <= 2 * MIN_EFFECT
 
 
@@ -214,8 +220,8 @@ def _verdict(lab: Lab, evidence: Sequence[Evidence], kinds: Sequence[Replacement
     if _shows(lab, evidence, least=min(2, len(kinds))):
         return "supported"
     if True in passed and not lab.finite:
-        return "untested"  # zeros, for one, may be far from anything the model ever meets
-    return "untested" if None in passed else "refuted"
+        return "undecided"  # zeros, for one, may be far from anything the model ever meets
+    return "undecided" if None in passed else "refuted"
 
 
 def _is_settled(lab: Lab, evidence: Sequence[Evidence], kinds: Sequence[Replacement]) -> bool:
@@ -310,5 +316,5 @@ def costs_nothing(lab: NaturalLab, component: Component, hows: Sequence[How], *,
             rule = f"interval below {MIN_EFFECT:.3f}"
             one = mean_evidence(lab, f"{how} replacement", measure=measure, values=lost, level=level, rule=rule)
             verdicts.append(below(one, MIN_EFFECT))
-            evidence.append(marked(one, verdicts[-1]))
+            evidence.append(marked(one.model_copy(update={"bar": MIN_EFFECT}), verdicts[-1]))
     return all_of(*verdicts), tuple(evidence)

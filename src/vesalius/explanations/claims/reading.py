@@ -102,7 +102,7 @@ def examine_aggregate(
     if verdict != "supported":
         return verdict, evidence
     alone, dependence = examine_dependence(lab, head, equal, level=level)
-    outcome = {"supported": "nothing beside", "refuted": BESIDE, "untested": "not decided"}[alone]
+    outcome = {"supported": "nothing beside", "refuted": BESIDE}.get(alone, "not decided")
     return verdict, (*evidence, *(one.model_copy(update={"outcome": outcome}) for one in dependence))
 
 
@@ -162,7 +162,7 @@ class ReadsFrom(Claim, frozen=True):
             no_cases = mean_evidence(
                 lab, "attention", measure="mass on the claimed keys", values=torch.zeros(0), level=level, rule="n > 0"
             )
-            return "untested", (no_cases,)
+            return "undecided", (no_cases,)
         bar = max([MIN_MASS, *(float(rival.mean()) for rival in rivals.values())])
         attention = mean_evidence(
             lab,
@@ -247,8 +247,8 @@ class Copies(Claim, frozen=True):
             for step in (-1, 1)
         ]
         if verdict == "supported" and any((rival.value or 0.0) >= MIN_UNCHANGED for rival in rivals):
-            verdict = "untested"  # the neighbouring position explains the head as well
-        marks: dict[bool, Verdict] = {True: "untested", False: "supported"}
+            verdict = "undecided"  # the neighbouring position explains the head as well
+        marks: dict[bool, Verdict] = {True: "undecided", False: "supported"}
         rivals = [marked(rival, marks[(rival.value or 0.0) >= MIN_UNCHANGED]) for rival in rivals]
         evidence = (*evidence, *rivals)
         if verdict != "supported":

@@ -94,7 +94,7 @@ def hooks_of(component: Component, specimen: Specimen) -> list[str]:
 
 def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> list[dict[str, str]]:
     """Earlier hypotheses that were not supported, with what speaks against them; each text at most so long."""
-    said = {"refuted": "refuted", "untested": "could not be decided"}
+    said = {"refuted": "refuted", "undecided": "could not be decided", "untested": "was not tested"}
 
     def cut(text: str) -> str:
         return text if longest is None else shortened(text, longest)

@@ -1,7 +1,21 @@
 """Laboratories: one model, one set of held-out inputs, and the experiments that claims are decided by."""
 
-from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, Lab, Replacement
+from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, SECOND_LOOK, Lab, Replacement
 from vesalius.explanations.laboratory.circuits import CircuitLab
+from vesalius.explanations.laboratory.looks import GrowingLab, growing_lab
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, NaturalLab
 
-__all__ = ["CLAIM_SEED", "END", "FIRST_LOOK", "REPORTED", "CircuitLab", "How", "Lab", "NaturalLab", "Replacement"]
+__all__ = [
+    "CLAIM_SEED",
+    "END",
+    "FIRST_LOOK",
+    "REPORTED",
+    "SECOND_LOOK",
+    "CircuitLab",
+    "GrowingLab",
+    "How",
+    "Lab",
+    "NaturalLab",
+    "Replacement",
+    "growing_lab",
+]

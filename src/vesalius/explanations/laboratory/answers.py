@@ -42,6 +42,16 @@ class Answers:
     margin: Float[Tensor, " prompt"]
     sides: Sides | None = None
 
+    @classmethod
+    def joined(cls, parts: Sequence["Answers"]) -> "Answers":
+        """The answers of several parts of the prompts, one after the other."""
+        score, token, right, margin = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("score", "token", "right", "margin")
+        )
+        sides = [part.sides for part in parts if part.sides is not None]
+        joined = Sides(*map(torch.cat, zip(*sides, strict=True))) if len(sides) == len(parts) else None
+        return cls(score, token, right, margin, joined)
+
 
 def answers_of(reading: Float[Tensor, "prompt read"]) -> Answers:
     """From what `answer_readout` reads."""
@@ -119,17 +129,63 @@ def _groups(runs: Runs) -> tuple[Int[Tensor, " place"], Tensor]:
     return keys, prompts.mask.repeat(2, 1).flatten().float()
 
 
+class NothingChanges(BadInput):
+    """No answer depends on the token at a role."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__(f"role {role!r}: no prompt's answer changes with the token there; choose another role")
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a corrupted run answers (`whole`), where that is not the clean answer (`differs`), and the clean answers
+    with their margin against it.
+    """
+
+    whole: Answers
+    clean: Answers
+    differs: Bool[Tensor, " prompt"]
+
+    @classmethod
+    def joined(cls, parts: Sequence["Moved"]) -> "Moved":
+        """The same of several parts of the prompts."""
+        whole, clean = (Answers.joined([getattr(part, name) for part in parts]) for name in ("whole", "clean"))
+        return cls(whole, clean, torch.cat([part.differs for part in parts]))
+
+    def shares(self, before: Answers, runs: Sequence[Answers]) -> list[tuple[PerPrompt, PerPrompt]]:
+        """Where the answer became this run's, and how far the logits moved there, on the prompts whose answer differs;
+        for each of some edited runs, against the one before the edit.
+        """
+        whole = above_zero(mean_apart_from_zero((self.whole.margin - self.clean.margin)[self.differs]))
+        return [
+            (
+                (after.token == self.whole.token)[self.differs].float(),
+                (after.margin - before.margin)[self.differs] / whole,
+            )
+            for after in runs
+        ]
+
+
 class Corrupted:
     """The prompts with the token of another prompt at one role, run once.
 
-    `whole` is what that run answers, `differs` where it is not the clean answer, `clean` the clean answers with their
+    `others` are the tokens that may be put there, beginning with the prompts' own (default: only these). `whole` is
+    what that run answers, `differs` where it is not the clean answer, `clean` the clean answers with their
     margin against it; `recordings` start from the clean run and read that margin. `outputs` are those of a run in which
     the `suppressed` components are zeroed `at` one position of each prompt (None: everywhere), as in the run that they
     are patched into.
     """
 
-    def __init__(self, runs: Runs, role: str, place: Int[Tensor, " prompt"], clean: Answers) -> None:
-        self._runs, self._batch = runs, Batch(_with_other_tokens(runs, role, place), runs.batch.mask)
+    def __init__(
+        self,
+        runs: Runs,
+        role: str,
+        place: Int[Tensor, " prompt"],
+        clean: Answers,
+        *,
+        others: Int[Tensor, " token"] | None = None,
+    ) -> None:
+        self._runs, self._batch = runs, Batch(_with_other_tokens(runs, role, place, others), runs.batch.mask)
         values, logits, read = self._run(())
         self._done: dict[tuple[frozenset[Component], tuple[int, ...] | None], tuple[Values, Read]] = {}
         self._done[frozenset(), None] = values, read
@@ -140,6 +196,7 @@ class Corrupted:
         self.recordings = runs.recordings.read_as(readout)
         self.clean = answers_of(self.recordings.scores())
         self.whole = answers_of(readout.score(logits, prompt))
+        self.moved = Moved(self.whole, self.clean, self.differs)
 
     def outputs(self, suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> Values:
         """What every component writes."""
@@ -162,19 +219,6 @@ class Corrupted:
             in_place = pattern.diagonal(dim1=1, dim2=2)[..., None] * (own - values[:, :, kv])
             layers[head.layer][:, :, head.head] = pattern @ own - in_place
         return replace(outputs, z=tuple(layers.get(layer, z) for layer, z in enumerate(outputs.z)))
-
-    def shares(self, before: Answers, runs: Sequence[Answers]) -> list[tuple[PerPrompt, PerPrompt]]:
-        """Where the answer became this run's, and how far the logits moved there, on the prompts whose answer differs;
-        for each of some edited runs, against the one before the edit.
-        """
-        whole = above_zero(mean_apart_from_zero((self.whole.margin - self.clean.margin)[self.differs]))
-        return [
-            (
-                (after.token == self.whole.token)[self.differs].float(),
-                (after.margin - before.margin)[self.differs] / whole,
-            )
-            for after in runs
-        ]
 
     def _clean_attention(
         self, layers: Sequence[int], suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None
@@ -210,13 +254,15 @@ class Corrupted:
         return activations_and_logits(runs.model, self._batch, runs.readout.at, hooks=hooks)
 
 
-def _with_other_tokens(runs: Runs, role: str, place: Int[Tensor, " prompt"]) -> Int[Tensor, "prompt pos"]:
+def _with_other_tokens(
+    runs: Runs, role: str, place: Int[Tensor, " prompt"], others: Int[Tensor, " token"] | None
+) -> Int[Tensor, "prompt pos"]:
     """The clean prompts with the token of the next prompt that has another one at this role."""
     rows = torch.arange(len(runs))
     own = runs.prompts.tokens[rows, place]
-    new = own.clone()
-    for step in range(1, len(own)):
-        new = torch.where(new == own, own.roll(-step), new)
+    others, new = own if others is None else others, own.clone()
+    for step in range(1, len(others)):
+        new = torch.where(new == own, others.roll(-step)[: len(own)], new)
     if bool((new == own).any()):
         raise BadInput(f"role {role!r}: every prompt has the same token there, so there is none to put in its place")
     tokens = runs.batch.tokens.clone()

@@ -10,7 +10,7 @@ only asks for it in its first line: `lab = CircuitLab.require(lab, self.kind)`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal, Self, get_args
 
@@ -20,12 +20,14 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
+from vesalius.documents.explanation import Evidence
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Recordings, Values, run, zeros
 from vesalius.intervene.probes import HeadInputs
 from vesalius.intervene.values import component_values
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.statistics import LOOKS, means_interval
 
 Replacement = Literal["zero", "mean", "resample", "moved"]
 PerPrompt = Float[Tensor, " prompt"]
@@ -34,7 +36,9 @@ Sets = Sequence[Sequence[Component]]
 #: Claims are checked on inputs drawn with this seed, which no hypothesis was made on.
 CLAIM_SEED = 7_000_003
 #: Prompts of a natural model after which an effect may be found too small to count.
-FIRST_LOOK = 6
+FIRST_LOOK = LOOKS[0]
+#: Prompts of a natural model for names and figures that no claim decides.
+SECOND_LOOK = LOOKS[1]
 
 
 class Lab(ABC):
@@ -57,6 +61,8 @@ class Lab(ABC):
         self.n, self.cost = len(material.batch), Cost()
         self._tables: dict[str, Values] = {}
         self._readings: dict[tuple[frozenset[Component], str], Tensor] = {}
+        #: Evidence that one look decided, so that no further one measures the same again.
+        self.settled: dict[Hashable, Evidence] = {}
 
     @classmethod
     def require(cls, lab: "Lab", kind: str) -> Self:
@@ -64,6 +70,21 @@ class Lab(ABC):
         if not isinstance(lab, cls):
             raise BadInput(f"claim {kind!r} {cls.needs}, not {lab.name!r}")
         return lab
+
+    # How many inputs are looked at.
+
+    def looks(self) -> "Iterable[Lab]":
+        """The laboratories in which a claim is tested, one after the other, until it is decided: here this one only."""
+        return (self,)
+
+    def at_least(self, n: int) -> Self:
+        """The first look at so many inputs, or the largest: here this one."""
+        return self
+
+    def ends(self, values: PerPrompt, level: float) -> tuple[float, float]:
+        """The interval of a mean: here of a single look."""
+        low, high = means_interval(values.double()[:, None], level=level, seed=self.seed)
+        return float(low[0]), float(high[0])
 
     # What differs between laboratories.
 

@@ -27,6 +27,7 @@ from vesalius.explanations.atlas import standard_names
 from vesalius.explanations.laboratory.answers import (
     Answers,
     Corrupted,
+    NothingChanges,
     answer_readout,
     answers_lost,
     answers_of,
@@ -44,6 +45,7 @@ from vesalius.explanations.laboratory.base import (
 )
 from vesalius.explanations.laboratory.runs import (
     SINKS,
+    HeadPaths,
     Runs,
     at_answer,
     attributed_sides,
@@ -95,7 +97,7 @@ class NaturalLab(Lab):
         vocabulary: TextVocabulary | None = None,
     ) -> None:
         super().__init__(model, material, seed=seed, circuit=circuit, name=name)
-        self.runs, self._vocabulary = Runs(model, material, self.cost), vocabulary
+        self.runs, self.vocabulary = Runs(model, material, self.cost), vocabulary
         self._has_prompts = material.prompts is not None
         self._paths: dict[PathKey, PerPrompt] = {}
         self._at_answer: dict[Component, PerPrompt] = {}
@@ -115,7 +117,13 @@ class NaturalLab(Lab):
         circuit: Sequence[Component] | None = None,
     ) -> "NaturalLab":
         """A laboratory on `n` prompts of the behaviour that a natural specimen was loaded for."""
-        material = trial(specimen, n, seed=seed, split=split, centred=True)
+        return cls.on(specimen, trial(specimen, n, seed=seed, split=split, centred=True), seed=seed, circuit=circuit)
+
+    @classmethod
+    def on(
+        cls, specimen: Specimen, material: Trial, *, seed: int, circuit: Sequence[Component] | None = None
+    ) -> "NaturalLab":
+        """A laboratory on prompts that were drawn."""
         vocabulary = specimen.vocabulary if isinstance(specimen.vocabulary, TextVocabulary) else None
         circuit = own_circuit(specimen) if circuit is None else circuit
         return cls(specimen.model, material, seed=seed, circuit=circuit, name=specimen.name, vocabulary=vocabulary)
@@ -132,14 +140,14 @@ class NaturalLab(Lab):
         """The names that heads have by the tests of the atlas, which hold no behaviour; none where the model is too
         small for them.
         """
-        if self._vocabulary is None:
+        if self.vocabulary is None:
             return {}
         bare = Specimen(
             id=self.name,
             name=self.name,
             kind="natural",
             model=self.model,
-            vocabulary=self._vocabulary,
+            vocabulary=self.vocabulary,
             components=(),
             examples=(),
             draw=lambda n, seed: [],
@@ -175,13 +183,13 @@ class NaturalLab(Lab):
 
     @property
     def looks_first(self) -> bool:
-        """Whether there are many more prompts than a first look takes: every run is expensive."""
-        return self.n >= 2 * FIRST_LOOK
+        """Whether there are more prompts than a first look takes: every run is expensive."""
+        return self.n > FIRST_LOOK
 
     @property
     def answer_positions(self) -> Int[Tensor, "prompt query"] | None:
         """The positions at which the answer is read."""
-        return self.recordings.readout.at
+        return self.runs.readout.at
 
     def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
         """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed. As every
@@ -194,9 +202,9 @@ class NaturalLab(Lab):
 
     def token_ids(self, tokens: Sequence[object]) -> list[int]:
         """The ids of tokens that a claim names."""
-        if self._vocabulary is None:
+        if self.vocabulary is None:
             raise BadInput(f"tokens of {self.name!r} have no text here; name a position or an offset")
-        return [self._vocabulary.tokenizer.token(str(token)) for token in tokens]
+        return [self.vocabulary.tokenizer.token(str(token)) for token in tokens]
 
     def _read_by(self, replacement: Replacement) -> Recordings:
         return self._answers if replacement in ANSWERED and self._has_prompts else self.recordings
@@ -251,6 +259,13 @@ class NaturalLab(Lab):
         )
         readings = run(self.recordings, plan, component_values(self.model, head, z[:n]), cost=self.cost)
         return self.clean_scores[:n] - parted(readings.cpu())[0]
+
+    def without_keys(
+        self, head: Component, target: Target, *, positions: Bool[Tensor, "prompt pos"], n: int | None = None
+    ) -> PerPrompt:
+        """Effect of taking the target keys out of a head's attention, of the first `n` prompts, as a share."""
+        z = HeadPaths(self.runs, head).z_without_keys(target)
+        return self.head_effects(head, z, positions=positions, n=n) / self.scale
 
     def restored(
         self, sets: Sets, *, positions: Bool[Tensor, "prompt pos"] | None = None, n: int | None = None
@@ -503,7 +518,7 @@ class NaturalLab(Lab):
         if role not in self._corruptions:
             self._corruptions[role] = Corrupted(self.runs, role, self.place(role), self.clean_answers)
         if not bool(self._corruptions[role].differs.any()):
-            raise BadInput(f"role {role!r}: no prompt's answer changes with the token there; choose another role")
+            raise NothingChanges(role)
         return self._corruptions[role]
 
     def moved_shares(
@@ -514,10 +529,9 @@ class NaturalLab(Lab):
         """
         keys = [(frozenset(one), role, at, frozenset(suppressed)) for one in sets]
         if missing := [key for key in dict.fromkeys(keys) if key not in self._moved]:
-            source = self.corrupted(role)
-            values = source.outputs(suppressed, None if at is None else self.place(at))
-            shares = self._patched(source, [sorted(key[0]) for key in missing], values, at, suppressed)
-            self._moved |= dict(zip(missing, shares, strict=True))
+            sets = [(), *(sorted(key[0]) for key in missing)]
+            before, *runs = self._moved_answers(sets, role, at, suppressed)
+            self._moved |= dict(zip(missing, self.corrupted(role).moved.shares(before, runs), strict=True))
         return [self._moved[key] for key in keys]
 
     def moved_by_values(
@@ -526,14 +540,14 @@ class NaturalLab(Lab):
         """How far sets of heads move the logits, as `moved_shares`, where their values at other positions alone come
         from the corrupted run and they attend as on the clean prompts.
         """
-        source, heads = self.corrupted(role), sorted({head for group in sets for head in group})
-        if not heads:
-            return []
-        values = source.outputs_by_values(heads, suppressed, None if at is None else self.place(at))
-        return [moved for _, moved in self._patched(source, sets, values, at, suppressed)]
+        before, *runs = self._moved_answers([(), *sets], role, at, suppressed, by_values=True)
+        return [moved for _, moved in self.corrupted(role).moved.shares(before, runs)]
 
-    def _patched(
-        self, source: Corrupted, sets: Sets, values: Values, at: str | None, suppressed: Sequence[Component]
-    ) -> list[Losses]:
-        before, *runs = self.edited([[], *sets], values, at=at, suppressed=suppressed, read_by=source.recordings)
-        return source.shares(before, runs)
+    def _moved_answers(
+        self, sets: Sets, role: str, at: str | None, suppressed: Sequence[Component], *, by_values: bool = False
+    ) -> list[Answers]:
+        """The answers with each set patched from the corrupted run, or by its values at other positions only."""
+        source, where = self.corrupted(role), None if at is None else self.place(at)
+        heads = sorted({head for group in sets for head in group}) if by_values else []
+        values = source.outputs_by_values(heads, suppressed, where) if heads else source.outputs(suppressed, where)
+        return self.edited(sets, values, at=at, suppressed=suppressed, read_by=source.recordings)

@@ -71,6 +71,10 @@ class Runs:
         """
         return self.output_of(component, self.source_values) - self.output_of(component, self.values)
 
+    def clean_output(self, component: Component | None) -> Float[Tensor, "prompt pos d_model"]:
+        """What a component (None: the embedding) adds to the residual stream on the clean prompts."""
+        return self.output_of(component, self.values)
+
     def pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
         """The attention of a layer's heads on the clean prompts."""
         return self._cache[f"blocks.{layer}.attn.hook_pattern"]
@@ -188,7 +192,7 @@ def direct_attribution(runs: Runs, component: Component | None, *, shuffle: bool
     """What a component (None: the embedding) adds to logit(correct) - logit(wrong), in logits; without a wrong answer
     to logit(correct) minus the mean logit. `shuffle` uses the answers of another prompt.
     """
-    output = runs.output_of(component, runs.values)[torch.arange(len(runs)), runs.prompts.position]
+    output = runs.clean_output(component)[torch.arange(len(runs)), runs.prompts.position]
     return logit_difference_of(runs, output, shuffle=shuffle)
 
 
@@ -196,7 +200,7 @@ def attributed_sides(runs: Runs, component: Component | None) -> Sides:
     """What a component (None: the embedding) adds to the logits of the right answer, of the wrong one and of the rest,
     by its direct path: the same sum, side by side.
     """
-    output = runs.output_of(component, runs.values)[torch.arange(len(runs)), runs.prompts.position]
+    output = runs.clean_output(component)[torch.arange(len(runs)), runs.prompts.position]
     question, final = runs.prompts.question, runs.final_resid
     return direct_sides(runs.model, output, resid=final, answers=question.answers, wrongs=question.wrongs)
 

@@ -3,7 +3,7 @@
 1. Check that the model performs the behaviour.
 2. On a selection pool choose the set of components that the behaviour needs, and make hypotheses (`selection`).
 3. On prompts that chose nothing measure what the set carries and what is left out: the account (`discovery.account`).
-4. On held-out prompts, drawn and run once, make and check the claims about each component (`proposing`).
+4. On held-out prompts make and check the claims about each component (`proposing`), on more of them until decided.
 5. Name roles by rule (`roles`) and write them down (`sentences`).
 
 The same seed gives the same explanation. Step 4 can be cut by components: each part makes the same laboratory anew.
@@ -29,17 +29,20 @@ from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
 from vesalius.explanations.claims.joint import gain
-from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, NaturalLab
+from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, SECOND_LOOK, NaturalLab, growing_lab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, add_hypotheses, choose
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
+from vesalius.explanations.verdicts import open_verdict
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
+from vesalius.statistics import LOOKS
 
-PROMPTS, SELECTION = 16, 8
+#: The most held-out prompts that a claim draws until it is decided, and those that components are selected on.
+PROMPTS, SELECTION = LOOKS[-1], 8
 #: Intervals from fewer held-out prompts are too wide for any verdict.
 MIN_PROMPTS = 4
 Path = tuple[str, str, float]
@@ -77,7 +80,8 @@ def explain_natural(
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
-    """Explain a natural model for the behaviour it was loaded with, on `n` held-out prompts.
+    """Explain a natural model for the behaviour it was loaded with, on up to `n` held-out prompts: a claim that is not
+    decided draws more of them.
 
     `components` names the components to study; by default they are as many as the behaviour needs, at most `top`, with
     those that back them up or write their queries and keys. A model that does not perform the behaviour is refused,
@@ -160,24 +164,25 @@ def study_part(specimen: Specimen, part: StudyPart) -> tuple[list[Studied], floa
 def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[list[Studied], float]:
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
     selection, components = part.selection, part.components
-    lab = NaturalLab.draw(specimen, part.n, seed=CLAIM_SEED + part.seed, circuit=selection.components)
+    lab = growing_lab(specimen, part.n, seed=CLAIM_SEED + part.seed, circuit=selection.components)
+    reported = lab.at_least(SECOND_LOOK)
     if part.performs:
         progress(f"replacing {len(components)} components, their paths and their controls", 0, 0)
         measure_ahead(lab, selection, components)
-    lab.measure_single(components)
-    lab.measure_paths([(component, None, None) for component in components])
+    reported.measure_single(components)
+    reported.measure_paths([(component, None, None) for component in components])
     findings = []
     for place, component in enumerate(components, 1):
         progress(f"explaining {component}", place, len(components))
         findings.append(investigate(lab, selection, component, performs=part.performs))
-    if part.performs and lab.looks_first:
+    if part.performs and reported.looks_first:
         asked = [finding.component for finding in findings if _asks_for_tokens(finding)]
-        lab.measure_paths([(None, component, None) for component in asked], n=FIRST_LOOK)
+        reported.measure_paths([(None, component, None) for component in asked], n=FIRST_LOOK)
     studied = [
         Studied(
             finding,
-            _component(finding, lab, selection, part.request),
-            tuple(_paths(lab, finding)) if part.performs else (),
+            _component(finding, reported, selection, part.request),
+            tuple(_paths(reported, finding)) if part.performs else (),
         )
         for finding in findings
     ]
@@ -193,7 +198,9 @@ def _component(
         tag=finding.tag,
         tag_by_experiment=finding.tag_by_experiment,
         note=note(finding),
-        verdict="untested" if finding.role == NO_ROLE else "supported",
+        verdict=open_verdict((one.kind, one.verdict) for one in finding.claims)
+        if finding.role == NO_ROLE
+        else "supported",
         reads=tuple(dict.fromkeys(str(s) for (head, _), s in selection.feeders.items() if head == finding.component)),
         claims=finding.claims,
         role=finding.role,

@@ -35,10 +35,10 @@ from vesalius.explanations.claims import (
     WritesAnswer,
     check,
 )
-from vesalius.explanations.claims.base import ALPHA, MIN_EFFECT, join_names, level_for, mean_and_interval, rounded
+from vesalius.explanations.claims.base import ALPHA, MIN_EFFECT, join_names, level_for, measured, rounded
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early
 from vesalius.explanations.claims.paths import examine_whole_path
-from vesalius.explanations.laboratory import END, REPORTED, NaturalLab, Replacement
+from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
 from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
@@ -314,7 +314,7 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
         for sender, receiver in selection.paths
         if sender == component
     ]
-    sides = lab.sides([component], "resample")
+    sides = lab.at_least(SECOND_LOOK).sides([component], "resample")
     raises = sides is None or word_of(sides, seed=lab.seed) == MOVER
     paths = (tuple(incoming), tuple(outgoing))
     names = lab.standard_names.get(name, ())
@@ -350,7 +350,7 @@ def _causal_claims(
         if claims[-1].verdict == "supported":
             primary = max(rest, key=lambda c: selection.effect.get(c, 0.0))
             claims.append(check(BackupOf(component=name, primary=str(primary), replacement="resample"), lab))
-    if (word := lab.word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
+    if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
         answer = "wrong" if word == SUPPRESSOR else "right"
         claims.append(check(Suppresses(component=name, answer=answer), lab))
     claims.append(check(WritesAnswer(component=name), lab))
@@ -379,7 +379,7 @@ def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *,
             most = score.high
         elif moves and shows_early(lab, component, how) is None:
             level = 1 - ALPHA / len(lab.replacements)
-            most = rounded(mean_and_interval(lab.effect([component], how), level, seed=lab.seed)[2])
+            most = rounded(measured(lab, lab.effect([component], how), level)[2])
         else:
             continue
         if most is not None and most < MIN_EFFECT:

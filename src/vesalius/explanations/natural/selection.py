@@ -41,6 +41,7 @@ from vesalius.explanations.laboratory.runs import (
 )
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
+from vesalius.statistics import LOOKS
 
 #: Heads that are tried.
 CANDIDATES = 16
@@ -245,7 +246,8 @@ class StudyLimits:
     def of(cls, top: int | None, n: int, *, agents: bool = False) -> "StudyLimits":
         """The usual ones; a number that was asked for is the limit of both."""
         usual = DESCRIBED_BY_AGENTS if agents else DESCRIBED
-        return cls(top, usual if top is None else top, n)
+        report = n if n < LOOKS[-1] else 0  # the usual most of a claim asks for no larger report
+        return cls(top, usual if top is None else top, report)
 
     def most(self, components: int) -> int:
         """The largest set in a model of so many components: what can be described is never too large."""

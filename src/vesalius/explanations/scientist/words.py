@@ -120,7 +120,7 @@ def _judgement(computes: ClaimRecord) -> str:
     by_measure = {evidence.measure: evidence for evidence in computes.evidence}
     accuracy = by_measure[ACCURACY]
     if accuracy.value is None:
-        return " No exchange changed an output, so this is untested."
+        return " No exchange changed an output, so this is undecided."
     text = (
         f" Exchanged between {accuracy.n} pairs of inputs that show a difference, it acts as the program says in "
         f"{accuracy.value:.1%} of the changed outputs"

@@ -149,11 +149,13 @@ class Decided:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the whole: of a circuit, refuted where one component is, supported where all are."""
+        """The verdict of the whole: of a circuit, refuted where one component is, supported where all are, else
+        undecided.
+        """
         verdicts: set[Verdict] = {record.verdict for record in self.records}
         if "refuted" in verdicts:
             return "refuted"
-        return verdicts.pop() if len(verdicts) == 1 else "untested"
+        return verdicts.pop() if len(verdicts) == 1 else "undecided"
 
     def singly(self) -> list[dict[str, Any]]:
         """Each claim about one component as it can be recalled (`Session.recall`), with its record."""

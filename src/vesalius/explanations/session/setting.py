@@ -14,7 +14,7 @@ from vesalius.components import Component, parse_components
 from vesalius.documents.account import Account
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
-from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab
+from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab, growing_lab
 from vesalius.explanations.natural.explain import PROMPTS, SELECTION, require_enough
 from vesalius.explanations.natural.instruments import Instruments
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, choose
@@ -150,7 +150,7 @@ def _natural_setting(
         specimen.id,
         seed,
         briefing,
-        cache(lambda: NaturalLab.draw(blind, n, seed=CLAIM_SEED + seed, circuit=circuit)),
+        cache(lambda: growing_lab(blind, n, seed=CLAIM_SEED + seed, circuit=circuit)),
         natural_scope.PRELOAD,
         lambda directory: natural_scope.handed_over(blind, directory, observed.prompts, seed=seed),
         {"model": fingerprint(specimen.model), "seed": seed, "prompts": natural_scope.prompts_digest(observed.prompts)},

@@ -156,7 +156,7 @@ def check_claim(
     ],
     behaviour: BehaviourName = None,
 ) -> Verdict:
-    """Put one typed claim to the engine: it experiments, with controls, and decides supported, refuted or untested by
+    """Put one typed claim to the engine: it experiments, with controls, and decides supported, refuted or undecided by
     rule; a refutation comes with inputs that contradict it. The kind circuit checks every component in its carriers.
     The more claims of a kind you try on a component, the stricter the rule; claims about one program count once.
     """
