@@ -71,7 +71,7 @@ class Evidence(Record):
 
     `passed` says whether the rule was met (None: not decided, or no part of the verdict); `outcome` is what the
     experiment found in a word or two, where that is more than pass or fail; `bar` is what the interval was compared
-    with, where that is one figure.
+    with, where that is one figure and more prompts might leave it (natural models).
     """
 
     ABSENT_IF_DEFAULT = ("bar",)

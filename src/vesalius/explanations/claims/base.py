@@ -28,7 +28,7 @@ from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import GrowingLab, Lab
 from vesalius.explanations.laboratory.base import PerPrompt
-from vesalius.explanations.laboratory.natural import Losses
+from vesalius.explanations.laboratory.natural import Losses, NaturalLab
 from vesalius.rasp import Program
 from vesalius.rasp.document import from_document, to_document
 from vesalius.statistics import means_interval, share_interval, student_interval
@@ -172,7 +172,7 @@ def mean_evidence(
         rule=rule,
         seed=lab.seed,
         outcome=NOT_DEFINED if mean is not None and math.isnan(mean) else None,
-        bar=rounded(bar),
+        bar=rounded(bar) if isinstance(lab, NaturalLab) else None,
     )
     return evidence if bar is None else marked(evidence, above(evidence, bar))
 

@@ -94,7 +94,8 @@ def hooks_of(component: Component, specimen: Specimen) -> list[str]:
 
 def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> list[dict[str, str]]:
     """Earlier hypotheses that were not supported, with what speaks against them; each text at most so long."""
-    said = {"refuted": "refuted", "undecided": "could not be decided", "untested": "was not tested"}
+    # Whether nothing was tested or what was stays open makes no difference to what is asked next.
+    said = {"refuted": "refuted", "undecided": "could not be decided", "untested": "could not be decided"}
 
     def cut(text: str) -> str:
         return text if longest is None else shortened(text, longest)
