@@ -43,7 +43,7 @@ from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodRes
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
 from vesalius.documents.circuit import Circuit
-from vesalius.errors import BadInput, choices, quoted
+from vesalius.errors import BadInput, quoted
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
@@ -160,7 +160,7 @@ def circuit_method_names() -> list[str]:
 def circuit_method(name: str, *, parameter: str = "circuit_from", **options: Any) -> Method:
     """The method of that name; refused where it does not score a whole circuit."""
     if name.partition(":")[0] not in method_names() or (method := method_named(name, **options)).heads_only:
-        raise BadInput(f"`{parameter}` {name!r} does not exist; use {choices(circuit_method_names())}")
+        raise BadInput(f"`{parameter}` {name!r} does not exist; use {', '.join(circuit_method_names())}")
     return method
 
 
@@ -233,7 +233,7 @@ def method_class(name: str) -> type[Method]:
     plugin = ours[0] if ours else find_plugin(DISCOVERY_METHODS, name, TAKEN)
     if plugin is None:
         if name not in REGISTERED:
-            raise BadInput(f"method {name!r} does not exist; choose one of {choices(method_names())}")
+            raise BadInput(f"method {name!r} does not exist; choose one of {', '.join(method_names())}")
         return REGISTERED[name]
     loaded = plugin.load()
     if isinstance(loaded, type) and issubclass(loaded, Method):

@@ -9,8 +9,8 @@
 
 A class with a name is registered when it is defined; a package offers one, or a plain function of the specimen, the
 prompts and `seed=`, by an entry point of the group `vesalius.discovery_methods`. `vesalius.discovery.discover` finds
-methods by name and runs them. Options are fields of a frozen dataclass, each made by `option` (of `vesalius.options`)
-with its help text; `__post_init__` refuses values that make no sense.
+methods by name and runs them. Options are fields of a frozen dataclass, each made by `option` (of
+`vesalius.options.objects`) with its help text; `__post_init__` refuses values that make no sense.
 """
 
 from collections.abc import Mapping, Sequence

@@ -184,6 +184,8 @@ class Checks(Viewable, Record):
     no MLPs, and the curves keep them. `rows` is the work in forward passes of one prompt.
     """
 
+    ABSENT_IF_DEFAULT = ("of_members",)
+
     size: int
     of_members: bool = False
     n: int

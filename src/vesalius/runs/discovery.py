@@ -14,7 +14,7 @@ from vesalius.discovery.pruning import LARGE_EDGES, LARGE_PROMPTS
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
-from vesalius.errors import BadInput, Failed, choices, require_whole
+from vesalius.errors import BadInput, Failed, require_whole
 from vesalius.grading.discovery import median_and_mean
 from vesalius.options import require_drawable
 from vesalius.runs.directory import Run
@@ -45,7 +45,7 @@ class DiscoverySettings:
         known = circuit_method_names()
         unknown = [name for name in self.methods if name.partition(":")[0] not in known]
         if unknown or not self.methods:
-            raise BadInput(f"`methods`: {', '.join(unknown) or 'none named'}; choose from {choices(known)}")
+            raise BadInput(f"`methods`: {', '.join(unknown) or 'none named'}; choose from {', '.join(known)}")
         if len(set(self.methods)) < len(self.methods):
             raise BadInput(f"`methods`: {', '.join(self.methods)} names one twice; name each once")
         if not self.circuits:
