@@ -128,12 +128,14 @@ def test_no_call_shows_the_key_a_traceback_or_hangs(tmp_path: Path, monkeypatch:
     assert len(answers) >= CALLS
     assert opened == []
     assert not submitted
-    # Most tools were reached, not only their first check, and late calls do as much work as early ones.
+    # Most tools were reached, not only their first check, and late calls work as early ones do: about 30 of 250 drawn at
+    # random are sound, give or take 5 in each half.
     succeeded = {call["tool"] for call in calls if call["ok"]}
     exhausted = [call for call in calls if "budget exhausted" in (call.get("error") or "")]
     assert {call["tool"] for call in exhausted} <= {"run_code", "which_variable"}
     worked = [sum(call["ok"] for call in half) for half in (calls[: CALLS // 2], calls[CALLS // 2 :])]
-    assert min(worked) > 0.8 * max(worked), worked
+    assert abs(worked[0] - worked[1]) < 3 * sum(worked) ** 0.5, worked
+    assert min(worked) > 15, worked
     assert len(succeeded) >= 12, succeeded
     text = "\n".join(answers)
     assert [secret for secret in hidden if secret in text] == []

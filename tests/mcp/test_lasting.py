@@ -23,6 +23,7 @@ from vesalius.errors import BadInput, Note
 from vesalius_agents.mcp.desk import Desk
 from vesalius_agents.mcp.replaying import differing, replay_calls
 from vesalius_agents.mcp.server import Server
+from vesalius_agents.mcp.tools import TOOLS
 
 #: A circuit whose explanation takes several seconds.
 LARGER = "2"
@@ -284,7 +285,7 @@ def test_over_stdin_and_stdout(tmp_path: Path) -> None:
 
     async def use(client: Client) -> None:
         assert "50 forward passes" in (client.instructions or "")
-        assert len((await client.list_tools()).tools) == 20
+        assert len((await client.list_tools()).tools) == len(TOOLS)
         made = await data(client, "predict", specimen=ABSOLUTE, inputs=[[-4]])
         assert (made["outputs"], made["left"]["forwards"]) == ([[4]], 49)
         assert "Field required" in await refusal(client, "sweep")

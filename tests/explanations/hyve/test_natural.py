@@ -77,11 +77,13 @@ def test_a_primary_head_is_supported_at_the_first_hypothesis() -> None:
 
 @pytest.mark.slow
 def test_the_worked_cases_of_appendix_g_on_the_addition_model() -> None:
-    """L0H3 moves B and is primary at once; L0H2 moves C, is refuted as primary and supported as a backup of two."""
+    """L0H3 moves B and is primary at once; L0H2 moves C, is refuted as primary and supported as a backup of two. It
+    loses 0.1 fewer right answers than the head ahead of it, which takes more than 64 prompts of looks to tell.
+    """
     reply = runpy.run_path(str(SCRIPT))["reply"]
     attempts, claims = {}, {}
     for circuit in (["L0H0", "L0H3", "L0H5"], ["L0H1", "L0H2", "L0H4"]):
-        found = explain_hyve(load("arithmetic", device="cpu"), backbone=opened(reply)[0], components=circuit, n=64)
+        found = explain_hyve(load("arithmetic", device="cpu"), backbone=opened(reply)[0], components=circuit, n=128)
         assert found.trace.problems == ()
         for part, trace in zip(found.explanation.components, found.trace.components, strict=True):
             attempts[part.id] = [(one.verdict, one.hypothesis) for one in trace.attempts]

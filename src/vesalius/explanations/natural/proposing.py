@@ -35,7 +35,7 @@ from vesalius.explanations.claims import (
     WritesAnswer,
     check,
 )
-from vesalius.explanations.claims.base import ALPHA, MIN_EFFECT, join_names, level_for, measured, rounded
+from vesalius.explanations.claims.base import MIN_EFFECT, join_names, level_for
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
@@ -368,18 +368,18 @@ def _passed(necessity: ClaimRecord, replacement: Replacement) -> bool:
 
 
 def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *, moves: bool) -> NotNeededAlone | None:
-    """The claim that zeros, or else its mean, cost neither score nor right answers. None where the score alone shows
-    that they do, or the component is necessary by others and its role does not depend on these: it does where the
+    """The claim that zeros, or else its mean, cost neither score nor right answers. None where the score speaks
+    against it, or the component is necessary by others and its role does not depend on these: it does where the
     component was shown to move a role or to back up others (`moves`).
     """
     shown = {one.experiment: one for one in necessity.evidence}
     for how in NEUTRAL:
         score = shown.get(f"{how} replacement")
-        if score is not None:
+        if moves and (score is not None or shows_early(lab, component, how) is None):
+            # The claim draws as many prompts as it takes; the few of a first look seldom have so narrow an interval.
+            most = float(lab.effect([component], how).mean()) if score is None else score.value
+        elif score is not None:
             most = score.high
-        elif moves and shows_early(lab, component, how) is None:
-            level = 1 - ALPHA / len(lab.replacements)
-            most = rounded(measured(lab, lab.effect([component], how), level)[2])
         else:
             continue
         if most is not None and most < MIN_EFFECT:
