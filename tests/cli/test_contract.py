@@ -25,7 +25,7 @@ from vesalius.version import __version__
 
 #: Those of the core, then those of the packages beside it.
 COMMANDS = [
-    *("specimens", "show", "predict", "behaviours", "models", "check"),
+    *("specimens", "show", "predict", "look", "behaviours", "models", "check"),
     *("sweep", "what-if", "discover", "explain", "report", "atlas", "neurons", "faithfulness", "retest"),
     *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
     *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey"),
@@ -154,7 +154,13 @@ def test_sweep(vesalius: Vesalius, tiny: Path, kind: str) -> None:
     assert sorted(row["id"] for row in rows) == sorted(
         f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")
     )
-    assert all(set(row) == {"id", "effect", "ci_low", "ci_high"} for row in rows)
+    signed = [f"effect_{side}{end}" for side in ("right", "wrong", "rest") for end in ("", "_low", "_high")]
+    assert all(
+        {"id", "effect", "ci_low", "ci_high", *signed}
+        <= set(row)
+        <= {"id", "effect", "ci_low", "ci_high", *signed, "acts"}
+        for row in rows
+    )
     assert all(row["ci_low"] - 1e-5 <= row["effect"] <= row["ci_high"] + 1e-5 for row in rows)
     assert [row["effect"] for row in rows] == sorted((row["effect"] for row in rows), reverse=True)
     assert swept["baseline_low"] <= swept["baseline"] <= swept["baseline_high"]

@@ -49,13 +49,13 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def sweep(vesalius: Vesalius, tiny: Path, out: str, *more: object) -> dict:
-    got = vesalius("sweep", tiny, "-b", "induction", "--n", 4, "--out", out, "--json", *more)
+    got = vesalius("sweep", tiny, "-b", "induction", "--n", 4, "--force", "--out", out, "--json", *more)
     assert got.code == 0, got.err
     return json.loads(got.out)
 
 
 def test_after_a_kill(vesalius: Vesalius, tiny: Path, computed: list[int]) -> None:
-    arguments = ["sweep", str(tiny), "-b", "induction", "--n", "4", "--out", "killed", "--json"]
+    arguments = ["sweep", str(tiny), "-b", "induction", "--n", "4", "--force", "--out", "killed", "--json"]
     killed = subprocess.run(
         forked("-c", KILLED, *arguments), capture_output=True, text=True, check=False, cwd=Path.cwd()
     )

@@ -319,7 +319,7 @@ def test_smollm2_has_its_suppressors_and_previous_token_heads(smollm: tuple[Tran
     ranked = sorted(atlas.heads, key=lambda head: head.copying or 0.0)
     assert {head.id for head in ranked[:2]} == {"L23H3", "L24H4"}
     assert {head.id for head in atlas.heads if head.name == "copy-suppression head"} == {"L23H3", "L24H4"}
-    assert all(head.writes[0].lowers[0].strip() == "John" for head in ranked[:2])
+    assert all(" John" in head.writes[0].lowers[:2] for head in ranked[:2])
     for name in ("L16H0", "L11H1", "L2H1"):
         head = atlas.head(name)
         assert head.name == "previous-token head"

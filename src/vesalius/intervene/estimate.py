@@ -1,11 +1,13 @@
 """What a sweep will cost, before it is run: passes, memory, and time from one timed chunk.
 
-A row joins the walk where it first differs from the clean run, so its share of a pass follows from its earliest
-component alone. Memory is that of the weights and of the activations at their peak; the latter are found by running the
-same code on a model without numbers (`recordings.LiveMemory`). The library's own workspace comes on top.
+A row joins the walk where it first differs from the clean run and computes nothing that it replaces whole, so its share
+of a pass follows from its components. Memory is that of the weights and of the activations at their peak; the latter
+are found by running the same code on a model without numbers (`recordings.LiveMemory`). The library's own workspace
+comes on top.
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -38,13 +40,22 @@ def sweep_forwards(model: Transformer, sets: Sequence[ComponentSet]) -> float:
 
 
 def _share_of_pass(model: Transformer, members: ComponentSet) -> float:
-    """The part of a pass that is run for a row: what follows the earliest component."""
+    """The part of a pass that is run for a row: what follows the earliest component, but for later MLPs and attentions
+    of which all is replaced.
+    """
     layers, first = model.config.n_layers, min(members)
     later = layers - 1 - first.layer
     if first.is_unit and model.config.parallel:  # such rows join before attention
         return (later + 1) / layers
+    attention = attention_share(model.blocks[0])
     with_mlp = (first.is_head or first.is_unit) and not model.config.parallel
-    return (later + (1 - attention_share(model.blocks[0])) * with_mlp) / layers
+    computed = later + (1 - attention) * with_mlp
+    if not any(part.is_unit for part in members):
+        heads = Counter(part.layer for part in members if part.is_head and part.layer > first.layer)
+        whole = sum(count == model.config.n_heads for count in heads.values())
+        mlps = sum(not part.is_head and part.layer >= first.layer + (not with_mlp) for part in members)
+        computed -= attention * whole + (1 - attention) * mlps
+    return computed / layers
 
 
 @dataclass(frozen=True)
