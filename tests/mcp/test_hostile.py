@@ -128,8 +128,8 @@ def test_no_call_shows_the_key_a_traceback_or_hangs(tmp_path: Path, monkeypatch:
     assert len(answers) >= CALLS
     assert opened == []
     assert not submitted
-    # Most tools were reached, not only their first check, and late calls work as early ones do: about 30 of 250 drawn at
-    # random are sound, give or take 5 in each half.
+    # Most tools were reached, not only their first check, and late calls work as early ones do: of 250 drawn at random
+    # about 30 are sound, give or take 5.
     succeeded = {call["tool"] for call in calls if call["ok"]}
     exhausted = [call for call in calls if "budget exhausted" in (call.get("error") or "")]
     assert {call["tool"] for call in exhausted} <= {"run_code", "which_variable"}
