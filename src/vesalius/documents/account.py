@@ -109,10 +109,10 @@ class Account(Record):
     def _left_out(self) -> str:
         inside = sum(abs(one.effect) >= self.bar for one in self.members)
         if not self.omitted:
-            return f"none of the {inside} components that cost {self.bar:g} or more alone"
+            return f"none of the {inside} components that change the score by {self.bar:g} or more alone"
         total = inside + len(self.omitted)
         names = join_first([one.text() for one in self.omitted], NAMED)
-        return f"{len(self.omitted)} of the {total} components that cost {self.bar:g} or more alone: {names}"
+        return f"{len(self.omitted)} of the {total} components that change the score by {self.bar:g} or more alone: {names}"
 
     def sections(self) -> list[Section]:
         """The account, its pictures by layer, kind and position, and what is left out."""
