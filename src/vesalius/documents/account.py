@@ -112,7 +112,8 @@ class Account(Record):
             return f"none of the {inside} components that change the score by {self.bar:g} or more alone"
         total = inside + len(self.omitted)
         names = join_first([one.text() for one in self.omitted], NAMED)
-        return f"{len(self.omitted)} of the {total} components that change the score by {self.bar:g} or more alone: {names}"
+        of = f"of the {total} components that change the score by {self.bar:g} or more alone"
+        return f"{len(self.omitted)} {of}: {names}"
 
     def sections(self) -> list[Section]:
         """The account, its pictures by layer, kind and position, and what is left out."""
