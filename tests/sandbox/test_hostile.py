@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow  # a minute or two: many programs are meant to use
 BUGS = ("NameError", "SyntaxError", "AttributeError", "IndentationError", "TypeError", "KeyError")
 
 
-#: For programs that only wait.
-SHORT = dataclasses.replace(SMALL, wall_seconds=0.5)
+#: For programs that run into a limit of time: the least of it, so that they do not use up the suite's.
+TIMED = {"wall": dataclasses.replace(SMALL, wall_seconds=0.5), "cpu": dataclasses.replace(SMALL, cpu_seconds=1)}
 #: Seconds that a busy machine may take to notice that a limit is reached; the programs would wait 1,000.
 BUSY = 60
 PROCESSES = ("fork", "subprocess", "shell", "spawn", "multiprocessing", "a thread")
@@ -54,14 +54,14 @@ def test_nothing_gets_out(name: str, sandbox: Sandbox, target: Target) -> None:
 @pytest.mark.parametrize("name", STOPPED)
 def test_limits_stop(name: str, sandbox: Sandbox, target: Target) -> None:
     reason, code = STOPPED[name]
-    outcome = run(sandbox, code, target, limits=SHORT if reason == "wall" else SMALL)
+    outcome = run(sandbox, code, target, limits=TIMED.get(reason, SMALL))
     assert (outcome.stopped_by or outcome.reported_limit, outcome.result) == (reason, None), outcome.error
     assert outcome.error
 
 
 @pytest.mark.parametrize("name", NUISANCES)
 def test_nuisances_do_no_harm(name: str, sandbox: Sandbox, target: Target) -> None:
-    limits = SHORT if name == "stop itself" else SMALL
+    limits = TIMED["wall"] if name == "stop itself" else SMALL
     outcome = run(sandbox, NUISANCES[name], target, limits=limits)
     assert "late" not in outcome.stdout
     assert len(repr(outcome)) < 4 * (SMALL.output_bytes + SMALL.result_bytes) + 100_000
@@ -83,6 +83,5 @@ def test_the_programs_would_get_out_without_isolation(name: str, unisolated: San
         pytest.skip("this machine has no /dev/shm")
     if name in PROCESSES and os.geteuid():
         pytest.skip("the limit on processes holds for ordinary users even without isolation")
-    limits = dataclasses.replace(SMALL, cpu_seconds=20)  # some import what the warm process has not
-    outcome = unisolated.execute(STEALS[name], target.values, limits=limits)
+    outcome = unisolated.execute(STEALS[name], target.values)
     assert outcome.result == "ESCAPED", outcome.error
