@@ -102,12 +102,6 @@ class HeadInputs:
         """Where the head attends."""
         return self._attend(self._clean)
 
-    def pattern_with(
-        self, change: Float[Tensor, "prompt pos d_model"], port: HeadPort
-    ) -> Float[Tensor, "prompt query key"]:
-        """Where the head attends when its queries, keys or values alone see `change` added to the residual stream."""
-        return self.patterns_with(change, (port,))[port]
-
     @torch.no_grad()
     def patterns_with(
         self, change: Float[Tensor, "prompt pos d_model"], ports: Sequence[Port]

@@ -25,7 +25,7 @@ LEFT, TOP, GAP = 40.0, 22.0, 8.0
 CELLS = {4: 40.0, 16: 32.0, 24: 26.0, 40: 23.0}
 SMALLEST_CELL = 14.0
 #: The colour bar: below the map, and its steps.
-BAR_TOP, BAR_STEP, BAR_HEIGHT, BAR_ROOM = 22.0, 15.0, 12.0, 58.0
+BAR_TOP, BAR_STEP, BAR_ROOM = 22.0, 15.0, 58.0
 
 
 @dataclass(frozen=True)
