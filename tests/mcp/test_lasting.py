@@ -17,8 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.forked import vesalius
 from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
-from vesalius.api.runs import results
-from vesalius.api.watching import Watcher, watch
+from vesalius.api.runs import Watcher, results, watch
 from vesalius.errors import BadInput, Note
 from vesalius_agents.mcp.desk import Desk
 from vesalius_agents.mcp.replaying import differing, replay_calls

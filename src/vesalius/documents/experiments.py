@@ -6,8 +6,8 @@ from pydantic import computed_field
 
 from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
-from vesalius.documents.contrast import Contrast
 from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SIDES
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of

@@ -1,7 +1,6 @@
 """A circuit of single neurons, as a file: `neurons.json`."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Literal
 
 from vesalius.components import Component
@@ -19,7 +18,6 @@ from vesalius.documents.view import (
     View,
     duration,
     join_first,
-    made,
     prompts,
     subject_of,
 )
@@ -90,12 +88,6 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
     seconds: float
     performance: Performance | None = None
     directory: str | None = None
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `neurons.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / NEURONS_FILE)
-        return place / NEURONS_FILE
 
     def listed(self) -> Line:
         """What a list of results says of it: how few neurons keep how much."""

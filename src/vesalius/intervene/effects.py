@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.components import Component, parse_components
-from vesalius.documents.contrast import Contrast
+from vesalius.documents.performance import Contrast
 from vesalius.documents.sweep import SIDES, SUMMARY_ROWS, SweepRow, effects_answer
 from vesalius.documents.view import Answer, Facts, LateRows, Sheet, View, Viewable, made, prompts
 from vesalius.errors import BadInput
