@@ -23,7 +23,7 @@ from vesalius.api.door import directory_for, removed_if_empty, verb
 from vesalius.api.explanations import explain
 from vesalius.api.loading import loaded
 from vesalius.api.plans import plan
-from vesalius.api.shapes import read_shape
+from vesalius.api.workloads import read_shape
 from vesalius.backbones import open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
