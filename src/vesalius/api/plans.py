@@ -18,7 +18,7 @@ from vesalius.api.discoveries import require_discoverable, require_selection
 from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.loading import loaded
-from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of
+from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of, usual_kind
 from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
@@ -69,7 +69,7 @@ from vesalius.intervene.estimate import (
 )
 from vesalius.intervene.written_tokens import weight_arithmetic
 from vesalius.model.devices import weight_dtype
-from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.specimen import Specimen
 from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
@@ -193,7 +193,7 @@ class _SweepWork(_Work):
     def check(self, specimen: Specimen) -> None:
         """What is usual depends on the specimen."""
         super().check(specimen)
-        self.kinds = kinds_of(self.knockout, finite=not isinstance(specimen.vocabulary, TextVocabulary))
+        self.kinds = kinds_of(self.knockout, usual_kind(specimen))
         self.ablation = self.kinds[0]
 
     def sets(self, case: Case) -> list[ComponentSet]:
