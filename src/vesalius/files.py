@@ -75,7 +75,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _is_too_deep(data: Any) -> bool:
+def _is_too_deep(data: object) -> bool:
     level = [data]
     for _ in range(MAX_DEPTH):
         containers = [node for node in level if isinstance(node, (dict, list))]
@@ -90,7 +90,7 @@ def plain_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def plain_json(given: Any, depth: int = 0) -> Any:
+def plain_json(given: object, depth: int = 0) -> Any:
     """What another program sent as JSON that any file can hold: no half characters, no infinities, no bottomless
     nesting.
     """
@@ -133,7 +133,7 @@ def _content(path: Path) -> bytes:
     return bytes(content)
 
 
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
+def write_json(path: Path, data: Mapping[str, object]) -> None:
     """Write a JSON object in one step: readers see the old file or the new one."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 

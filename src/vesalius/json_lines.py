@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -130,7 +131,7 @@ class LineProgram:
                 stream.close()  # type: ignore[union-attr]
         self._process.wait()
 
-    def send(self, document: dict[str, Any]) -> None:
+    def send(self, document: Mapping[str, object]) -> None:
         """Write one line. A program that ended is found out by `receive`, which knows what it last said."""
         data = memoryview(json.dumps(document, allow_nan=False).encode() + b"\n")
         end = time.monotonic() + self.timeout

@@ -13,7 +13,7 @@ from typing import Any
 SIGNIFICANT_DIGITS = 12
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: object) -> Any:
     """The value with every float, also inside tuples and lists, rounded to twelve significant digits."""
     if isinstance(value, float):
         # Fifteen digits first: an exact half such as 1 + 2**-12 and its neighbours must all go the same way.
@@ -23,6 +23,6 @@ def rounded(value: Any) -> Any:
     return list(map(rounded, value)) if isinstance(value, list) else value
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: object) -> Any:
     """A value read from a file: JSON turns tuples into lists, and values must be hashable, so turn them back."""
     return tuple(from_json(part) for part in value) if isinstance(value, list) else value

@@ -64,7 +64,7 @@ class Function(Protocol):
         """What the function is, as JSON."""
         ...
 
-    def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
+    def replies(self, inputs: Sequence[object], *, first_call: int = 0) -> list[Reply]:
         """One reply per input, in order; call `first_call + i` draws its noise from a seed of its own."""
         ...
 
@@ -133,7 +133,7 @@ class Box:
         """How many inputs may still be asked; None for any number."""
         return None if self._budget is None else self._budget - self.asked
 
-    def ask(self, inputs: Sequence[Any]) -> list[Reply]:
+    def ask(self, inputs: Sequence[object]) -> list[Reply]:
         """Ask all of them: one reply each, in order. Raises `OutOfQueries`, asking none, if the budget is too small."""
         return self._ask(inputs)
 
@@ -150,7 +150,7 @@ def _door(
     """How to ask, and how to read what was asked: the only two that hold the function, the budget and the log."""
     log: list[Asked] = list(asked)
 
-    def ask(inputs: Sequence[Any]) -> list[Reply]:
+    def ask(inputs: Sequence[object]) -> list[Reply]:
         inputs = list(inputs)
         left = None if budget is None else budget - len(log)
         if left is not None and len(inputs) > left:
@@ -222,7 +222,7 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: object) -> Any:
     """A value as JSON holds it: NaN, infinities, complex and endless numbers as texts, tuples as lists."""
     if isinstance(value, dict):
         return {writable(str(name)): json_value(item) for name, item in value.items()}
@@ -286,7 +286,7 @@ class UnitTest:
         assert 0 <= self.correct < 3
 
     @classmethod
-    def of_inputs(cls, inputs: Sequence[Any], correct: int) -> "UnitTest":
+    def of_inputs(cls, inputs: Sequence[object], correct: int) -> "UnitTest":
         """Inputs alone."""
         return cls(tuple(map(Example, inputs)), correct)
 

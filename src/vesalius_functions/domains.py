@@ -15,6 +15,7 @@ not said.
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +96,7 @@ def overlap(first: Corrupted, second: Corrupted) -> float:
     return shared / union if union > 0 else 0.0
 
 
-def from_structure(structure: dict[str, Any]) -> Reading:
+def from_structure(structure: Mapping[str, object]) -> Reading:
     """What the structure of an answer says under `interval` and `outside`; nothing where it has no `interval`."""
     if "interval" not in structure:
         return Reading()
@@ -192,7 +193,7 @@ def _plain(text: str | None) -> str:
     return re.sub(r"[*_`$]", "", text)
 
 
-def _end(value: Any) -> float | None:
+def _end(value: object) -> float | None:
     """An end as a number; None where it is unbounded or no number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None

@@ -90,7 +90,7 @@ def task_of(box: Box, *, seed: int, timeout: float) -> dict[str, Any]:
     }
 
 
-def _queried(inputs: Any, box: Box) -> dict[str, Any]:
+def _queried(inputs: object, box: Box) -> dict[str, Any]:
     """The outputs, or why nothing was asked."""
     if not isinstance(inputs, list) or not inputs:
         return {"error": f"a query is a list of inputs, not {quoted(inputs, 60)}", "left": box.left}
@@ -112,7 +112,7 @@ def values_of(replies: list[Reply]) -> dict[str, Any]:
     return {"values": values, **({"errors": errors} if any(errors) else {})}
 
 
-def _answer(program: LineProgram, given: Any) -> Answer:
+def _answer(program: LineProgram, given: object) -> Answer:
     try:
         answer = _GivenAnswer.model_validate(given)
     except ValidationError as error:

@@ -87,7 +87,7 @@ def read_records(path: Path) -> list[Any]:
     return document
 
 
-def name_in(place: Any) -> str:
+def name_in(place: object) -> str:
     """The function's name at the end of a path of any machine: `f00003` of `/data/x/f00003/` and `D:\\x\\f00003`."""
     if not isinstance(place, str):
         raise Unusable(f"its name is {place!r:.40}, not a text")

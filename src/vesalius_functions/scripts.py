@@ -16,7 +16,7 @@ import ast
 import math
 import random
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -86,7 +86,7 @@ class ScriptRunner:
     def replies(
         self,
         script: Path,
-        inputs: Sequence[Any],
+        inputs: Sequence[object],
         *,
         category: Category,
         seed_text: str = "",
@@ -108,14 +108,14 @@ class ScriptRunner:
         answers = self._call(_RUN_ONCE, "run", jobs)
         return [_reply(*pair, category=category) for pair in zip(arguments, answers, strict=True)]
 
-    def calls(self, source: str, inputs: Sequence[Any], *, seed_text: str = "", first_call: int = 0) -> list[Reply]:
+    def calls(self, source: str, inputs: Sequence[object], *, seed_text: str = "", first_call: int = 0) -> list[Reply]:
         """One reply per input from the function that the script's text defines; draws are seeded as in `replies`."""
         jobs = [{"input": value, "seed": _seed(seed_text, first_call + number)} for number, value in enumerate(inputs)]
         code = _CALL_ONCE.format(definitions=definitions(source), entry=entry(source))
         answers = self._call(code, "_call", jobs)
         return [Reply(answer.value, _last_line(answer.error)) for answer in answers]
 
-    def _call(self, code: str, function: str, jobs: list[dict[str, Any]]) -> list[CallResult]:
+    def _call(self, code: str, function: str, jobs: Sequence[Mapping[str, object]]) -> list[CallResult]:
         """The results of all jobs: recorded, or else run. Where the dataset is stored is not part of a record."""
 
         def run() -> list[CallResult]:
@@ -162,7 +162,7 @@ class ScriptFunction:
         script: Path,
         runner: ScriptRunner,
         *,
-        truth: dict[str, Any] | None = None,
+        truth: Mapping[str, object] | None = None,
     ) -> None:
         read_script(script)
         self.id, self.family = id, family
@@ -174,7 +174,7 @@ class ScriptFunction:
         """What the dataset says about the function, and its source."""
         return {**self._truth, "source": read_script(self._script)}
 
-    def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
+    def replies(self, inputs: Sequence[object], *, first_call: int = 0) -> list[Reply]:
         """One reply per input, each from a run of the script of its own."""
         return self.runner.replies(
             self._script, inputs, category=self.category, seed_text=self.id, first_call=first_call
@@ -264,7 +264,7 @@ def _number(text: str) -> Reply:
     return Reply(error="undefined here" if text == "None" else f"{text[:60]!r} is not a number")
 
 
-def _argument(value: Any) -> str:
+def _argument(value: object) -> str:
     """An input as the command line would carry it: numbers in the shortest form that is read back as the same."""
     if isinstance(value, float) and math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return str(int(value))

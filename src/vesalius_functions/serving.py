@@ -122,7 +122,7 @@ class ServedFunctions:
         """How many inputs each function was asked, earlier servers' included."""
         return {name: box.asked for name, box in self._boxes.items()}
 
-    def answer(self, request: Any) -> dict[str, Any]:
+    def answer(self, request: object) -> dict[str, Any]:
         """What a call of a script prints, and its exit code."""
         name, inputs = (request.get("function"), request.get("inputs")) if isinstance(request, dict) else (None, None)
         box = self._boxes.get(name) if isinstance(name, str) else None
@@ -153,7 +153,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         self.served = served
         super().__init__(address, _Handler)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A connection that broke off costs nothing and is not reported."""
 
 

@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Complex
@@ -219,7 +218,7 @@ def _imported(tree: ast.Module) -> set[str]:
     return modules
 
 
-def _number(value: Any) -> complex | None:
+def _number(value: object) -> complex | None:
     if isinstance(value, (bool, int, float)):
         try:
             return complex(value)

@@ -87,7 +87,7 @@ def _several(specimen: Specimen, inputs: Sequence[Any] | str) -> Sequence[Any]:
 def behaviours(
     specimen: Specimen | str | Path | None = None,
     *,
-    behaviour: Any = None,
+    behaviour: object = None,
     metric: BehaviourMetric | None = None,
     n: int | None = None,
     seed: int = 0,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb
 from vesalius.behaviours.trial import Trial, trial
@@ -41,7 +41,7 @@ from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
 
 
-def require_discoverable(method: Named | None, cut: Cut, checked: Checked, **options: Any) -> Method:
+def require_discoverable(method: Named | None, cut: Cut, checked: Checked, **options: object) -> Method:
     """The method with its options (None: the usual one of a natural model); refuses what does not go together before
     the model is loaded.
     """
@@ -66,7 +66,7 @@ def discover(
     material: Trial | None = None,
     out: Out = None,
     progress: Progress = silent,
-    **options: Any,
+    **options: object,
 ) -> Discovery:
     """The smallest connected circuit that keeps a share of a behaviour (`keep`), or the answer that there is none.
 
@@ -222,7 +222,7 @@ def _discovery(specimen: Specimen, request: Request, result: MethodResult, check
     )
 
 
-def _with_options(request: Request, **options: Any) -> Request:
+def _with_options(request: Request, **options: object) -> Request:
     return request.model_copy(update={"options": {**request.options, **options}})
 
 

@@ -52,7 +52,7 @@ __all__ = [
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
 
 
-def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts, **options: Any) -> None:
+def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts: Parts, **options: object) -> None:
     """Refuse options that do not go together before the model is loaded."""
     scientist = scientist_of(study, ask, **options)
     scientist.require_model(ask.backbone is not None)
@@ -64,7 +64,7 @@ def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts:
         )
 
 
-def scientist_of(study: Explaining, ask: Ask, **options: Any) -> Scientist:
+def scientist_of(study: Explaining, ask: Ask, **options: object) -> Scientist:
     """Who explains, with the options that are given beside a name."""
     own = {name: getattr(study, name) for name in ("n", "top", "leave_out")}
     own |= {"protocol": ask.protocol, "compact": ask.compact or None}
@@ -84,7 +84,7 @@ def explain(
     parts: Parts,
     out: Out = None,
     progress: Progress = silent,
-    **options: Any,
+    **options: object,
 ) -> Explanation:
     """Say what each component of a circuit does, with evidence.
 

@@ -163,7 +163,7 @@ def _likely(reading: RunOutputs, row: int) -> tuple[Likely, ...]:
     return tuple(Likely(token=token, probability=probability) for token, probability in reading.likely[row])
 
 
-def _tokens(given: Any) -> Any:
+def _tokens(given: object) -> Any:
     """A prompt as it was given; a text that is a JSON list stands for the list of its tokens."""
     if isinstance(given, str) and given.lstrip().startswith("["):
         with suppress(json.JSONDecodeError, RecursionError):
@@ -171,12 +171,12 @@ def _tokens(given: Any) -> Any:
     return given
 
 
-def _text(prompt: Any) -> str | None:
+def _text(prompt: object) -> str | None:
     """A prompt as an option of the command has it."""
     return prompt if prompt is None or isinstance(prompt, str) else json.dumps(prompt)
 
 
-def _one_prompt(specimen: Specimen, prompt: Any, source: Any) -> Trial:
+def _one_prompt(specimen: Specimen, prompt: object, source: object) -> Trial:
     """A prompt of the user's own, with the prompt that values are taken from."""
     given = [prompt] if source is None else [prompt, source]
     lengths = specimen.vocabulary.lengths(given)
@@ -204,7 +204,7 @@ def _position(at: str | int | None) -> str | int | None:
     return int(at) if isinstance(at, str) and at.isdecimal() and at.isascii() else at
 
 
-def _file_name(words: Iterable[Any]) -> str:
+def _file_name(words: Iterable[object]) -> str:
     """Words as the name of a directory: letters, digits and a few signs, never a path."""
     named = "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", str(word)).strip("-") for word in words if word)
     return named[:LONGEST_NAME].strip("-") or "what-if"

@@ -56,7 +56,7 @@ class _Defect(Exception):
     """What makes a row unusable in its own tool's terms."""
 
 
-def own_form(row: Any, number: int) -> Any:
+def own_form(row: object, number: int) -> Any:
     """A row of another tool in our own form; others as they are."""
     if not isinstance(row, Mapping):
         return row
@@ -70,7 +70,7 @@ def own_form(row: Any, number: int) -> Any:
     return row
 
 
-def missing_ids_note(rows: Sequence[Any], path: str) -> str | None:
+def missing_ids_note(rows: Sequence[object], path: str) -> str | None:
     """What is said of a file of EAP with the right answers' ids alone."""
     theirs = [row for row in rows if isinstance(row, Mapping) and {"clean", "corrupted"} <= set(row)]
     for right, wrong in EAP_IDS:
@@ -82,7 +82,7 @@ def missing_ids_note(rows: Sequence[Any], path: str) -> str | None:
     return None
 
 
-def _of_eap(row: Mapping[str, Any]) -> dict[str, Any]:
+def _of_eap(row: Mapping[str, object]) -> dict[str, Any]:
     """EAP names answers by token ids; text columns of our own names come first."""
     ours = {name: row[name] for name in ("answer", "wrong", "roles", "split") if name in row}
     if "answer" not in ours:
@@ -95,7 +95,7 @@ def _of_eap(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"prompt": row["clean"], "counterfactual": row["corrupted"], **ours}
 
 
-def _of_auto_circuit(row: Mapping[str, Any]) -> dict[str, Any]:
+def _of_auto_circuit(row: Mapping[str, object]) -> dict[str, Any]:
     ours = {"prompt": row["clean"], "counterfactual": row.get("corrupt"), "split": row.get("split")}
     return {**ours, "answer": row.get("answers"), "wrong": row.get("wrong_answers")}
 
@@ -117,7 +117,7 @@ def _of_mib(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _mib_answers(row: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+def _mib_answers(row: Mapping[str, object], metadata: Mapping[str, object]) -> tuple[list[Any], list[Any]]:
     options, key = row.get("choices"), row.get("answerKey")
     if isinstance(options, Mapping):  # multiple choice: {"label": ["A", "B"], "text": [...]}
         options = options.get("label") or options.get("text")
@@ -130,7 +130,7 @@ def _mib_answers(row: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[l
     return ([] if right is None else [right]), ([] if wrong is None else [wrong])
 
 
-def _place(key: Any, options: Sequence[Any]) -> int:
+def _place(key: object, options: Sequence[object]) -> int:
     """Which choice the answer key names: one of them, or its place from 0."""
     if key in options:
         if not isinstance(key, int):
@@ -142,7 +142,7 @@ def _place(key: Any, options: Sequence[Any]) -> int:
     return key
 
 
-def _spaced(words: Iterable[Any], lead: str) -> list[Any]:
+def _spaced(words: Iterable[object], lead: str) -> list[Any]:
     return [word if not isinstance(word, str) or word[:1].isspace() else f"{lead}{word}" for word in words]
 
 
@@ -210,7 +210,7 @@ def _is_one_row_per_line(text: str, ending: str) -> bool:
     return len(lines) > 1 and lines[0].endswith("}") and lines[1].startswith("{")
 
 
-def _rows_of_json(data: Any, file: Path) -> list[Any]:
+def _rows_of_json(data: object, file: Path) -> list[Any]:
     if isinstance(data, Mapping):
         lists = [name for name in ("rows", "prompts", "data") if isinstance(data.get(name), list)]
         if not lists and "prompt" in data:

@@ -17,7 +17,6 @@ prompt and the token ids [row, answer], padded with -1; it returns one value per
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -74,7 +73,7 @@ class Question:
         return self.position[:, None] + torch.minimum(torch.arange(self.forced.shape[1])[None], last[:, None])
 
 
-def require_metric(metric: Any) -> None:
+def require_metric(metric: object) -> None:
     """Refuse a metric that does not exist."""
     if metric is not None and not callable(metric) and metric not in METRICS:
         raise BadInput(f"metric {metric!r} does not exist; choose one of {choices(METRICS)}, or in Python a function")

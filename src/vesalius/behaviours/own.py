@@ -38,7 +38,7 @@ INSTEAD = {"train": ("validation", "test"), "validation": ("test", "train"), "te
 FUNCTION_ROWS, FUNCTION_TRIES = 64, 1000
 
 
-def _nothing(material: Any) -> Any:
+def _nothing(material: object) -> Any:
     raise AssertionError("rows are not drawn")
 
 
@@ -266,7 +266,7 @@ class RowBehaviour(Behaviour):
 
 
 def from_rows(
-    rows: Iterable[Any],
+    rows: Iterable[object],
     *,
     name: str | None = None,
     metric: BehaviourMetric | None = None,
@@ -284,7 +284,7 @@ def from_rows(
     )
 
 
-def from_prompt(row: Mapping[str, Any], *, metric: BehaviourMetric | None = None) -> RowBehaviour:
+def from_prompt(row: Mapping[str, object], *, metric: BehaviourMetric | None = None) -> RowBehaviour:
     """A behaviour of one row, which must be complete."""
     made = from_rows([row], metric=metric, source="prompt")
     if defect := made.rows[0].defect:

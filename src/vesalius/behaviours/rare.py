@@ -28,7 +28,7 @@ Row = tuple[int, ...]
 Outputs = Float[Tensor, "input pos"]
 
 
-def outputs_of(specimen: Specimen, inputs: Sequence[Any]) -> Outputs:
+def outputs_of(specimen: Specimen, inputs: Sequence[object]) -> Outputs:
     """The output at every position after BOS of the longest input the specimen takes; NaN past an input's end."""
     vocabulary = specimen.vocabulary
     assert isinstance(vocabulary, FiniteVocabulary)
@@ -47,7 +47,7 @@ def differ(ours: Outputs, theirs: Outputs) -> Bool[Tensor, " input"]:
     return ((ours - theirs).abs() >= NUMERIC_TOLERANCE).any(1)  # NaN is never larger
 
 
-def is_rare(specimen: Specimen, inputs: Sequence[Any], others: Sequence[Any]) -> bool:
+def is_rare(specimen: Specimen, inputs: Sequence[object], others: Sequence[object]) -> bool:
     """Whether pairs hardly ever differ. Those drawn decide where many do; a few of a few may be chance, so that more
     are drawn to decide.
     """
@@ -104,7 +104,7 @@ def _collected(
     return usual, unusual
 
 
-def _ids(specimen: Specimen, inputs: Sequence[Any]) -> list[Row]:
+def _ids(specimen: Specimen, inputs: Sequence[object]) -> list[Row]:
     """Token ids without padding."""
     pad = specimen.model.config.pad_token
     return [tuple(token for token in row if token != pad) for row in specimen.tokenize(inputs).tolist()]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from vesalius.behaviours.addition import ADDITION, parse_addition
 from vesalius.behaviours.behaviour import Behaviour
@@ -55,14 +54,14 @@ def behaviour(name: str) -> Behaviour:
     )
 
 
-def find_behaviour(given: Any, *, metric: BehaviourMetric | None = None) -> Behaviour:
+def find_behaviour(given: object, *, metric: BehaviourMetric | None = None) -> Behaviour:
     """The behaviour that a name, a path, a hub id, rows, a row written as JSON or a `Behaviour` stands for."""
     require_metric(metric)
     named = _behaviour_given(given)
     return named if metric is None else named.with_metric(metric)
 
 
-def _behaviour_given(given: Any) -> Behaviour:
+def _behaviour_given(given: object) -> Behaviour:
     if isinstance(given, Behaviour):
         return given
     if isinstance(given, Mapping):

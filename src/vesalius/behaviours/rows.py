@@ -78,7 +78,7 @@ def _named_answers(name: str, answers: tuple[Answer, ...]) -> dict[str, Any]:
     return {name: texts[0] if len(texts) == 1 else texts, f"{name}_ids": ids}
 
 
-def parse_rows(data: Iterable[Any], *, source: str = "rows") -> tuple[Row, ...]:
+def parse_rows(data: Iterable[object], *, source: str = "rows") -> tuple[Row, ...]:
     """Rows from plain data; what a row lacks is its defect, a misspelt field is refused."""
     if hasattr(data, "to_dict"):  # of pandas: iterating over it gives the names of columns
         raise BadInput(f"{source}: {type(data).__name__} is a table; give its rows, table.to_dict('records')")
@@ -92,7 +92,7 @@ def parse_rows(data: Iterable[Any], *, source: str = "rows") -> tuple[Row, ...]:
     return rows
 
 
-def parse_row(data: Any, number: int, *, source: str = "rows") -> Row:
+def parse_row(data: object, number: int, *, source: str = "rows") -> Row:
     """One row from plain data."""
     if isinstance(data, Row):
         return data
@@ -127,7 +127,7 @@ def parse_row(data: Any, number: int, *, source: str = "rows") -> Row:
     return Row(number, prompt, answers, wrongs, counterfactual or None, roles, named, as_written=as_written)
 
 
-def _refuse_slips(data: Mapping[Any, Any], number: int, source: str) -> None:
+def _refuse_slips(data: Mapping[object, object], number: int, source: str) -> None:
     """Fields of other tools are ignored; one that looks like a misspelt field of ours is not."""
     for name in data:
         meant = _meant(name) if isinstance(name, str) else None
@@ -143,12 +143,12 @@ def _meant(name: str) -> str | None:
     return next(iter(difflib.get_close_matches(name.strip().lower(), FIELDS, 1, TYPO)), None)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """None, or NaN, which stands for nothing in tables of pandas."""
     return value is None or (isinstance(value, float) and value != value)
 
 
-def _answers(data: Mapping[Any, Any], name: str) -> tuple[Answer, ...] | str:
+def _answers(data: Mapping[object, object], name: str) -> tuple[Answer, ...] | str:
     """Texts, then token ids; an empty text is not an answer. A text of its own says what is wrong with them."""
     texts, ids = _listed(data.get(name)), _listed(data.get(f"{name}_ids"))
     for one in texts:
@@ -161,13 +161,13 @@ def _answers(data: Mapping[Any, Any], name: str) -> tuple[Answer, ...] | str:
     return tuple(dict.fromkeys([*(one for one in texts if one != ""), *ids]))
 
 
-def _listed(given: Any) -> list[Any]:
+def _listed(given: object) -> list[Any]:
     if given is None or given == "":
         return []
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _boolean(given: Any) -> bool | None:
+def _boolean(given: object) -> bool | None:
     """A truth value, or the word for it that a CSV holds; None where it is something else."""
     if isinstance(given, bool):
         return given
@@ -178,7 +178,7 @@ def _boolean(given: Any) -> bool | None:
     )
 
 
-def _roles(given: Any, prompt: str) -> dict[str, str | tuple[int, int]] | str:
+def _roles(given: object, prompt: str) -> dict[str, str | tuple[int, int]] | str:
     """Names of places, or what is wrong with them."""
     if given is None or given == "":
         return {}

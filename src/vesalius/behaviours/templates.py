@@ -92,7 +92,7 @@ class _Templates:
     n_rows: int
 
     @classmethod
-    def parse(cls, data: Mapping[str, Any], source: str) -> "_Templates":
+    def parse(cls, data: Mapping[str, object], source: str) -> "_Templates":
         """Check everything that can be wrong with a file."""
         if unknown := [key for key in data if key not in KEYS]:
             raise BadInput(f"{source}: {unknown[0]!r} is not known here; use {choices(KEYS)}")
@@ -151,7 +151,7 @@ class _Templates:
     def _lists(self) -> dict[str, Sequence[Any]]:
         return dict(self.slots.values())
 
-    def _divides(self, name: str, words: Sequence[Any]) -> bool:
+    def _divides(self, name: str, words: Sequence[object]) -> bool:
         """Whether every split gets enough words of a list for all slots that draw from it."""
         return len(words) // len(SPLITS) >= max(2, self._users(name))
 
@@ -209,7 +209,7 @@ class _Templates:
                 raise BadInput(f"{self.source}: {text!r}: {{{expression}}} does not fit {word!r}, which has {known}")
 
 
-def _texts(data: Mapping[str, Any], key: str, source: str) -> tuple[str, ...]:
+def _texts(data: Mapping[str, object], key: str, source: str) -> tuple[str, ...]:
     given = data.get(key)
     texts = [given] if isinstance(given, str) else given
     if texts == []:
@@ -219,7 +219,7 @@ def _texts(data: Mapping[str, Any], key: str, source: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _list_of(slot: str, given: Any, words: Mapping[str, Any], source: str) -> tuple[str, Sequence[Any]]:
+def _list_of(slot: str, given: object, words: Mapping[str, object], source: str) -> tuple[str, Sequence[Any]]:
     """The list that a slot draws from, with its name; a list of its own has the slot's."""
     name, values = (given, words.get(given)) if isinstance(given, str) else (slot, given)
     if values == []:

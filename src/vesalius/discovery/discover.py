@@ -77,7 +77,7 @@ MethodFunction = Callable[..., Scores]
 Named = Method | type[Method] | MethodFunction | str
 
 
-def method_named(method: Named, **options: Any) -> Method:
+def method_named(method: Named, **options: object) -> Method:
     """The method of that name with these options; None leaves one out. A name may hold options: `masks:steps=300`. A
     method itself is returned as it is, and a function scores under its own name.
     """
@@ -117,7 +117,7 @@ def _with_options(label: str) -> tuple[str, dict[str, str]]:
     return name, given
 
 
-def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
+def _fitting(method: str, name: str, value: object, hint: object) -> Any:
     """The value of an option as its field declares it, read from a text where it is one; refused where it is none."""
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind in _READ]
     if not kinds or type(value) in kinds:
@@ -157,7 +157,7 @@ def circuit_method_names() -> list[str]:
     return [name for name in method_names() if name not in heads_only]
 
 
-def circuit_method(name: str, *, parameter: str = "circuit_from", **options: Any) -> Method:
+def circuit_method(name: str, *, parameter: str = "circuit_from", **options: object) -> Method:
     """The method of that name; refused where it does not score a whole circuit."""
     if name.partition(":")[0] not in method_names() or (method := method_named(name, **options)).heads_only:
         raise BadInput(f"`{parameter}` {name!r} does not exist; use {', '.join(circuit_method_names())}")

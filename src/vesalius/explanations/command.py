@@ -161,7 +161,7 @@ class InstrumentTable:
             return {"error": lines[-1], **partial, **printed, "left": self.left}
         return {"result": outcome.result, **printed, "left": self.left}
 
-    def _code(self, name: str, arguments: Any) -> str:
+    def _code(self, name: str, arguments: object) -> str:
         """The program that calls one instrument; inputs that are left out are those that programs find."""
         if name not in self.names:
             raise BadInput(f"instrument {quoted(name, 60)} does not exist; call one of {choices(self.names, limit=30)}")
@@ -184,7 +184,7 @@ def _takes_inputs(function: Callable[..., Any]) -> bool:
     return "inputs" in function.__code__.co_varnames[: function.__code__.co_argcount]
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     """A JSON value as Python writes it; numbers that are none, and values nested too deep, are refused."""
     try:
         return repr(ast.literal_eval(repr(value)))
@@ -192,7 +192,7 @@ def _literal(value: Any) -> str:
         raise BadInput("arguments: hold NaN, an infinite number or values nested too deep") from None
 
 
-def _statement(program: LineProgram, given: Any, session: Session) -> Statement:
+def _statement(program: LineProgram, given: object, session: Session) -> Statement:
     """What the command says; anything that cannot be read ends its case."""
     try:
         said = _Given.model_validate(plain_json(given))

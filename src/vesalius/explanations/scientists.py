@@ -340,7 +340,7 @@ def explain_task(task: Task, backbone: "Backbone | None" = None) -> Explained:
     return Explained(result.explanation.model_copy(update=update), result.trace, circuit)
 
 
-def scientist_named(scientist: str | Scientist, **options: Any) -> Scientist:
+def scientist_named(scientist: str | Scientist, **options: object) -> Scientist:
     """The scientist of that name with these options; None leaves one out. One that is an object is returned as it is.
 
     The name is the built-in one's, that of a class, a plug-in's, `command:PROGRAM` or `package.module:name`.
@@ -356,7 +356,7 @@ def scientist_named(scientist: str | Scientist, **options: Any) -> Scientist:
     return Function.of(given, function=scientist)
 
 
-def chosen_scientist(scientist: str | Scientist | None, backbone: bool, **options: Any) -> Scientist:
+def chosen_scientist(scientist: str | Scientist | None, backbone: bool, **options: object) -> Scientist:
     """Who explains, with its options: where it is left out, HyVE if there is a language model."""
     return scientist_named(scientist or (HYVE if backbone else BUILTIN), **options)
 

@@ -84,7 +84,7 @@ def _planted_truth(path: Path) -> TrueCircuit:
     return TrueCircuit(frozenset(map(Component.parse, data["components"])), edges, constant, frozenset())
 
 
-def precision_at_size(scored: Mapping[Any, float], true: Collection[Any]) -> float | None:
+def precision_at_size(scored: Mapping[Any, float], true: Collection[object]) -> float | None:
     """Of as many strongest items as are true, the share that is; None without true items. Ties are in random order, so
     that a group of equal scores counts by its share of true items.
     """

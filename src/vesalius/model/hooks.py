@@ -99,7 +99,7 @@ class Cache(Mapping[str, Tensor]):
     def __contains__(self, name: object) -> bool:
         return name in self._stored
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """The activation, or `default` where it was not stored."""
         return self._stored.get(name, default)
 

@@ -53,11 +53,11 @@ class Vocabulary(Protocol):
         """Shortest input."""
         ...
 
-    def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
+    def tokenize(self, inputs: Sequence[object]) -> Int[Tensor, "batch pos"]:
         """Token ids with BOS first, padded on the right."""
         ...
 
-    def lengths(self, inputs: Sequence[Any]) -> list[int]:
+    def lengths(self, inputs: Sequence[object]) -> list[int]:
         """How many tokens each input has, without BOS."""
         ...
 
@@ -259,7 +259,7 @@ class Specimen(Viewable):
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", Several(self.components))
 
-    def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
+    def tokenize(self, inputs: Sequence[object]) -> Int[Tensor, "batch pos"]:
         """Token ids of inputs (lists of tokens; texts for natural models), BOS first, padded on the right."""
         return self.vocabulary.tokenize(inputs)
 
@@ -281,7 +281,7 @@ class Specimen(Viewable):
         return self.draw(n, seed)
 
     @torch.no_grad()
-    def predict(self, inputs: Sequence[Any]) -> list[list[Value]]:
+    def predict(self, inputs: Sequence[object]) -> list[list[Value]]:
         """The model's decoded outputs, one per token of each input."""
         lengths = self.vocabulary.lengths(inputs)
         tokens = self.tokenize(inputs)
@@ -340,7 +340,7 @@ def _vocabulary_words(vocabulary: Vocabulary) -> str:
     return f"{kind} of {summary['size']} tokens, context of {vocabulary.max_len}"
 
 
-def require_list(inputs: Any, wanted: str) -> Sequence[Any]:
+def require_list(inputs: object, wanted: str) -> Sequence[Any]:
     """The inputs of a prediction, which must be a list of at least one."""
     if isinstance(inputs, str) or not isinstance(inputs, Sequence):
         raise BadInput(f"input {quoted(inputs, 60)} is not a list; give a list of {wanted}")

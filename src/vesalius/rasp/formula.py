@@ -21,7 +21,7 @@ Evaluator = Callable[[Environment], Any]
 def _numbers_only(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Multiplying a text, or formatting it by %, could fill the memory."""
 
-    def checked(left: Any, right: Any) -> Any:
+    def checked(left: object, right: object) -> Any:
         if isinstance(left, str | tuple) or isinstance(right, str | tuple):
             raise ValueError("not a number")
         return function(left, right)
@@ -60,7 +60,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def read_formula(text: Any, names: Sequence[str]) -> Callable[..., Any]:
+def read_formula(text: object, names: Sequence[str]) -> Callable[..., Any]:
     """The function a formula stands for, of as many values as there are names. What it cannot compute is None."""
     if not isinstance(text, str) or len(text) > LONGEST:
         raise BadInput(f"formula {text!r:.60}: write text of at most {LONGEST} characters")
@@ -69,13 +69,13 @@ def read_formula(text: Any, names: Sequence[str]) -> Callable[..., Any]:
     except (SyntaxError, RecursionError, MemoryError):
         raise BadInput(f"formula {text!r:.60} is not an expression; write for example '{names[0]} + 1'") from None
 
-    def of_one(x: Any) -> Any:
+    def of_one(x: object) -> Any:
         return _defined(part, {names[0]: x})
 
-    def of_two(x: Any, y: Any) -> Any:
+    def of_two(x: object, y: object) -> Any:
         return _defined(part, {names[0]: x, names[1]: y})
 
-    def of_three(x: Any, y: Any, z: Any) -> Any:
+    def of_three(x: object, y: object, z: object) -> Any:
         return _defined(part, {names[0]: x, names[1]: y, names[2]: z})
 
     return (of_one, of_two, of_three)[len(names) - 1]
@@ -88,7 +88,7 @@ def _defined(part: Evaluator, environment: Environment) -> Any:
         return None
 
 
-def bounded(value: Any) -> Any:
+def bounded(value: object) -> Any:
     """A value of a variable, or None where it is too large: values feed on each other from one variable to the next."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST_VALUE else None

@@ -56,7 +56,7 @@ _RESERVED = {
 Entry = dict[str, Any]
 
 
-def render(document: Any) -> str:
+def render(document: object) -> str:
     """The whole program as text; `parse` gives an equal document back."""
     document = to_document(from_document(document))
     header = [
@@ -71,7 +71,7 @@ def render(document: Any) -> str:
     return "\n".join([*header, "", *body, f"return {lines.identifiers[document['output']]}"])
 
 
-def render_variables(document: Any, names: Collection[str], *, given: Collection[str] = ()) -> str:
+def render_variables(document: object, names: Collection[str], *, given: Collection[str] = ()) -> str:
     """The lines of some variables and of what they read, up to the inputs and the variables `given`.
 
     A count may also go by the name of its head.
@@ -142,7 +142,7 @@ def _selection(entry: Entry) -> str:
     return wrapped([literal(pair) for pair in entry["pairs"]], "[]")
 
 
-def literal(data: Any) -> str:
+def literal(data: object) -> str:
     """A value of a document as it is written in the language."""
     if isinstance(data, list):
         return f"({', '.join(map(literal, data))}{',' * (len(data) == 1)})"

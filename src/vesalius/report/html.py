@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -39,7 +39,7 @@ TAG_MEANINGS: dict[Tag, str] = {
 }
 
 
-def render(template: str, scripts: Sequence[str], **values: Any) -> str:
+def render(template: str, scripts: Sequence[str], **values: object) -> str:
     """Fill a template; `scripts` names the package files the page runs."""
     code = "".join(map(package_text, scripts))
     return (
@@ -60,7 +60,7 @@ def script_hash(code: str) -> str:
     return base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
 
 
-def macro(template: str, name: str, *values: Any, **options: Any) -> str:
+def macro(template: str, name: str, *values: object, **options: object) -> str:
     """What one macro of a template prints, on its own."""
     return str(getattr(_environment().get_template(template).module, name)(*values, **options)).strip() + "\n"
 
@@ -92,7 +92,7 @@ def linked(text: str, names: Collection[str]) -> Markup:
     return Markup("").join(piece for pair in zip_longest(pieces[::2], links, fillvalue="") for piece in pair)
 
 
-def shown(value: Any) -> Any:
+def shown(value: object) -> Any:
     """A value as a page prints it: text without unseen characters, the end of a very long one left out."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
@@ -100,7 +100,7 @@ def shown(value: Any) -> Any:
     return visible(cut)
 
 
-def add_filters(filters: dict[str, Any], tests: dict[str, Any]) -> None:
+def add_filters(filters: Mapping[str, object], tests: Mapping[str, object]) -> None:
     """Let templates use these."""
     _environment().filters |= filters
     _environment().tests |= tests

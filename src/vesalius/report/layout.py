@@ -120,7 +120,7 @@ def address_of(one: Section) -> str:
 
 
 @singledispatch
-def drawn(one: Any) -> Any:
+def drawn(one: object) -> Any:
     """What the template prints of a section."""
     raise TypeError(f"no drawing for a {type(one).__name__}")
 
@@ -199,11 +199,11 @@ def _second_end(columns: Sequence[str], place: int) -> bool:
     return place > 0 and (columns[place - 1], columns[place]) == INTERVAL
 
 
-def _is_figure(value: Any) -> bool:
+def _is_figure(value: object) -> bool:
     return isinstance(value, int | float | Ratio) and not isinstance(value, bool)
 
 
-def _cell(value: Any, text: str, *, figures: bool) -> ShownCell:
+def _cell(value: object, text: str, *, figures: bool) -> ShownCell:
     """A cell; a missing one of a column of figures stands where they do."""
     if isinstance(value, Link):
         # A colon must not name a scheme.

@@ -26,7 +26,7 @@ Shown = dict[str, Any]
 
 
 @singledispatch
-def shown_of(result: Any) -> Shown:
+def shown_of(result: object) -> Shown:
     """What the widget of a result draws: the first map of its view, where it is no graph and no attention."""
     view = result.view() if isinstance(result, Viewable) else None
     one = next((part for part in view.all_sections() if isinstance(part, HeadMap)), None) if view else None
@@ -89,7 +89,7 @@ def _(result: AttentionLook) -> Shown:
     return {"kind": "attention", "title": title, "tokens": data["tokens"], "heads": data["heads"]}
 
 
-def widget(shown: Any) -> Any:
+def widget(shown: object) -> Any:
     """The widget of a result, or the result itself where anywidget is not installed."""
     drawn = shown_of(shown)
     try:

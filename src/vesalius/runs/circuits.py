@@ -104,12 +104,12 @@ class CircuitsBenchmark(ScoredSteps):
         explained = [c for c in self.settings.circuits if c.id in self.state.explained]
         cases = [self._to_judge(c) for c in explained if not self.state.settled(c.id)]
 
-        def keep(case: ToJudge, judged: dict[str, Any]) -> None:
+        def keep(case: ToJudge, judged: Mapping[str, object]) -> None:
             self._note("judged", case.id, judged=judged, **self._used(JUDGE, case.id))
 
         yield from self._each(JUDGE, judge_case, cases, keep, of=len(explained), jobs=jobs)
 
-    def _note_failure(self, step: str, case: Any, failure: Failure) -> None:
+    def _note_failure(self, step: str, case: object, failure: Failure) -> None:
         if step == EXPLAIN and failure.kind == "refused" and self.settings.leave_out is not None:
             raise BadInput(failure.reason)  # the same for every case: the name of the family is wrong
         super()._note_failure(step, case, failure)

@@ -99,7 +99,7 @@ def replay(
     return Replayed(card, tuple(differences(stored.as_data(), card.as_data()))[:MOST])
 
 
-def differences(stored: Any, replayed: Any, where: str = "") -> Iterator[str]:
+def differences(stored: object, replayed: object, where: str = "") -> Iterator[str]:
     """Every place at which two scorecards differ, times left out."""
     if isinstance(stored, dict) and isinstance(replayed, dict):
         for name in dict.fromkeys([*stored, *replayed]):
@@ -112,7 +112,7 @@ def differences(stored: Any, replayed: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: {stored!r:.80} is stored, {replayed!r:.80} came out"
 
 
-def _same(stored: Any, replayed: Any) -> bool:
+def _same(stored: object, replayed: object) -> bool:
     """Whether two values are equal; figures may be rounded by another library or machine."""
     if isinstance(stored, float) and isinstance(replayed, float):
         return isclose(stored, replayed, rel_tol=1e-6, abs_tol=1e-9)

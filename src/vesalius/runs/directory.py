@@ -209,9 +209,9 @@ class Run:
         self,
         directory: Path,
         *,
-        settings: Mapping[str, Any],
-        notes: Mapping[str, Any] | None = None,
-        limits: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object],
+        notes: Mapping[str, object] | None = None,
+        limits: Mapping[str, object] | None = None,
     ) -> None:
         self.directory = directory
         _refuse_other_files(directory)
@@ -280,7 +280,7 @@ class Run:
         self._mark.close()
         self.ledger.close()
 
-    def _resume(self, settings: dict[str, Any], notes: dict[str, Any]) -> None:
+    def _resume(self, settings: Mapping[str, object], notes: Mapping[str, object]) -> None:
         path = self.directory / RUN
         if path.exists():
             before = read_run(self.directory)
@@ -412,7 +412,7 @@ def _refuse_other_files(directory: Path) -> None:
         raise BadInput(f"{directory}: holds {choices(others, 2)} and no run; choose another directory")
 
 
-def _compare(before: dict[str, Any], now: dict[str, Any], directory: Path) -> None:
+def _compare(before: Mapping[str, object], now: Mapping[str, object], directory: Path) -> None:
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if old != new:
@@ -422,7 +422,7 @@ def _compare(before: dict[str, Any], now: dict[str, Any], directory: Path) -> No
             )
 
 
-def _difference(old: Any, new: Any) -> str:
+def _difference(old: object, new: object) -> str:
     """Two settings side by side; of two tables only the first entry that differs."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys([*old, *new]):

@@ -68,7 +68,7 @@ class Engine(Protocol):
     """What runs cases: pairs come as they finish. `work` is a function of some module, found there by name."""
 
     def __call__(
-        self, work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2
+        self, work: Callable[[Any], Any], cases: Iterable[object], *, jobs: int = 2
     ) -> Generator[tuple[Any, Any]]: ...
 
 
@@ -108,7 +108,7 @@ def in_process(
 class Queue:
     """Cases waiting for a worker, those that are to be tried again last."""
 
-    def __init__(self, cases: Iterable[Any]) -> None:
+    def __init__(self, cases: Iterable[object]) -> None:
         self._fresh = iter(cases)
         self._again: deque[tuple[Any, int]] = deque()
 
@@ -118,7 +118,7 @@ class Queue:
             return case, 1
         return self._again.popleft() if self._again else None
 
-    def again(self, case: Any, tries: int) -> bool:
+    def again(self, case: object, tries: int) -> bool:
         """Put a case whose worker died back, if it was not tried often enough."""
         if tries < TRIES:
             self._again.append((case, tries + 1))
@@ -187,7 +187,7 @@ class _Worker:
     def busy(self) -> bool:
         return self._held is not None
 
-    def give(self, case: Any, tries: int) -> None:
+    def give(self, case: object, tries: int) -> None:
         self._held = case, tries
         self._send(case)
 
@@ -212,7 +212,7 @@ class _Worker:
         self.process.join()
         self.pipe.close()
 
-    def _send(self, what: Any) -> None:
+    def _send(self, what: object) -> None:
         try:
             self.pipe.send(what)
         except ConnectionError:
@@ -248,14 +248,14 @@ def _serve(pipe: Connection, environment: dict[str, str]) -> None:
         return
 
 
-def attempt(work: Callable[[Any], Any], case: Any) -> Any:
+def attempt(work: Callable[[Any], Any], case: object) -> Any:
     """The result of a case, or what kept it from having one; torch works with one thread."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     return outcome(work, case)
 
 
-def outcome(work: Callable[[Any], Any], case: Any) -> Any:
+def outcome(work: Callable[[Any], Any], case: object) -> Any:
     """The result of a case, or what kept it from having one."""
     try:
         return work(case)

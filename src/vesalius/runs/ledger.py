@@ -57,7 +57,7 @@ class Ledger:
             os.close(self._file)
             raise
 
-    def append(self, event: str, **fields: Any) -> Record:
+    def append(self, event: str, **fields: object) -> Record:
         """Write one record down; it is on the disk when this returns."""
         record = {"event": event, "time": round(time.time(), 3), **fields}
         body = json.dumps(record, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
@@ -238,7 +238,7 @@ class LedgerState:
             return {step.name: step for step in self._steps}[name]
         return next((step for step in self._steps if step.event == record["event"]), None)
 
-    def _forget(self, case: Any) -> None:
+    def _forget(self, case: object) -> None:
         for step in self._steps:
             self.results[step.name].pop(case, None)
             self.failed.pop((case, step.name), None)

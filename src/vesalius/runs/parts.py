@@ -45,7 +45,7 @@ class OnEngine:
     progress: Progress
 
     def __call__(
-        self, work: Work, parts: Sequence[Any], *, step: str, keep: Callable[[int, Any], None] | None = None
+        self, work: Work, parts: Sequence[object], *, step: str, keep: Callable[[int, Any], None] | None = None
     ) -> list[Any]:
         """The result of every part, in order."""
         cases = [WorkPart(number, work, self.elsewhere, part) for number, part in enumerate(parts)]

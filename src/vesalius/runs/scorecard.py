@@ -223,7 +223,7 @@ def rounded_card(card: Scorecard) -> Scorecard:
     return Scorecard.from_data(rounded(card.as_data()))
 
 
-def rounded(data: Any) -> Any:
+def rounded(data: object) -> Any:
     """Figures to six places: what lies beyond is arithmetic, not measurement."""
     if isinstance(data, dict):
         return {name: rounded(value) for name, value in data.items()}

@@ -168,7 +168,7 @@ class ModelAccess:
             options = {"base_url": self.base_url, "timeout": self.timeout, "cap": self._shared_cap()}
             yield stack.enter_context(self._opened(record=self.calls, keep_server=True, **options))
 
-    def _opened(self, **options: Any) -> Backbone:
+    def _opened(self, **options: object) -> Backbone:
         return open_backbone(self.model, prices=self.prices, max_tokens=self.max_tokens, **options)
 
     def _shared_cap(self) -> SharedCap | None:
@@ -256,7 +256,7 @@ def judge_case(case: ToJudge) -> dict[str, Any]:
     return judged
 
 
-def judging_errors(judged: Any) -> Iterator[dict[str, Any]]:
+def judging_errors(judged: object) -> Iterator[dict[str, Any]]:
     """Every opinion in a judged circuit that is an error instead of a score."""
     if isinstance(judged, dict):
         if judged.get("error") and "kind" in judged:
@@ -276,7 +276,7 @@ def no_connections() -> Iterator[None]:
     """While in here, this process cannot reach a network."""
     shut = True
 
-    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    def refuse(event: str, arguments: tuple[object, ...]) -> None:
         # Addresses of local sockets are texts; those of networks are tuples.
         reaching = event in ("socket.connect", "socket.sendto", "socket.bind") and not isinstance(arguments[1], str)
         if shut and (reaching or event == "socket.getaddrinfo"):

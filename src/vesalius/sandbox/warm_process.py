@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -70,7 +70,7 @@ MAX_BYTES = 1 << 28
 MAX_FILES = 4
 
 
-def send(sock: socket.socket, document: Any, files: Sequence[int] = ()) -> None:
+def send(sock: socket.socket, document: object, files: Sequence[int] = ()) -> None:
     """Send one document; the other side gets its own copies of the descriptors `files`."""
     body = json.dumps(document).encode()
     if len(body) > MAX_BYTES:
@@ -114,7 +114,7 @@ _END_SECONDS = 2.0
 class WarmProcess:
     """One warm process, ready when the constructor returns."""
 
-    def __init__(self, start: dict[str, Any], *, start_seconds: float) -> None:
+    def __init__(self, start: Mapping[str, object], *, start_seconds: float) -> None:
         self.control, server_end = socket.socketpair()
         with tempfile.TemporaryFile() as errors:
             command = [sys.executable, "-s", "-P", "-m", "vesalius.sandbox.warm_server", str(server_end.fileno())]
@@ -155,7 +155,7 @@ class WarmProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def _await_ready(self, start: dict[str, Any], start_seconds: float, errors: IO[bytes]) -> Isolation:
+    def _await_ready(self, start: Mapping[str, object], start_seconds: float, errors: IO[bytes]) -> Isolation:
         name = f"sandbox preload {start['preload']!r}" if start["preload"] else "the sandbox's process"
         self.control.settimeout(start_seconds)
         try:

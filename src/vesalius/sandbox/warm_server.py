@@ -61,7 +61,7 @@ def main() -> None:
             return
 
 
-def prepare(preload: str | None, argument: Any) -> dict[str, Any]:
+def prepare(preload: str | None, argument: object) -> dict[str, Any]:
     """Import `module:function` and call it for the names every program starts with."""
     if preload is None:
         return {}

@@ -144,7 +144,7 @@ def register_claim(
     return document
 
 
-def typed_claim(specimen: Specimen, given: Any) -> Claim:
+def typed_claim(specimen: Specimen, given: object) -> Claim:
     """The claim that the data stand for, about a component that the model has."""
     if not isinstance(given, Mapping) or not isinstance(given.get("component"), str):
         raise BadInput('claim: give an object such as {"kind": "necessary", "component": "L0_MLP"}')
@@ -246,7 +246,7 @@ def _toml(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path}: not readable as TOML ({error})") from None
 
 
-def _prediction(given: Any) -> RegisteredPrediction:
+def _prediction(given: object) -> RegisteredPrediction:
     data = {"verdict": given} if isinstance(given, str) else given
     try:
         return RegisteredPrediction.model_validate(data)
@@ -256,14 +256,14 @@ def _prediction(given: Any) -> RegisteredPrediction:
         ) from None
 
 
-def _names(given: Any) -> tuple[str, ...]:
+def _names(given: object) -> tuple[str, ...]:
     names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise BadInput("circuit: give a list of component names")
     return tuple(names)
 
 
-def _behaviour(given: Any, base: Path) -> tuple[BehaviourRows | None, str | None]:
+def _behaviour(given: object, base: Path) -> tuple[BehaviourRows | None, str | None]:
     """The rows of a behaviour that a file or the claim itself holds, and its name."""
     if given is None:
         return None, None
@@ -314,6 +314,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def as_read(data: Any) -> Any:
+def as_read(data: object) -> Any:
     """Data as a JSON file gives them back."""
     return json.loads(json.dumps(data))

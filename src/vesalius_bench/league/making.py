@@ -154,7 +154,7 @@ def _entry(name: str, source: Path, directory: Path, circuits_given: bool) -> Le
     )
 
 
-def _key_text(names: Mapping[str, Path], seed: int, depth: int, functions: Mapping[str, Any]) -> str:
+def _key_text(names: Mapping[str, Path], seed: int, depth: int, functions: Mapping[str, object]) -> str:
     def answer(source: Path) -> dict[str, Any]:
         program: Program = key_program(source)
         roles = {str(component): str(role) for component, role in roles_of(program).items()}

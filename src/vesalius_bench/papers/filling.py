@@ -3,7 +3,7 @@
 A language model that costs money is asked only under a spending cap. What only people can give is never run.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,7 @@ def _circuits(options: dict[str, Any], jobs: int, progress: Progress | bool | No
     return str(bench_circuits(**options, judges=judges, jobs=jobs, progress=progress).directory)
 
 
-def _reliability(options: dict[str, Any], jobs: int, progress: Progress | bool | None) -> str:
+def _reliability(options: Mapping[str, object], jobs: int, progress: Progress | bool | None) -> str:
     place = Path(RUNS) / "paper-find-reliability"
     function_reliability(**options, jobs=jobs, out=place, progress=progress)
     return str(place)

@@ -220,7 +220,7 @@ def _check_fields(given: set[str], where: str) -> None:
         raise BadInput(f"{where}: does not know {', '.join(unknown)}; the fields are {', '.join(required + optional)}")
 
 
-def _rating(row: Mapping[str, Any], where: str) -> Rating:
+def _rating(row: Mapping[str, object], where: str) -> Rating:
     if "item" in row:
         row = {**row, **item_fields(str(row["item"]), where)}
     name = row["measure"]
@@ -243,7 +243,7 @@ def _rating(row: Mapping[str, Any], where: str) -> Rating:
     )
 
 
-def _component(given: Any, where: str, *, whole: bool) -> str:
+def _component(given: object, where: str, *, whole: bool) -> str:
     text = "" if given is None else str(given).strip()
     if whole and text:
         raise BadInput(f"{where}: component {text!r} on a measure of the whole circuit; leave it empty")
@@ -255,7 +255,7 @@ def _component(given: Any, where: str, *, whole: bool) -> str:
         raise BadInput(f"{where}: {error}") from None
 
 
-def _whole(given: Any, where: str, *, low: int, high: int | None = None) -> int:
+def _whole(given: object, where: str, *, low: int, high: int | None = None) -> int:
     text = str(given) if isinstance(given, int | str) and not isinstance(given, bool) else ""
     accepted = f"a whole number from {low}" + (f" to {high}" if high is not None else "")
     if (

@@ -129,7 +129,7 @@ class StudyRun:
         assert self.localisation is not None
         return self.localisation
 
-    def note(self, event: str, **fields: Any) -> None:
+    def note(self, event: str, **fields: object) -> None:
         """Write a step down that is done."""
         self._take(self.run.ledger.append(event, **fields))
 

@@ -42,7 +42,7 @@ POOL = 24
 JUDGED = "judged"
 
 
-def required_sums(behaviour: Any) -> Addition | None:
+def required_sums(behaviour: object) -> Addition | None:
     """The sums that are asked for; anything but addition is refused."""
     if behaviour is None:
         return None
@@ -61,7 +61,7 @@ def with_sums(specimen: Specimen, sums: Addition | None) -> Specimen:
     return with_behaviour(specimen, sums_of(specimen.model.config, specimen.behaviour_source, sums))
 
 
-def sums_of(config: Config, own: Any, sums: Addition | None) -> Addition:
+def sums_of(config: Config, own: object, sums: Addition | None) -> Addition:
     """As in `with_sums`; `own` is the behaviour that the model comes with, if any."""
     if sums is None and isinstance(own, Addition):
         sums = own
@@ -161,7 +161,7 @@ def judged_roles(
     *,
     limit: float | None,
     progress: Progress,
-    **options: Any,
+    **options: object,
 ) -> dict[str, dict[str, RatedText]]:
     """What judges say about every explainer's roles. Their calls are recorded, so that none is made twice."""
     directory, components, rated = work.run.directory, work.circuit.components, {}

@@ -87,7 +87,7 @@ def read_answer(turn: str) -> Parts:
     return Parts(description or None, parts.get("domain") or None, _code(parts.get("code", "")), interval)
 
 
-def usable_input(value: Any, category: Category) -> tuple[Any, str | None]:
+def usable_input(value: object, category: Category) -> tuple[Any, str | None]:
     """An input as the function takes it, or why it cannot: numbers for numeric functions, texts for the others."""
     if category == "numeric":
         return _usable_number(value)
@@ -99,7 +99,7 @@ def usable_input(value: Any, category: Category) -> tuple[Any, str | None]:
     return text, None
 
 
-def _usable_number(value: Any) -> tuple[Any, str | None]:
+def _usable_number(value: object) -> tuple[Any, str | None]:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return value, "not a number"
     try:
@@ -168,7 +168,7 @@ MOST_OF_ONE, MOST_OF_ALL = 300, 12_000
 DIGITS = 6
 
 
-def said_input(value: Any) -> str:
+def said_input(value: object) -> str:
     """An input as the model reads it."""
     return _cut(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _number_text(value))
 
@@ -207,7 +207,7 @@ def _rounded(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.{DIGITS}g}" for value in values)
 
 
-def _number_text(value: Any) -> str:
+def _number_text(value: object) -> str:
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.10g}"
     return str(value)

@@ -68,7 +68,7 @@ def exemplars_for(
     return Exemplars(tuple(kept[:count]), len(overlap))
 
 
-def _put_together(function: Function, suite: Suite, tested: Collection[Any], count: int) -> list[Any]:
+def _put_together(function: Function, suite: Suite, tested: Collection[object], count: int) -> list[Any]:
     """Two inputs that belong to the function, the rest from other functions, in a random order."""
     dice = random.Random(f"exemplars:{function.id}:{suite.seed}")
     chosen = _belonging(function, suite, tested, dice)[:BELONGING]
@@ -83,7 +83,7 @@ def _put_together(function: Function, suite: Suite, tested: Collection[Any], cou
     return chosen or drawn(function.category, count, seed=f"{function.id}:{suite.seed}")
 
 
-def _belonging(function: Function, suite: Suite, tested: Collection[Any], dice: random.Random) -> list[Any]:
+def _belonging(function: Function, suite: Suite, tested: Collection[object], dice: random.Random) -> list[Any]:
     """Inputs that belong to a function, none of them tested: its defining words, of each concept in turn, or what
     other draws of its unit tests hold."""
     groups = [list(words) for words in function.truth().get("defining_words", [])]

@@ -264,7 +264,7 @@ class FunctionCases:
         raise BadInput(f"function {case!r:.60} does not exist; choose one of {choices(self.ids)}")
 
 
-def asked(box: Box, inputs: Sequence[Any]) -> list[dict[str, Any]]:
+def asked(box: Box, inputs: Sequence[object]) -> list[dict[str, Any]]:
     """Ask a box: input and output of each as JSON, or the input and why there is no output. An input that cannot be
     taken asks nothing.
     """
@@ -284,7 +284,7 @@ def asked(box: Box, inputs: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def ask_box(box: Box, inputs: Sequence[Any]) -> str:
+def ask_box(box: Box, inputs: Sequence[object]) -> str:
     """The same as text, one line each."""
     rows = asked(box, inputs)
     return said_pairs(box.log[-len(rows) :])

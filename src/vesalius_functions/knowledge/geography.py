@@ -251,7 +251,7 @@ def _country(code: str, raw: Mapping[str, dict[str, Any]]) -> dict[str, Fact]:
     return {key: value for key, value in (facts | _factbook().get(one["fips"].lower(), {})).items() if value}
 
 
-def _name(country: Mapping[str, Any]) -> str:
+def _name(country: Mapping[str, object]) -> str:
     return str(country["name"]).removeprefix("The ")
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -41,7 +41,7 @@ class UnopenedModel:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def chat(self, *_: Any, **__: Any) -> NoReturn:
+    def chat(self, *_: object, **__: object) -> NoReturn:
         """Refuse."""
         raise Failed(f"{self.name} answers this function and is not open; take the function with an open backbone")
 

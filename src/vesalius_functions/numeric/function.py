@@ -121,7 +121,7 @@ class NumericFunction:
         assert self.corruption is not None
         return np.where(self.corruption.covers(x), self.corruption.mean + CORRUPTION_SD * ndtri(chance), self.clean(x))
 
-    def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
+    def replies(self, inputs: Sequence[object], *, first_call: int = 0) -> list[Reply]:
         """One reply per input; a division by zero or an input that is not a number is an error of that input alone."""
         x = [_as_number(value) for value in inputs]
         values = self.values(np.array([math.nan if value is None else value for value in x]), first_call=first_call)
@@ -156,7 +156,7 @@ class NumericFunction:
         }
 
 
-def _as_number(value: Any) -> float | None:
+def _as_number(value: object) -> float | None:
     """The input as a float, as a script would read it from its command line; None if it is not a number."""
     if not isinstance(value, (int, float, str)):
         return None

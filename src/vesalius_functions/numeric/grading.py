@@ -16,8 +16,7 @@ the corrupted part.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -66,7 +65,7 @@ def oracle(function: Function) -> Answer:
     )
 
 
-def _domain(truth: dict[str, Any]) -> str:
+def _domain(truth: Mapping[str, object]) -> str:
     where = "outside" if truth.get("outside") else "in"
     return f"noise about {truth['corrupted_mean']:g} {where} {truth['interval']}"
 
@@ -324,7 +323,7 @@ def _interval_metrics(function: NumericFunction, answer: Answer) -> dict[str, fl
     }
 
 
-def _is_named(function: NumericFunction, said: dict[str, Any], points: ndarray) -> bool:
+def _is_named(function: NumericFunction, said: Mapping[str, object], points: ndarray) -> bool:
     """Whether the name is right: the function's own, or another that it has where the code is the function."""
     parts = said.get("operands")
     family, parts = str(said.get("family")), list(map(str, parts)) if isinstance(parts, list | tuple) else []

@@ -12,7 +12,7 @@ Function number i of a seed is drawn from (seed, i) alone, so a shorter draw is 
 
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PureWindowsPath
@@ -295,7 +295,7 @@ def _scripts(path: Path) -> dict[str, Any]:
     return {PureWindowsPath(name).name: script for name, script in document.items()}
 
 
-def _published_function(record: Any, scripts: dict[str, Any], mode: Mode) -> NumericFunction:
+def _published_function(record: object, scripts: Mapping[str, object], mode: Mode) -> NumericFunction:
     if not isinstance(record, dict):
         raise Unusable(f"must be an object, not a {type(record).__name__}")
     name = name_in(_field(record, "dir", object))
@@ -315,14 +315,14 @@ def _published_function(record: Any, scripts: dict[str, Any], mode: Mode) -> Num
     )
 
 
-def _training_error(record: dict[str, Any]) -> float | None:
+def _training_error(record: Mapping[str, object]) -> float | None:
     """Only to compare with: a net without one is trained all the same."""
     with suppress(Unusable):
         return _finite(record.get("approx_mse_error"))
     return None
 
 
-def _expression(record: dict[str, Any]) -> Expression:
+def _expression(record: Mapping[str, object]) -> Expression:
     names = _field(record, "name", str).partition("(")[0].split(";")
     params = _field(record, "params", object)
     if len(names) == 1:
@@ -353,14 +353,14 @@ def _published_atom(name: str, params: Any, known: Sequence[str]) -> Atom:
     return Atom(name, tuple(_finite(value) for value in parameter_list))
 
 
-def _noise(record: dict[str, Any]) -> NoiseKind:
+def _noise(record: Mapping[str, object]) -> NoiseKind:
     noise = _field(record, "noise_type", str)
     if noise not in NOISE:
         raise Unusable(f"noise_type {noise!r} does not exist; known are {choices(NOISE)}")
     return cast(NoiseKind, noise)
 
 
-def _published_corruption(record: dict[str, Any]) -> Corruption:
+def _published_corruption(record: Mapping[str, object]) -> Corruption:
     shape = _field(record, "corruption_type", str)
     if shape not in _SHAPES:
         raise Unusable(f"corruption_type {shape!r} does not exist; known are {choices(_SHAPES)}")
@@ -372,7 +372,7 @@ def _published_corruption(record: dict[str, Any]) -> Corruption:
     return Corruption(_SHAPES[shape], boundary, mean=_finite(_field(params, "std", object)))
 
 
-def _field(record: dict[str, Any], name: str, kind: type) -> Any:
+def _field(record: Mapping[str, object], name: str, kind: type) -> Any:
     if name not in record:
         raise Unusable(f"has no {name!r}")
     if not isinstance(record[name], kind):
@@ -380,7 +380,7 @@ def _field(record: dict[str, Any], name: str, kind: type) -> Any:
     return record[name]
 
 
-def _finite(value: Any) -> float:
+def _finite(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Unusable(f"{value!r:.40} should be a number")
     if not -sys.float_info.max <= value <= sys.float_info.max:

@@ -10,9 +10,8 @@
 - `operations_named`: whether the operations named are those of the function, where both are known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any
 
 from vesalius.errors import BadInput
 from vesalius.sandbox import CallResult, Sandbox
@@ -152,7 +151,7 @@ def _named(function: StringFunction | PublishedFunction, answer: Answer) -> floa
     return float(_names(answer.structure) == _names(function.program.structure))
 
 
-def _names(structure: dict[str, Any]) -> list[str] | None:
+def _names(structure: Mapping[str, object]) -> list[str] | None:
     """The operations that a structure names, in order; None where it cannot be read."""
     operations = structure["operations"]
     if not isinstance(operations, list | tuple) or not all(

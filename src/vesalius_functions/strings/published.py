@@ -94,7 +94,7 @@ class PublishedFunction:
         """What is known: a description in words, and whether its source was published."""
         return {"description": self.description, "generation": self.generation, "source": self.source}
 
-    def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
+    def replies(self, inputs: Sequence[object], *, first_call: int = 0) -> list[Reply]:
         """The script's answers, from the sandbox; without a script, the stored outputs and what the stand-in says."""
         if self.script is None:
             return [self._from_pairs(value, first_call + number) for number, value in enumerate(inputs)]
@@ -105,7 +105,7 @@ class PublishedFunction:
             reply if isinstance(value, str) else _no_text(value) for value, reply in zip(inputs, replies, strict=True)
         ]
 
-    def _from_pairs(self, value: Any, call: int) -> Reply:
+    def _from_pairs(self, value: object, call: int) -> Reply:
         if not isinstance(value, str):
             return _no_text(value)
         program, stored = self.stand_in, dict(self.tests)
@@ -130,7 +130,7 @@ def _recovered(pairs: tuple[Pair, ...]) -> StringProgram | None:
     return recover(pairs)
 
 
-def _no_text(value: Any) -> Reply:
+def _no_text(value: object) -> Reply:
     return Reply(error=f"the input is a {type(value).__name__}; this function takes a string")
 
 
@@ -213,7 +213,7 @@ def _pairs_file(directory: Path) -> Path:
     return folder / (SECOND if (folder / SECOND).is_file() else FIRST)
 
 
-def _triplets(record: Any) -> tuple[UnitTest, ...]:
+def _triplets(record: object) -> tuple[UnitTest, ...]:
     try:
         read = _Record.model_validate(record)
     except ValidationError as error:

@@ -63,11 +63,11 @@ class StringFunction:
         """The operations with parameters, in the order in which they are applied."""
         return {**self.program.structure, "description": self.program.description, "mode": self.mode}
 
-    def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
+    def replies(self, inputs: Sequence[object], *, first_call: int = 0) -> list[Reply]:
         """One reply per input; what is not a string, or makes the function raise, gets an error."""
         return [self._reply(value, first_call + i) for i, value in enumerate(inputs)]
 
-    def _reply(self, value: Any, call: int) -> Reply:
+    def _reply(self, value: object, call: int) -> Reply:
         if not isinstance(value, str):
             return Reply(error=f"the input is a {type(value).__name__}; this function takes a string")
         return run(self.program.draw(Random(f"{self.seed} call {call}")), value)

@@ -3,6 +3,7 @@
 Importing this module registers it. Training and searches play `environment.SetGames` and do not need it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class SetsEnv(gymnasium.Env[np.ndarray, np.int64]):
         """Which actions are legal."""
         return self._game.legal[0]
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(self, *, seed: int | None = None, options: Mapping[str, object] | None = None) -> tuple[np.ndarray, dict]:
         """Begin a game on the world of this seed, or of a random one."""
         super().reset(seed=seed)
         game_seed = int(self.np_random.integers(0, 2**31 - 1)) if seed is None else seed

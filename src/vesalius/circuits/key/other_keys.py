@@ -7,6 +7,7 @@ leniently, since only their meaning is documented; tags and component names are 
 graded against them.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def _components(data: dict[str, Any], case: str, file: Path) -> tuple[ComponentA
     return answers
 
 
-def _component(entry: Any, place: int, case: str, file: Path) -> ComponentAnswer:
+def _component(entry: object, place: int, case: str, file: Path) -> ComponentAnswer:
     if not isinstance(entry, dict):
         raise BadInput(f"{file}: component {place} is {type(entry).__name__}; expected {{id, hook, role, labels}}")
     component = _component_name(entry, place, file)
@@ -99,7 +100,7 @@ def _component(entry: Any, place: int, case: str, file: Path) -> ComponentAnswer
     )
 
 
-def _component_name(entry: dict[str, Any], place: int, file: Path) -> Component:
+def _component_name(entry: Mapping[str, object], place: int, file: Path) -> Component:
     """The component of an entry; its hook, if present, must belong to the same component."""
     name, hook = entry.get("id"), entry.get("hook")
     if not isinstance(name, str) or not isinstance(hook, str | None):
@@ -120,7 +121,7 @@ def _field(data: dict[str, Any], names: tuple[str, ...]) -> Any:
     return next((value for value in values if value is not None and not any(value is s for s in sections)), None)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A text in any of its forms: a string, a number, a list of lines, or an object that holds one of them."""
     if isinstance(value, dict):
         return _text(next((value[name] for name in _TEXT if name in value), None))

@@ -92,7 +92,7 @@ def interval(low: float | None, high: float | None, *, signed: bool = False) -> 
     return f"[{cell(float(low), signed=signed)}, {cell(float(high), signed=signed)}]"
 
 
-def cell(value: Any, *, signed: bool = False) -> str:
+def cell(value: object, *, signed: bool = False) -> str:
     """A value as every face prints it: figures short, lists with commas, a dash where there is none."""
     if value is None:
         return "–"
@@ -182,7 +182,7 @@ def html_table(rows: Sequence[Row], *, total: int | None = None) -> str:
     return f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}'
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

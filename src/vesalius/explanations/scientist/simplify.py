@@ -72,7 +72,7 @@ def _alike(first: Uses, second: Uses, numeric: bool) -> bool:
     return bool(common) and all(_same(first[context], second[context], numeric) for context in common)
 
 
-def _same(first: Any, second: Any, numeric: bool) -> bool:
+def _same(first: object, second: object, numeric: bool) -> bool:
     if numeric and isinstance(first, float) and isinstance(second, float):
         return abs(first - second) < TOLERANCE / 2
     return first == second

@@ -160,7 +160,7 @@ def with_biases(table: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
-def sizes(raw: Raw, **other: Any) -> Raw:
+def sizes(raw: Raw, **other: object) -> Raw:
     """The fields that most families share, under their most common names."""
     n_heads, d_model = raw["num_attention_heads"], raw["hidden_size"]
     return {
@@ -205,7 +205,7 @@ def bos(raw: Raw) -> int | None:
     return first if isinstance(first, int) and 0 <= first < raw["vocab_size"] else None
 
 
-def expect(raw: Raw, **values: Any) -> None:
+def expect(raw: Raw, **values: object) -> None:
     """Refuse a config that sets a field to something that is not computed exactly here."""
     for name, value in values.items():
         if raw.get(name, value) != value:

@@ -47,7 +47,7 @@ def name_sequence_task(pairs: Sequence[Pair], *, causal: bool) -> SequenceTask |
     return _of_each_token(pairs)
 
 
-def _gives(function: Local, tokens: Tokens, outputs: Sequence[Any], *, causal: bool) -> bool:
+def _gives(function: Local, tokens: Tokens, outputs: Sequence[object], *, causal: bool) -> bool:
     try:
         return all(
             _same(function(tokens[: place + 1] if causal else tokens, place), output)
@@ -57,7 +57,7 @@ def _gives(function: Local, tokens: Tokens, outputs: Sequence[Any], *, causal: b
         return False
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return round(value / TOLERANCE) if isinstance(value, float) else value
 
 
@@ -118,7 +118,7 @@ def _swapped(tokens: Tokens, i: int) -> Any:
     return tokens[partner] if partner < len(tokens) else tokens[i]
 
 
-def _counts(vocabulary: list[Any]) -> Iterator[tuple[str, str, Local]]:
+def _counts(vocabulary: Sequence[object]) -> Iterator[tuple[str, str, Local]]:
     for token in vocabulary:
         said = said_value(token)
         yield "count", f"counts how often {said} occurs", lambda tokens, i, t=token: tokens.count(t)

@@ -284,7 +284,7 @@ def _flag_task(id: str, name: str, vocab: tuple[Token, ...], function: Function,
     )
 
 
-def _is_yes(answer: Any) -> bool:
+def _is_yes(answer: object) -> bool:
     return answer == "spam" if isinstance(answer, str) else bool(answer)
 
 

@@ -27,19 +27,19 @@ def count_notes(counted: str, *, use: str, head: str = "L0H0", mlp: str = "L0_ML
     }
 
 
-def format_examples(function: Callable[[Any], Any], examples: Iterable[Any]) -> str:
+def format_examples(function: Callable[[Any], Any], examples: Iterable[object]) -> str:
     """A function at a few inputs: `4 -> 24, 0 -> 1`."""
     return ", ".join(f"{format_value(value)} -> {format_value(function(value))}" for value in examples)
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """A value as text: strings in quotes, floats to five places."""
     if isinstance(value, float):
         return f"{value:.5f}".rstrip("0").rstrip(".")
     return repr(value)
 
 
-def format_list(values: Sequence[Any]) -> str:
+def format_list(values: Sequence[object]) -> str:
     """`1, 2 and 3`."""
     texts = [format_value(value) for value in values]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
