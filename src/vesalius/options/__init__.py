@@ -1,50 +1,52 @@
 """The options of verbs and commands, declared once.
 
 A verb of `vesalius.api` takes records, and callers may give their fields as keywords; a command takes the same records,
-and each field is a flag. `records` says what a record is, `verbs` declares them. Nothing heavy is imported here, so
-that `--help` stays quick.
+and each field is a flag. `records` says what a record is, `verbs` and `runs` declare them. Nothing heavy is imported
+here, so that `--help` stays quick.
 """
 
 from vesalius.options.records import RECORDS, Flat, Option, Record, flag, flattened, given_options, options_of
-from vesalius.options.verbs import (
+from vesalius.options.runs import (
     BENCHED,
-    DISCOVERED,
-    FAITHFUL,
     MAX_TOKENS,
-    MOST_PROMPTS,
-    NEURONS,
-    SWEPT,
     TIMEOUT,
     Ask,
     Calls,
     Cap,
+    Chosen,
+    Compared,
+    Jobs,
+    Judges,
+    Paid,
+    Published,
+    Spend,
+    Workers,
+)
+from vesalius.options.verbs import (
+    DISCOVERED,
+    FAITHFUL,
+    MOST_PROMPTS,
+    NEURONS,
+    SWEPT,
     Charted,
     Checked,
-    Chosen,
     CircuitFrom,
     CircuitMethod,
-    Compared,
     Cut,
     Draw,
     Edit,
     Explaining,
     Force,
     HowFound,
-    Jobs,
-    Judges,
     Knockout,
     Load,
     Out,
-    Paid,
     Parts,
     Pruned,
-    Published,
     Read,
     Sample,
     Scoring,
-    Spend,
     Who,
-    Workers,
     require_drawable,
 )
 

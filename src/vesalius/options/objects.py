@@ -14,7 +14,7 @@ from vesalius.errors import BadInput
 Kind = TypeVar("Kind", bound="Configured")
 
 
-def option(default: Any, help: str, *, kw_only: bool = False) -> Any:
+def option(default: object, help: str, *, kw_only: bool = False) -> Any:
     """A field of such a class, with what it means."""
     return field(default=default, metadata={"help": help}, kw_only=kw_only)
 
@@ -45,7 +45,7 @@ class Configured:
         return {one.name: one.metadata.get("help", "") for one in fields(cls)}
 
     @classmethod
-    def require_options(cls, given: Iterable[str], **fixed: Any) -> None:
+    def require_options(cls, given: Iterable[str], **fixed: object) -> None:
         """Refuse options that it does not have; `fixed` are fields that are no options."""
         known = [one.name for one in fields(cls) if one.name not in fixed]
         if unknown := [name for name in given if name not in known]:
@@ -54,12 +54,12 @@ class Configured:
             raise BadInput(f"{listed(unknown)} cannot be given with `{cls.OPTION}` {called}, {has}; leave it out")
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], **fixed: Any) -> Self:
+    def of(cls, given: Mapping[str, object], **fixed: object) -> Self:
         """One with these options, and with fields that are none."""
         cls.require_options(given, **fixed)
         return cls(**fixed, **given)
 
-    def without_more(self, given: Mapping[str, Any]) -> Self:
+    def without_more(self, given: Mapping[str, object]) -> Self:
         """The object as it is; options beside it are refused."""
         if given:
             made = f"{type(self).__name__}({', '.join(f'{name}=...' for name in given)})"
