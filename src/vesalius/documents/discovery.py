@@ -15,6 +15,7 @@ from pydantic import (
     field_serializer,
 )
 
+from vesalius.components import Edge
 from vesalius.documents.base import FrozenDict, FrozenMap, Line
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
@@ -312,20 +313,12 @@ class Discovery(PromptedDocument, kind="discovery"):
             return []
         merged: dict[tuple[str, str], float] = {}
         for edge in self.circuit.kept_edges:
-            ends, score = (
-                (str(edge.sender or "embedding"), str(edge.receiver or "logits")),
-                self.circuit.edges[edge].score,
-            )
-            merged[ends] = max(merged.get(ends, 0.0), abs(score or 0.0))
+            ends = _ends(edge)
+            merged[ends] = max(merged.get(ends, 0.0), abs(self.circuit.edges[edge].score or 0.0))
         strongest = sorted(merged, key=lambda ends: -merged[ends])[:DRAWN_WHOLE]
-        scores = {str(part): f"{score:.3g}" for part, score in self.circuit.ranked()}
-        shown = dict.fromkeys(end for ends in strongest for end in ends if end in scores)
         count = f"The {len(strongest)} strongest of {len(merged)}" if len(strongest) < len(merged) else "All"
-        drawing = Graph(
-            [Node(name, scores[name]) for name in shown],
-            [(*ends, merged[ends]) for ends in strongest],
-            caption=f"{count} connections of the circuit; q, k and v of a head are drawn as one.",
-        )
+        caption = f"{count} connections of the circuit; q, k and v of a head are drawn as one."
+        drawing = self._graph({ends: merged[ends] for ends in strongest}, caption)
         found = [drawing] if self.whole.found and self.whole.connected and strongest else []
         return [Group([*whole_sections(self.whole), *found], title="The circuit")]
 
@@ -394,23 +387,23 @@ class Discovery(PromptedDocument, kind="discovery"):
             return [Text([f"The method {self.method} scores {scored} only."], pages_only=True)]
         merged: dict[tuple[str, str], float] = {}
         for edge, score in edges:
-            ends = (str(edge.sender or "embedding"), str(edge.receiver or "logits"))
             if abs(score) > WORTH_DRAWING * abs(edges[0][1]) and len(merged) < CONNECTIONS:
-                merged.setdefault(ends, score)
-        scores = {str(part): f"{score:.3g}" for part, score in self.circuit.ranked()}
-        shown = dict.fromkeys(end for ends in merged for end in ends)
+                merged.setdefault(_ends(edge), score)
         caption = (
             f"The {len(merged)} strongest connections of {self.n_edges:,} edges. Where two components are joined by "
             "several inputs (q, k, v), the strongest stands for all. Dashed: negative."
         )
         return [
-            Graph(
-                [Node(name, scores[name]) for name in shown if name in scores],
-                [(*ends, score) for ends, score in merged.items()],
-                caption=caption,
-            ),
+            self._graph(merged, caption),
             self.circuit.edge_sheet(edges[:LISTED_IN_VIEW], title=f"Edges: {self._unit()}"),
         ]
+
+    def _graph(self, connections: Mapping[tuple[str, str], float], caption: str) -> Graph:
+        """Connections as a drawing, their components with their scores."""
+        scores = {str(part): f"{score:.3g}" for part, score in self.circuit.ranked()}
+        shown = dict.fromkeys(end for ends in connections for end in ends if end in scores)
+        edges = [(*ends, score) for ends, score in connections.items()]
+        return Graph([Node(name, scores[name]) for name in shown], edges, caption=caption)
 
     def _what_files_hold(self) -> str:
         listed = len(self.edges)
@@ -434,3 +427,8 @@ class Discovery(PromptedDocument, kind="discovery"):
 def _named(flagged: Mapping[str, tuple[str, ...]], head: str) -> str | None:
     """What the attention of a head makes it."""
     return ", ".join(ROLES[role] for role, heads in flagged.items() if head in heads) or None
+
+
+def _ends(edge: Edge) -> tuple[str, str]:
+    """The sender and the receiver of an edge, as a drawing names them."""
+    return str(edge.sender or "embedding"), str(edge.receiver or "logits")
