@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.discoveries import discover, neurons
-    from vesalius.api.explanations import explain
+    from vesalius.api.explanations import explain, retest
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.listing import models, specimens
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from vesalius.api.looking import attention, instruments, lens, look, why_attends
     from vesalius.api.plans import plan
     from vesalius.api.plugin_listing import plugins
-    from vesalius.api.retesting import retest
     from vesalius.api.runs import diff, replay, report, rerun, results, watch, what_if_again
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
@@ -55,7 +54,7 @@ _DEFINED = {
     "vesalius.api.benchmarks": ("bench", "bench_circuits", "bench_discovery"),
     "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
     "vesalius.api.discoveries": ("discover", "neurons"),
-    "vesalius.api.explanations": ("explain",),
+    "vesalius.api.explanations": ("explain", "retest"),
     "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
     "vesalius.api.knockouts": ("save_what_if", "what_if"),
     "vesalius.api.listing": ("models", "specimens"),
@@ -63,7 +62,6 @@ _DEFINED = {
     "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
     "vesalius.api.plans": ("plan",),
     "vesalius.api.plugin_listing": ("plugins",),
-    "vesalius.api.retesting": ("retest",),
     "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "watch", "what_if_again"),
     "vesalius.api.sweeps": ("sweep", "sweep_report"),
     "vesalius.api.training": ("generate", "train"),
