@@ -23,7 +23,6 @@ from vesalius.documents.experiments import RETEST_FILE, Retest
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.retesting import decide_again, record_of
 from vesalius.explanations.scientists import (
     BUILTIN,
@@ -35,7 +34,6 @@ from vesalius.explanations.scientists import (
     protocol_of,
     scientist_named,
 )
-from vesalius.explanations.verdicts import FREE_CODE
 from vesalius.json_lines import short_name
 from vesalius.model.specimen import Specimen
 from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Load, Out, Parts, require_drawable
@@ -45,9 +43,7 @@ from vesalius.runs.directory import EXECUTIONS, calls_path, under_way
 from vesalius.runs.parts import parts_on
 
 __all__ = [
-    "ACCURACY",
     "BUILTIN",
-    "FREE_CODE",
     "PAGE_FILE",
     "TRACE_FILE",
     "explain",
