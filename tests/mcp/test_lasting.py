@@ -18,9 +18,9 @@ from mcp.client.stdio import StdioServerParameters
 from tests.forked import vesalius
 from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
 from tests.processes import PATIENCE, until
-from vesalius.api.runs import results
-from vesalius.api.watching import Watcher, watch
+from vesalius.api.runs import results, watch
 from vesalius.errors import BadInput, Note
+from vesalius.runs.watching import Watcher
 from vesalius_agents.mcp.desk import Desk
 from vesalius_agents.mcp.replaying import differing, replay_calls
 from vesalius_agents.mcp.server import Server
