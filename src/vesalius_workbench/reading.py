@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vesalius.api.explanations import why_not_again
 from vesalius.documents import Discovery, Explanation
 from vesalius.documents.base import Document
 from vesalius.documents.claims import Claims
 from vesalius.documents.experiments import WhatIf
 from vesalius.documents.view import Answer, Group, Section, View, Viewable
 from vesalius.errors import BadInput
-from vesalius.explanations.retesting import why_not_again
 from vesalius_workbench.showing import view_data
 
 #: Bytes of a file that is read, and of all files whose documents are kept.

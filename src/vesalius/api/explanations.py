@@ -23,7 +23,7 @@ from vesalius.documents.experiments import RETEST_FILE, Retest
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.explanations.retesting import decide_again, record_of
+from vesalius.explanations.retesting import decide_again, record_of, why_not_again
 from vesalius.explanations.scientists import (
     BUILTIN,
     Explained,
@@ -48,7 +48,9 @@ __all__ = [
     "TRACE_FILE",
     "explain",
     "inspect_backbone",
+    "retest",
     "scientist_named",
+    "why_not_again",
 ]
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
 
