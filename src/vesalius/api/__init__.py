@@ -30,7 +30,7 @@ from vesalius.plugins import VERBS, all_names, loaded_plugin
 
 if TYPE_CHECKING:
     from vesalius.api.atlases import atlas
-    from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
+    from vesalius.api.benchmarks import bench
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from vesalius.api.runs import diff, replay, results
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
-    from vesalius.api.watching import watch
     from vesalius.documents.kinds import schema, schema_names
     from vesalius.grading import grade
 
@@ -59,8 +58,6 @@ _HOMES = {
     "attention": "vesalius.api.looking",
     "behaviours": "vesalius.api.catalogue",
     "bench": "vesalius.api.benchmarks",
-    "bench_circuits": "vesalius.api.benchmarks",
-    "bench_discovery": "vesalius.api.benchmarks",
     "bos_text": "vesalius.api.catalogue",
     "check": "vesalius.api.loading",
     "check_document": "vesalius.api.loading",
@@ -95,7 +92,6 @@ _HOMES = {
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
-    "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
     "why_attends": "vesalius.api.looking",
     "what_if_again": "vesalius.api.requests",
@@ -105,8 +101,6 @@ __all__ = [
     "attention",
     "behaviours",
     "bench",
-    "bench_circuits",
-    "bench_discovery",
     "bos_text",
     "check",
     "check_document",
@@ -141,7 +135,6 @@ __all__ = [
     "sweep",
     "sweep_report",
     "train",
-    "watch",
     "what_if",
     "what_if_again",
     "why_attends",

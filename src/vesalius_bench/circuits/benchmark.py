@@ -1,0 +1,252 @@
+"""The circuits benchmark: explain every circuit, grade every explanation beside its nulls, have it judged, sum up.
+
+The steps are separate because a null may borrow another circuit's program, and so that the scientist is done before
+the answer key is opened. Each result is in the ledger as soon as it is there; resuming a run does what is missing,
+failures included. Only this process writes the ledger; workers write the calls of their case, each to its own file.
+When the spending cap is reached the run stops (see `steps`); with a higher cap the same command continues.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
+from vesalius.api.door import verb
+from vesalius.api.places import directory_for, findable_model
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.scorecard import Scorecard
+from vesalius.errors import BadInput
+from vesalius.explanations.scientists import Explained, Task
+from vesalius.grading.circuits import CircuitGrade
+from vesalius.grading.tags import donor_of
+from vesalius.json_lines import short_name
+from vesalius.options import MAX_TOKENS, Ask, CircuitMethod, Judges, Out, Published, Who, Workers
+from vesalius.progress import Progress, silent
+from vesalius.report.pages import render_circuits
+from vesalius.runs.directory import Run
+from vesalius.runs.engine import Engine, Failure, engine_named
+from vesalius.runs.kinds import Benchmark
+from vesalius.runs.ledger import Totals
+from vesalius.runs.steps import StepProgress
+from vesalius_backbones.runs.access import ModelAccess, totals
+from vesalius_backbones.runs.steps import AskingOptions, AskingSteps, RunLimits
+from vesalius_bench.circuits.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
+from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits
+from vesalius_bench.circuits.settings import BENCHMARK, BenchmarkSettings
+from vesalius_bench.circuits.work import ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case
+
+
+class CircuitsBenchmark(AskingSteps):
+    """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
+
+    def __init__(self, run: Run, settings: BenchmarkSettings, **options: Unpack[AskingOptions]) -> None:
+        self.settings, self.state = settings, State(run.ledger.records)
+        super().__init__(run, self.state, prices=settings.prices, **options)
+
+    def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
+        """Do what is not done yet."""
+        self._open_cap()
+        yield from self._explain(jobs)
+        yield from self._grade(jobs)
+        if self.settings.judges:
+            yield from self._judge(jobs)
+
+    def scorecard(self) -> Scorecard:
+        """The figures, written to the run directory and returned."""
+        card = circuits_scorecard(self.run, self.settings, self.state)
+        self.run.write_scorecard(card)
+        return card
+
+    def _explain(self, jobs: int) -> Generator[StepProgress]:
+        s, chosen = self.settings, self.settings.circuits
+        missing = [c for c in chosen if not self._is_explained(c.id)]
+        cases = [
+            ToExplain(self._task(c), None if s.backbone is None else self._reach_backbone(s.backbone, c.id))
+            for c in missing
+        ]
+
+        def keep(case: ToExplain, result: Explained) -> None:
+            if result.trace is not None:
+                self.run.write_trace(case.id, result.trace)
+            explanation = result.explanation
+            if result.circuit is not None:
+                explanation = _from_file(explanation, self.run.write_circuit(case.id, result.circuit))
+            self.run.write_explanation(case.id, explanation)
+            figures = {"seconds": round(explanation.seconds, 3), "cost": explanation.cost}
+            traced = {} if result.trace is None else {"traced": True}
+            self._note("explained", case.id, **figures, **traced, **self._used(EXPLAIN, case.id))
+
+        yield from self._each(EXPLAIN, explain_case, cases, keep, of=len(chosen), jobs=jobs)
+
+    def _reach_backbone(self, model: str, case: str) -> ModelAccess:
+        access = self._reach(model, case)
+        return replace(access, base_url=self.limits.base_url, max_tokens=self.settings.max_tokens)
+
+    def _task(self, circuit: CircuitCase) -> Task:
+        settings = self.settings
+        return Task(
+            circuit.id,
+            circuit.directory,
+            settings.seed,
+            scientist=settings.explainer,
+            sandbox_unsafe=self.limits.sandbox_unsafe,
+            executions=self.run.executions_path(circuit.id),
+            circuit_from=settings.circuit_from,
+            source=circuit.source,
+            backbone=settings.backbone,
+            backbone_options={} if settings.max_tokens == MAX_TOKENS else {"max_tokens": settings.max_tokens},
+            timeout=self.limits.timeout,
+        )
+
+    def _grade(self, jobs: int) -> Generator[StepProgress]:
+        explained = [c for c in self.settings.circuits if c.id in self.state.explained]
+        explanations = {c.id: self.run.explanation(c.id) for c in explained}
+        missing = [c for c in explained if c.id not in self.state.graded]
+        cases = [self._to_grade(c, explanations) for c in missing]
+
+        def keep(case: ToGrade, result: tuple[CircuitGrade, float]) -> None:
+            grade, seconds = result
+            self._note("graded", case.id, grade=grade.model_dump(mode="json"), seconds=round(seconds, 3))
+
+        yield from self._each(GRADE, grade_case, cases, keep, of=len(explained), jobs=jobs)
+
+    def _judge(self, jobs: int) -> Generator[StepProgress]:
+        explained = [c for c in self.settings.circuits if c.id in self.state.explained]
+        cases = [self._to_judge(c) for c in explained if not self.state.settled(c.id)]
+
+        def keep(case: ToJudge, judged: dict[str, Any]) -> None:
+            self._note("judged", case.id, judged=judged, **self._used(JUDGE, case.id))
+
+        yield from self._each(JUDGE, judge_case, cases, keep, of=len(explained), jobs=jobs)
+
+    def _note_failure(self, step: str, case: Any, failure: Failure) -> None:
+        if step == EXPLAIN and failure.kind == "refused" and self.settings.leave_out is not None:
+            raise BadInput(failure.reason)  # the same for every case: the name of the family is wrong
+        super()._note_failure(step, case, failure)
+
+    def _finished(self) -> str:
+        return f"{len(self.state.explained)} of {len(self.settings.circuits)} circuits are explained"
+
+    def _to_grade(self, circuit: CircuitCase, explanations: Mapping[str, Explanation | None]) -> ToGrade:
+        own, pool = explanations[circuit.id], [each for each in explanations.values() if each is not None]
+        donor = None if own is None else donor_of(own, pool)
+        lender = next((name for name, each in explanations.items() if donor is not None and each is donor), None)
+        path = self.run.explanation_path
+        lent = None if lender is None else path(lender)
+        return ToGrade(circuit.id, circuit.directory, path(circuit.id), lent, circuit.annotation)
+
+    def _to_judge(self, circuit: CircuitCase) -> ToJudge:
+        trace = self.run.trace_path(circuit.id)
+        judges = tuple(
+            self._reach(judge, circuit.id, f"judge{number}") for number, judge in enumerate(self.settings.judges, 1)
+        )
+        return ToJudge(
+            circuit.id,
+            circuit.directory,
+            self.run.explanation_path(circuit.id),
+            trace if trace.exists() else None,
+            judges,
+            circuit.annotation,
+        )
+
+    def _used(self, step: str, case: str) -> dict[str, Any]:
+        if step == GRADE:
+            return {}
+        roles = [""] if step == EXPLAIN else [f"judge{number}" for number, _ in enumerate(self.settings.judges, 1)]
+        if step == EXPLAIN and self.settings.backbone is None:
+            return {}
+        paths = [self._reach("", case, role).calls for role in roles]
+        return {"used": Totals.together(map(totals, paths)).model_dump()}
+
+    def _is_explained(self, case: str) -> bool:
+        if case not in self.state.explained or self.run.explanation(case) is None:
+            return False
+        return not self.state.explained[case] or self.run.trace(case) is not None
+
+
+def _from_file(explanation: Explanation, circuit: Path) -> Explanation:
+    """The explanation of a discovered circuit, whose request names the circuit's file."""
+    request = explanation.request
+    if request is None:
+        return explanation
+    update = {"circuit": str(circuit), "components": None}
+    return explanation.model_copy(update={"request": request.model_copy(update=update)})
+
+
+@verb
+def bench_circuits(
+    *,
+    who: Who,
+    ask: Ask,
+    judged: Judges,
+    chosen: Published,
+    source: CircuitMethod,
+    workers: Workers,
+    out: Out = None,
+    progress: Progress = silent,
+) -> Scorecard:
+    """Explain circuits with known answers, grade tags and programs, and draw a page for each.
+
+    `scientist` is "builtin", "hyve" (the default where there is a `backbone`) or `package.module:function`. `specimens`
+    is a directory of specimens made by `vesalius train` instead of the 84, or of the published InterpBench models (a
+    directory with one folder per case, or a hub id), which are graded against the published `annotations` (a directory
+    or a hub dataset; default: `annotations` in or beside it). `ids` chooses among the 84, or among the cases;
+    `circuit_from` names a method that discovers the circuit instead of taking the given one. `base_url`, `max_tokens`
+    and `compact` are for the scientist's language model: where it is served, its longest reply, and short typed
+    prompts.
+    """
+    model, annotations = ask.backbone, None if chosen.annotations is None else str(chosen.annotations)
+    circuits = chosen_circuits(chosen.folder, chosen.names, chosen.limit, annotations)
+    ask = replace(ask, backbone=findable_model(ask.backbone), prices=absolute(ask.prices))
+    judges = tuple(findable_model(judge) or "" for judge in judged.judges)
+    settings = BenchmarkSettings.of(circuits, who, ask, judges, source.circuit_from)
+    if ask.base_url is not None and ask.backbone is None:
+        raise BadInput("`base_url`: the scientist asks no language model; leave it out")
+    limits, runs_on = RunLimits.of(ask, base_url=ask.base_url), engine_named(workers.engine)
+    limits.check_models(settings.models, settings.prices)
+    directory = directory_for(
+        out,
+        "bench-circuits",
+        short_name(settings.scientist),
+        None if model is None else model.replace(":", "_"),
+        settings.protocol,
+        "compact" if settings.compact else None,
+        selection_word(chosen.folder, chosen.names, chosen.limit),
+        None if source.circuit_from is None else f"from-{source.circuit_from}",
+        None if settings.leave_out is None else f"without-{settings.leave_out}",
+        f"seed{who.seed}",
+    )
+
+    def benchmark(run: Run) -> CircuitsBenchmark:
+        return CircuitsBenchmark(run, settings, limits=limits, engine=runs_on)
+
+    names = {circuit.id: circuit.name for circuit in settings.circuits}
+    card = performed(directory, settings, benchmark, limits, names=names, jobs=workers.jobs, progress=progress)
+    note_errors(card, len(settings.circuits), "circuits")
+    return card
+
+
+class CircuitsBench(Benchmark):
+    """`vesalius bench circuits`."""
+
+    NAME = BENCHMARK
+
+    def run(self, **options: Any) -> Scorecard:
+        """Explain and grade."""
+        return bench_circuits(**options)
+
+    def settings_of(self, directory: Path, asked: dict[str, Any]) -> BenchmarkSettings:
+        """What was asked."""
+        return BenchmarkSettings.of_run(asked)
+
+    def steps(
+        self, run: Run, settings: BenchmarkSettings, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
+    ) -> CircuitsBenchmark:
+        """Explain, grade, judge."""
+        limits = RunLimits(sandbox_unsafe=sandbox_unsafe)
+        return CircuitsBenchmark(run, settings, limits=limits, engine=engine, replayed=replayed)
+
+    def page(self, directory: Path, *, progress: Progress | None = None) -> Path:
+        """The index page, and one page per circuit."""
+        return render_circuits(directory, progress=progress)

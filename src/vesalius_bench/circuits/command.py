@@ -1,0 +1,57 @@
+"""`vesalius bench circuits` and `vesalius bench discovery`."""
+
+from vesalius.cli.options import Printed
+from vesalius.options import (
+    BENCHED,
+    Ask,
+    Chosen,
+    CircuitMethod,
+    Compared,
+    Jobs,
+    Judges,
+    Published,
+    Sample,
+    Who,
+    Workers,
+)
+
+
+def circuits(
+    *,
+    who: Who,
+    ask: Ask,
+    judged: Judges,
+    chosen: Published,
+    source: CircuitMethod,
+    workers: Workers,
+    printed: Printed,
+) -> None:
+    """Explain circuits with known answers, grade tags and programs, and print the scorecard.
+
+    Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
+    continues when the same command is given again; only the cap, the jobs and the engine may change.
+
+    Example: vesalius bench circuits --limit 5 --json, or
+    vesalius bench circuits --specimens InterpBench --annotations AgenticInterpBench
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+
+    with resumable():
+        card = api.bench_circuits(who, ask, judged, chosen, source, workers, out=printed.out)
+    output(card, as_json=printed.json)
+
+
+def discovery(*, compared: Compared, chosen: Chosen, sample: Sample = BENCHED, workers: Jobs, printed: Printed) -> None:
+    """Find circuits with known answers by each method; print how well the scores separate the true parts.
+
+    An interrupted run continues when the same command is given again.
+
+    Example: vesalius bench discovery --methods sweep,eap --limit 5
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+
+    with resumable():
+        card = api.bench_discovery(compared, chosen, sample, workers, out=printed.out)
+    output(card, as_json=printed.json)
