@@ -5,6 +5,7 @@ request's main fields and lists the components and edges by strength, so that it
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -144,7 +145,7 @@ class Discovery(Viewable, Document, kind="discovery"):
     def answer(self) -> dict[str, str] | None:
         """Whether a circuit of this size carries the behaviour: yes, partly or no, and why."""
         said = self._answer()
-        return None if said is None or said.verdict is None else {"verdict": said.verdict, "text": said.text}
+        return None if said is None else said.as_data()
 
     @computed_field
     @property
@@ -168,7 +169,17 @@ class Discovery(Viewable, Document, kind="discovery"):
         if self.whole is None:
             return None
         subject = title_of(self.behaviour) if self.behaviour else "the outputs"
-        return answer(self.whole, subject, weak=self.performance and self.performance.weak)
+        said = answer(self.whole, subject, weak=self.performance and self.performance.weak)
+        return replace(said, then=self._next(said.verdict, self.whole))
+
+    def _next(self, verdict: str | None, whole: WholeCircuit) -> str | None:
+        """Explain a circuit that there is; where there is none, ask for the size that was found to be enough."""
+        if verdict != "no":
+            place = [] if self.directory is None else ["--circuit", self.directory]
+            return self.request.followed_by("explain", *place)
+        if whole.reached is not None:
+            return self.request.followed_by("discover", "--most", str(whole.reached))
+        return self.request.followed_by("behaviours") if self.behaviour else None
 
     @computed_field
     @property

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -144,15 +145,25 @@ class Explanation(Viewable, Document, kind="explanation"):
     def answer(self) -> dict[str, str] | None:
         """Whether the named components carry the behaviour of a natural model: yes, partly or no, and why."""
         said = self.decided_answer()
-        return None if said is None or said.verdict is None else {"verdict": said.verdict, "text": said.text}
+        return None if said is None else said.as_data()
 
     def decided_answer(self) -> Answer | None:
         """The answer as it is shown; None where no rule decides one."""
         if self.behaviour is None:
             return None
         if not self.components and self.account is None:
-            return Answer(_in_brief(self.task_description), "no")
-        return explained_answer(self.account, self.performance, self.behaviour)
+            said = Answer(_in_brief(self.task_description), "no")
+        else:
+            said = explained_answer(self.account, self.performance, self.behaviour)
+        return said and replace(said, then=self._next(said))
+
+    def _next(self, said: Answer) -> str | None:
+        """Open what was found, or measure the contrast, or search for a set that carries the behaviour."""
+        if self.request is None:
+            return None
+        if said.verdict != "no":
+            return f"vesalius open {shlex.quote(self.directory)}" if self.directory else None
+        return self.request.followed_by("behaviours" if self.account is None else "discover")
 
     def with_account(self, account: Account | None) -> Self:
         """The explanation with an account, and with the effects of its components that were measured for it."""

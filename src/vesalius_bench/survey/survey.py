@@ -28,7 +28,7 @@ from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
 from vesalius_bench.options import SurveyOptions
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
-from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings, loaded_model, measure_cell
+from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings, loaded_model, measure_cell, names_of_heads
 
 Named = str | Path
 
@@ -72,6 +72,7 @@ def survey(
             result.page(directory)
     finally:
         loaded_model.cache_clear()
+        names_of_heads.cache_clear()
     return result
 
 
