@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
-from vesalius.api.door import verb
-from vesalius.api.places import directory_for, findable_model
+from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput

@@ -1,5 +1,7 @@
 """`vesalius bench circuits` and `vesalius bench discovery`."""
 
+from vesalius import api
+from vesalius.cli.console import output, resumable
 from vesalius.cli.options import Printed
 from vesalius.options import (
     BENCHED,
@@ -34,9 +36,6 @@ def circuits(
     Example: vesalius bench circuits --limit 5 --json, or
     vesalius bench circuits --specimens InterpBench --annotations AgenticInterpBench
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         card = api.bench_circuits(who, ask, judged, chosen, source, workers, out=printed.out)
     output(card, as_json=printed.json)
@@ -49,9 +48,6 @@ def discovery(*, compared: Compared, chosen: Chosen, sample: Sample = BENCHED, w
 
     Example: vesalius bench discovery --methods sweep,eap --limit 5
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         card = api.bench_discovery(compared, chosen, sample, workers, out=printed.out)
     output(card, as_json=printed.json)

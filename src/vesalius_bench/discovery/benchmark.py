@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vesalius.api.benchmarks import performed, selection_word
-from vesalius.api.door import verb
-from vesalius.api.places import directory_for
+from vesalius.api.door import directory_for, verb
 from vesalius.discovery.discover import CORE_NAMES, circuit_method, circuit_method_names
 from vesalius.discovery.method import Method
 from vesalius.discovery.pruning import LARGE_EDGES, LARGE_PROMPTS

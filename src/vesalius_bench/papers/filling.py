@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from vesalius.api.door import verb
-from vesalius.api.places import RUNS
+from vesalius.api.door import RUNS, verb
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
 from vesalius_backbones.messages import Price, Prices, TokenUsage

@@ -31,7 +31,6 @@ from vesalius.documents.view import (
     Text,
     View,
     duration,
-    made,
     shortened,
     title_of,
 )
@@ -183,12 +182,6 @@ class Survey(ResultDocument, kind="survey"):
     def cell(self, model: str, behaviour: str) -> SurveyCell:
         """The cell of a model and a behaviour, named as they were asked for."""
         return next(cell for cell in self.cells if (cell.model, cell.behaviour) == (model, behaviour))
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `survey.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / SURVEY_FILE)
-        return place / SURVEY_FILE
 
     def counts(self) -> str:
         """How many cells ended how, in words."""

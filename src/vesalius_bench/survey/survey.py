@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import verb
-from vesalius.api.places import Out, directory_for
+from vesalius.api.door import directory_for, verb
 from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
@@ -22,7 +21,7 @@ from vesalius.documents.printed import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.devices import dtype_named
-from vesalius.options import Parts, require_drawable
+from vesalius.options import Out, Parts, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
