@@ -30,7 +30,7 @@ from vesalius.plugins import VERBS, all_names, loaded_plugin
 
 if TYPE_CHECKING:
     from vesalius.api.atlases import atlas
-    from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
+    from vesalius.api.benchmarks import bench
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.discoveries import discover, neurons
     from vesalius.api.explanations import explain, retest
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vesalius.api.looking import attention, instruments, lens, look, why_attends
     from vesalius.api.plans import plan
     from vesalius.api.plugin_listing import plugins
-    from vesalius.api.runs import diff, replay, report, rerun, results, watch, what_if_again
+    from vesalius.api.runs import diff, replay, report, rerun, results, what_if_again
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
     from vesalius.documents.attribution_graph import convert
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 #: The names that each module defines.
 _DEFINED = {
     "vesalius.api.atlases": ("atlas",),
-    "vesalius.api.benchmarks": ("bench", "bench_circuits", "bench_discovery"),
+    "vesalius.api.benchmarks": ("bench",),
     "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
     "vesalius.api.discoveries": ("discover", "neurons"),
     "vesalius.api.explanations": ("explain", "retest"),
@@ -62,7 +62,7 @@ _DEFINED = {
     "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
     "vesalius.api.plans": ("plan",),
     "vesalius.api.plugin_listing": ("plugins",),
-    "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "watch", "what_if_again"),
+    "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "what_if_again"),
     "vesalius.api.sweeps": ("sweep", "sweep_report"),
     "vesalius.api.training": ("generate", "train"),
     "vesalius.documents.attribution_graph": ("convert",),
@@ -75,8 +75,6 @@ __all__ = [
     "attention",
     "behaviours",
     "bench",
-    "bench_circuits",
-    "bench_discovery",
     "bos_text",
     "check",
     "check_document",
@@ -111,7 +109,6 @@ __all__ = [
     "sweep",
     "sweep_report",
     "train",
-    "watch",
     "what_if",
     "what_if_again",
     "why_attends",
