@@ -44,7 +44,7 @@ from vesalius.documents.view import (
     title_of,
     words,
 )
-from vesalius.documents.whole import WholeCircuit, answer
+from vesalius.documents.whole import WholeCircuit, answer, next_command
 from vesalius.documents.whole import sections as whole_sections
 from vesalius.errors import BadInput
 from vesalius.files import read_json
@@ -142,9 +142,11 @@ class Discovery(Viewable, Document, kind="discovery"):
     @computed_field
     @property
     def answer(self) -> dict[str, str] | None:
-        """Whether a circuit of this size carries the behaviour: yes, partly or no, and why."""
+        """Whether a circuit of this size carries the behaviour: yes, partly or no, why, and what to run next."""
         said = self._answer()
-        return None if said is None or said.verdict is None else {"verdict": said.verdict, "text": said.text}
+        if said is None or said.verdict is None:
+            return None
+        return {"verdict": said.verdict, "text": said.text, "next": self._next}
 
     @computed_field
     @property
@@ -168,7 +170,16 @@ class Discovery(Viewable, Document, kind="discovery"):
         if self.whole is None:
             return None
         subject = title_of(self.behaviour) if self.behaviour else "the outputs"
-        return answer(self.whole, subject, weak=self.performance and self.performance.weak)
+        performance = self.performance
+        return answer(
+            self.whole, subject, weak=performance and performance.weak, empty=performance and performance.empty
+        )
+
+    @property
+    def _next(self) -> str:
+        """The command to run next."""
+        weak = self.performance is not None and self.performance.lacks_contrast
+        return next_command(self.whole, "discover", self.specimen or "MODEL", self.behaviour, weak=weak)
 
     @computed_field
     @property
@@ -304,7 +315,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         )
         said = self._answer()
         sections: list[Section] = [
-            *([] if said is None else [Facts([("", described)])]),
+            *([] if said is None else [Facts([("next", self._next), ("", described)])]),
             Facts([("strongest", join_first(strongest, 5) or "none other than 0"), ("", checks)]),
             Facts(self._facts()),
             *([Text(self.notes, bullets=True)] if self.notes else []),

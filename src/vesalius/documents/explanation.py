@@ -68,6 +68,7 @@ from vesalius.documents.view import (
     shortened,
     subject_of,
 )
+from vesalius.documents.whole import next_command
 from vesalius.errors import visible
 
 __all__ = [
@@ -142,9 +143,19 @@ class Explanation(Viewable, Document, kind="explanation"):
     @computed_field
     @property
     def answer(self) -> dict[str, str] | None:
-        """Whether the named components carry the behaviour of a natural model: yes, partly or no, and why."""
+        """Whether the named components carry the behaviour of a natural model: yes, partly or no, why, and what to run
+        next.
+        """
         said = self.decided_answer()
-        return None if said is None or said.verdict is None else {"verdict": said.verdict, "text": said.text}
+        if said is None or said.verdict is None:
+            return None
+        return {"verdict": said.verdict, "text": said.text, "next": self.next_command()}
+
+    def next_command(self, place: str | None = None) -> str:
+        """The command to run next after an explanation of a natural model, which lies in `place`."""
+        weak = self.performance is not None and self.performance.lacks_contrast
+        whole = None if self.account is None else self.account.whole
+        return next_command(whole, "explain", self._asked, self.behaviour, weak=weak, place=place)
 
     def decided_answer(self) -> Answer | None:
         """The answer as it is shown; None where no rule decides one."""
@@ -234,6 +245,7 @@ def view_of(
         subject_of(name or explanation.specimen, explanation.behaviour),
         said or Answer(_in_brief(description)),
         [
+            *([Facts([("next", explanation.next_command(explanation.directory))])] if said is not None else []),
             *([] if account is None else account.sections()),
             *([Text([_in_brief(description)], terminal_only=True)] if said is not None else []),
             Facts(_brief(explanation)),

@@ -23,6 +23,7 @@ from vesalius.documents.view import (
     prompts,
     subject_of,
 )
+from vesalius.documents.whole import shows_nothing
 
 NEURONS_FILE, NEURONS_PAGE = "neurons.json", "neurons.html"
 
@@ -105,9 +106,13 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
 
     @property
     def verdict(self) -> Literal["yes", "partly", "no"] | None:
-        """Whether they keep their share on held-out prompts: no where the whole interval lies below it."""
+        """Whether they keep their share on held-out prompts: no where the whole interval lies below it, where it holds
+        0, and where the contrast is empty.
+        """
         if self.share.value is None:
             return None
+        if shows_nothing(self.share) or (self.performance is not None and self.performance.empty):
+            return "no"
         if self.share.value >= self.keep:
             return "yes"
         return "no" if self.share.high is None or self.share.high < self.keep else "partly"

@@ -1,15 +1,18 @@
 """The smallest connected circuit that keeps a stated share of a behaviour, and the rule that says what it amounts to.
 
 The rule reads figures that were measured on prompts which chose nothing. It is the only place where Yes, Partly and No
-are decided for a circuit; its limits are the constants below, and `benchmarks/answers.py` counts how often it is right
-on circuits whose truth is known.
+are decided for a circuit, of components or of neurons; its limits are the constants below, and `benchmarks/answers.py`
+counts how often it is right on circuits whose truth is known. Where the contrast is empty, or the interval of what is
+kept holds 0, the answer is No: nothing was shown, and the answer says what to do about it.
 """
 
+import math
+import shlex
 from typing import Literal
 
 from vesalius.documents.base import Record
 from vesalius.documents.metric import Metric
-from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text
+from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text, prompts
 
 #: The share that is asked for where the user says nothing, and that of a specimen with a listed vocabulary.
 KEEP, KEEP_LISTED = 0.8, 0.95
@@ -106,8 +109,17 @@ class WholeCircuit(Record):
         return len(self.edges)
 
 
-def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:
-    """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the contrast, if anything."""
+def shows_nothing(kept: Metric) -> bool:
+    """Whether it is open that anything is kept at all: the interval holds 0, or there is none."""
+    return kept.low is None or kept.high is None or kept.low <= 0
+
+
+def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None, empty: str | None = None) -> Answer:
+    """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the behaviour as it was asked, if
+    anything, and `empty` why its contrast can show nothing, where it cannot.
+    """
+    if empty:
+        return Answer(f"nothing can be said of {subject}: {empty}", "no")
     of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
     kept, rest = f"{whole.kept.text()} of {subject}", f"the rest {REPLACED}"
     if not whole.found:
@@ -119,12 +131,46 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Ans
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
         return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, {rest}", "no")
+    if shows_nothing(whole.kept):
+        why = "holds 0" if whole.kept.low is not None else "has no interval"
+        text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {whole.kept.text()} on"
+        return Answer(f"{text} {prompts(whole.kept.n)} {why}, {rest}; use more prompts (--n) or another contrast", "no")
     unseen = "" if whole.method == GIVEN else " that chose nothing"  # who gave the components may have seen them
     said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts{unseen}, {rest}"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
     return Answer(said + elsewhere, "yes")
+
+
+def next_command(
+    whole: WholeCircuit | None, verb: str, model: str, behaviour: str | None, *, weak: bool, place: str | None = None
+) -> str:
+    """What to run next, by the rules of the answer: a look at the contrast where it is `weak` or empty, more prompts
+    where they are too few, the size or the share that is reached where no circuit was found, else the next verb of the
+    story; `place` is where the result lies.
+    """
+    on = shlex.quote(model) + ("" if behaviour is None else f" -b {shlex.quote(behaviour)}")
+    if weak or whole is None:
+        return f"vesalius behaviours {on}"  # which says what is wrong with it, and what to do
+    kept = whole.kept
+    if (whole.found and shows_nothing(kept)) or _wants_prompts(whole):
+        return f"vesalius {verb} {on} --n {2 * max(kept.n, whole.n_rank, whole.n_choose)}"
+    if not whole.found and whole.reached:
+        return f"vesalius discover {on} --most {whole.reached}"
+    if not whole.found and kept.low is not None and kept.low >= 0.1:
+        return f"vesalius discover {on} --keep {math.floor(10 * kept.low) / 10:g}"
+    if verb == "discover":
+        return f"vesalius explain {on}"
+    if kept.high is not None and kept.high < whole.keep:
+        return f"vesalius discover {on}"
+    return "vesalius open" if place is None else f"vesalius retest {shlex.quote(place)}"
+
+
+def _wants_prompts(whole: WholeCircuit) -> bool:
+    """Whether the first doubt is one that more prompts may take away."""
+    doubt = first_doubt(whole) if whole.found else None
+    return doubt is not None and "(--n)" in doubt
 
 
 def first_doubt(whole: WholeCircuit) -> str | None:
@@ -142,7 +188,7 @@ def first_doubt(whole: WholeCircuit) -> str | None:
     if kept.value > TOO_MUCH:
         return f"more than {TOO_MUCH:g} means that something which hinders was left out"
     if kept.low is None or kept.high is None:
-        return "one prompt has no interval"
+        return "it has no interval"
     if kept.low < low_most or kept.high > high_most:
         return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
     there = None if whole.elsewhere is None else whole.elsewhere.value
