@@ -27,7 +27,7 @@ from vesalius.documents.account import BAR, Account
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
-from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES
 from vesalius.explanations.laboratory import END, How, NaturalLab
 from vesalius.explanations.laboratory.runs import (
     NAMES,
@@ -55,10 +55,13 @@ MOST_OF_GAIN = 0.75
 
 
 class Backup(NamedTuple):
-    """A head of a group, and the members that it may be a backup of."""
+    """A head of a group, and the members that it may be a backup of; `reads`: it attends more to the role than to any
+    other.
+    """
 
     role: str
     of: tuple[Component, ...]
+    reads: bool = True
 
 
 class Leader(NamedTuple):
@@ -122,6 +125,8 @@ def _moved_shares(lab: NaturalLab, heads: Sequence[Component]) -> dict[str, dict
             moved = lab.moved_shares([[head] for head in heads], role)
         except BadInput:  # the tokens there are all equal, or do not matter for the answer
             continue
+        if len(moved[0][1]) < min(MIN_SAMPLES, lab.n):  # they seldom matter
+            continue
         shares[role] = {head: float(share.mean()) for head, (_, share) in zip(heads, moved, strict=True)}
     return shares
 
@@ -154,13 +159,29 @@ def _add_backups(lab: NaturalLab, groups: Groups, role: str, members: Sequence[C
         enough = max(MIN_EFFECT, MOST_OF_GAIN * max(gains.values()))
         best = next((size for size in sizes if gains[size] > enough), None)
         if best is not None:
-            backup = Backup(role, tuple(sorted(others[head][:best])))
+            backup = Backup(role, tuple(sorted(others[head][:best])), _attends_most(lab, head, role))
             groups.backups[head] = (*groups.backups.get(head, ()), backup)
     hows: tuple[How, ...] = ("zero", "resample")
     for how in hows:
         if (first := _leader(lab, members, how)) is not None:
             groups.primary[role] = Leader(first, how)
             break
+
+
+def _attends_most(lab: NaturalLab, head: Component, role: str) -> bool:
+    """Whether a head attends from the end to a role more than to each other one, by a standard error at least."""
+    masses_of = lab.attention_masses(head)
+    own = masses_of.pop(role, None)
+    others = [mass for name, mass in masses_of.items() if name != "itself"]
+    return own is not None and all(_lower_end(own - other) > 0 for other in others)
+
+
+def _lower_end(values: Float[Tensor, " prompt"]) -> float:
+    """The mean less a standard error: what a screening on a few prompts must show, so that its strongest candidates are
+    not those that were lucky there.
+    """
+    error = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return float(values.mean()) - error
 
 
 def _leader(lab: NaturalLab, members: Sequence[Component], how: How) -> Component | None:
@@ -367,7 +388,7 @@ def _role_masses(lab: NaturalLab) -> _Roles:
         return {
             role: torch.stack([masses(lab.runs.pattern(layer), target).nanmean(0) for layer in layers])
             for role, target in targets.items()
-            if bool(target.any())
+            if int(target.any(-1).any(-1).sum()) >= min(MIN_SAMPLES, lab.n)  # what few prompts have shows nothing
         }
 
     general, answer = lab.general_targets, lab.answer_targets
@@ -445,7 +466,9 @@ def _attention_lost(
 
 
 def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
-    """The strongest paths between selected components; those with too small an effect are not hypotheses."""
+    """The strongest paths between selected components; those whose effect is too small, or not clearly large enough on
+    these prompts, are not hypotheses.
+    """
     parts, parallel = selection.components, lab.model.config.parallel
     pairs = [(a, b) for a in parts for b in parts if feeds(a, b, parallel=parallel)]
     if not pairs:
@@ -456,7 +479,10 @@ def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress)
         return lab.path_effects([edges_between(*pairs[i]) for i in places], prompts=prompts)
 
     places, effects = _strongest(lab, measure, len(pairs), keep=2 * PATHS)
-    for place, effect in list(zip(places, effects.mean(0).tolist(), strict=True))[:PATHS]:
-        if not abs(effect) >= MIN_CUT_EFFECT * lab.scale:  # none counts where shares are not defined
-            break
-        selection.paths[pairs[place]] = effect
+    if len(effects) < lab.n:
+        effects = torch.cat([effects, measure(places, torch.arange(len(effects), lab.n))])
+    for place, effect in zip(places, effects.T, strict=True):
+        mean = float(effect.mean())
+        clear = _lower_end(effect * (1.0 if mean >= 0 else -1.0))
+        if clear >= MIN_CUT_EFFECT * lab.scale and len(selection.paths) < PATHS:  # none where shares are not defined
+            selection.paths[pairs[place]] = mean
