@@ -33,7 +33,7 @@ all-tests: $(VENV)/.dev
 # What runs inside one process: no command line, server, browser, sandbox or notebook.
 FAST := behaviours circuits discovery documents explanations grading intervene model rasp training \
         test_components.py test_floors.py test_statistics.py test_values.py
-LEFT := circuits/test_gate.py explanations/hyve explanations/test_addition_groups.py
+LEFT := circuits/test_gate.py explanations/test_addition_groups.py
 
 test-fast: $(VENV)/.dev ## the tests of the engine, the models and the claims that take seconds
 	$(PYTEST) -m "not slow and not smollm and not all_specimens" \

@@ -23,9 +23,9 @@ from vesalius.api import explain, load
 from vesalius.backbones import Scripted, open_backbone
 from vesalius.circuits.key.other_keys import established_roles
 from vesalius.documents.explanation import ComponentExplanation
-from vesalius.explanations.hyve import explain_hyve
 from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
+from vesalius_agents.hyve import explain_hyve
 
 PROMPTS = 64
 LATE = tuple(f"L2H{head}" for head in range(6))

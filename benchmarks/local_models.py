@@ -20,9 +20,9 @@ from typing import Any
 from vesalius.api import load
 from vesalius.backbones import open_backbone
 from vesalius.documents.explanation import Explanation
-from vesalius.explanations.hyve import HyveResult, explain_hybrid, explain_hyve
-from vesalius.explanations.hyve.explain import IN_WORDS
 from vesalius.grading.circuits import grade
+from vesalius_agents.hyve import HyveResult, explain_hybrid, explain_hyve
+from vesalius_agents.hyve.explain import IN_WORDS
 
 
 def explained(circuit: str, first: Explanation, place: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -209,8 +209,8 @@ def explained(circuit: str, components: list[str] | None = None, *, apart: bool 
     """Explain a circuit, or some of its components, with the script: claims, costs and the grade."""
     from vesalius.api import load
     from vesalius.backbones import Scripted, open_backbone
-    from vesalius.explanations.hyve import explain_hyve
     from vesalius.grading import grade
+    from vesalius_agents.hyve import explain_hyve
 
     began = time.perf_counter()
     backbone = open_backbone(Scripted(lambda request: line(request, circuit, apart=apart)))

@@ -106,10 +106,10 @@ def running(group: PluginGroup, name: str, known: Iterable[str]) -> Iterator[Non
     """
     known = list(known)
     plugin = find_plugin(group, name, known)
-    if plugin is not None:
+    if plugin is not None and not plugin.built_in:
         with plugin.running():
             yield
-    elif name in known or not group.by_module:
+    elif plugin is not None or name in known or not group.by_module:
         yield
     else:
         try:

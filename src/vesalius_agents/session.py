@@ -29,7 +29,6 @@ from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS
 from vesalius.explanations.findings import Said, Statement
-from vesalius.explanations.hyve.prompting import StagePrompts
 from vesalius.explanations.session.briefing import TAXONOMY, helper_lines
 from vesalius.explanations.session.grammar import OPERATORS, describe_claims
 from vesalius.explanations.session.session import Session
@@ -37,6 +36,7 @@ from vesalius.explanations.session.subject import Subject
 from vesalius.explanations.session.toolbox.validation_tools import Validation
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.options import Load, Record, flag
+from vesalius_agents.hyve.prompting import StagePrompts
 
 #: Stands for all components of the model.
 EVERY = "all"

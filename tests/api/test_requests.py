@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import vesalius as ves
+from tests.agents.hyve.scripts import WALKTHROUGH
 from tests.api.scientist import NAME as SILENT
 from tests.closeness import assert_same_document
-from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.api import discoveries
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.discover import discover as scored

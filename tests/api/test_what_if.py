@@ -161,3 +161,17 @@ def test_unknown_components_are_refused(specimen: Specimen) -> None:
         ves.what_if(specimen, ["L9H0"])
     with pytest.raises(BadInput, match="component"):
         ves.what_if(specimen, [])
+
+
+def test_the_usual_replacement_is_that_of_a_sweep(specimen: Specimen) -> None:
+    """Zeros where tokens are listed and on one prompt; counterfactuals for the behaviour of a natural model."""
+    assert ves.what_if(specimen, "L1H2", n=2).request.options["kind"] == "zero"
+    natural = ves.load("arithmetic")
+    swept = ves.sweep(natural, components=["L0H3"], n=4)
+    asked = ves.what_if(natural, "L0H3", n=4)
+    assert asked.request.options["kind"] == swept.kind == "resample"
+    assert asked.effect.value == pytest.approx(float(swept.mean[0]), rel=1e-4)
+    one, other = "1 - 2 + 3 =", "1 - 2 + 4 ="
+    kinds = {None: "zero", other: "patch"}
+    for source, kind in kinds.items():
+        assert ves.what_if(natural, "L0H3", prompt=one, source=source).request.options["kind"] == kind

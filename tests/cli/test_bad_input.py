@@ -254,6 +254,7 @@ def test_damaged_models(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
         (["predict", "smollm2-135m"], "Missing option"),
         (["show"], "Missing argument"),
         (["behaviours", "nosuch"], "specimen 'nosuch' is not known"),
+        (["check", "frac_prevs"], "model 'frac_prevs' is a specimen that was trained here"),
         (["behaviours", "--n", "0"], "--n"),
         (["--sideways"], "--sideways"),
     ],

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
+from tests.agents.hyve.scripts import WALKTHROUGH
 from tests.cli.conftest import Vesalius
-from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.backbones import Backbone
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.agents.hyve.scripts import WALKTHROUGH
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
 from tests.closeness import assert_same_document
-from tests.explanations.hyve.scripts import WALKTHROUGH
 from tests.explanations.induction_model import induction_model
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
 from vesalius.cli.terminal import lines_of

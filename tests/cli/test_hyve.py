@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.hyve.scripts import WALKTHROUGH
 from tests.cli.conftest import Vesalius
 from tests.closeness import assert_same_document
-from tests.explanations.hyve.scripts import WALKTHROUGH
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
 from vesalius.explanations.session import setting

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vesalius.documents.metric import Metric
-from vesalius.documents.whole import WholeCircuit, WithMLPs, answer, first_doubt, next_command
+from vesalius.documents.whole import WholeCircuit, WithMLPs, answer, first_doubt
 
 
 def _metric(value: float, low: float | None = None, high: float | None = None, n: int = 32) -> Metric:
@@ -150,26 +150,3 @@ def test_nothing_is_a_yes_or_partly_whose_interval_holds_0_or_whose_contrast_is_
         assert low >= 0.7
         assert 0.8 <= value <= 1.2
         assert high <= 1.3
-
-
-@pytest.mark.parametrize(
-    ("changes", "weak", "command"),
-    [
-        ({}, False, "vesalius explain m -b b"),
-        ({}, True, "vesalius behaviours m -b b"),
-        ({"kept": _metric(0.60, -0.94, 2.90)}, False, "vesalius discover m -b b --n 64"),
-        ({"kept": _metric(1.01, 0.72, 1.55)}, False, "vesalius discover m -b b --n 64"),
-        ({"found": False, "reached": 77}, False, "vesalius discover m -b b --most 77"),
-        ({"found": False, "kept": _metric(0.46)}, False, "vesalius discover m -b b --keep 0.4"),
-        ({"stable": 0.3}, False, "vesalius explain m -b b"),
-    ],
-)
-def test_the_next_command_follows_from_the_same_figures(changes: dict[str, object], weak: bool, command: str) -> None:
-    assert next_command(_whole(**changes), "discover", "m", "b", weak=weak) == command
-
-
-def test_after_an_explanation_comes_a_retest_or_the_search_for_a_circuit() -> None:
-    asked = ("explain", "m", "my rows.jsonl")
-    assert next_command(_whole(), *asked, weak=False, place="runs/x") == "vesalius retest runs/x"
-    too_little = _whole(kept=_metric(0.4))
-    assert next_command(too_little, *asked, weak=False) == "vesalius discover m -b 'my rows.jsonl'"

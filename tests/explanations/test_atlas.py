@@ -24,10 +24,13 @@ from vesalius.explanations.atlas import standard_names
 from vesalius.explanations.atlas.text import PASSAGES, class_of, passages
 from vesalius.explanations.claims import Attends, check
 from vesalius.explanations.laboratory import NaturalLab
+from vesalius.explanations.natural.explain import StudyPart, study_part
+from vesalius.explanations.natural.selection import ChosenComponents, add_hypotheses
 from vesalius.model import Transformer
 from vesalius.model.hooks import Tap
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.tokenizer import Tokenizer
+from vesalius.progress import silent
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +119,7 @@ def _logits(model: Transformer, written: torch.Tensor, order: list[int]) -> torc
     kind = model.ln_final.kind
     centred = written - written.mean() if kind == "layer" else written
     folded = centred if model.ln_final.w is None else centred * model.ln_final.w
-    logits = torch.stack([folded @ model.unembed_weight[token] for token in order])
+    logits = model.unembed_weight[order] @ folded
     return (logits - logits.mean()) / logits.std()
 
 
@@ -137,12 +140,13 @@ def _in_run(
     model: Transformer, rows: torch.Tensor, pattern: torch.Tensor, results: torch.Tensor, order: list[int]
 ) -> float:
     total = weight = 0.0
-    for tokens, attention, result in zip(rows.tolist(), pattern, results, strict=True):
+    place = {token: number for number, token in enumerate(order)}
+    for tokens, attention, result in zip(rows.tolist(), pattern.tolist(), results, strict=True):
         for query in range(len(tokens)):
-            logits = _logits(model, result[query], order)
+            logits = _logits(model, result[query], order).tolist()
             for key in range(1, query + 1):
-                total += float(attention[query, key]) * float(logits[order.index(tokens[key])])
-                weight += float(attention[query, key])
+                total += attention[query][key] * logits[place[tokens[key]]]
+                weight += attention[query][key]
     return total / weight
 
 
@@ -310,21 +314,46 @@ def test_passages_are_cut_to_one_length_and_need_a_tokenizer_that_can_say_them()
     assert passages(as_specimen(induction_model(word_tokenizer().size))) is None
 
 
-@pytest.mark.smollm
-def test_smollm2_has_its_suppressors_and_previous_token_heads(smollm: tuple[Transformer, Tokenizer]) -> None:
-    """As measured apart from this code, with the modules of transformers and plain hooks."""
+@pytest.fixture(scope="module")
+def reader(smollm: tuple[Transformer, Tokenizer]) -> Specimen:
     model, tokenizer = smollm
-    specimen = replace(as_specimen(model), vocabulary=TextVocabulary(tokenizer, model.config.n_ctx))
-    atlas = ves.atlas(specimen, words=[" John"], progress=False)
-    ranked = sorted(atlas.heads, key=lambda head: head.copying or 0.0)
+    return replace(as_specimen(model), vocabulary=TextVocabulary(tokenizer, model.config.n_ctx))
+
+
+@pytest.fixture(scope="module")
+def of_smollm(reader: Specimen) -> Atlas:
+    return ves.atlas(reader, words=[" John"], progress=False)
+
+
+@pytest.mark.smollm
+def test_smollm2_has_its_suppressors_and_previous_token_heads(of_smollm: Atlas) -> None:
+    """As measured apart from this code, with the modules of transformers and plain hooks."""
+    ranked = sorted(of_smollm.heads, key=lambda head: head.copying or 0.0)
     assert {head.id for head in ranked[:2]} == {"L23H3", "L24H4"}
-    assert {head.id for head in atlas.heads if head.name == "copy-suppression head"} == {"L23H3", "L24H4"}
+    assert {head.id for head in of_smollm.heads if head.name == "copy-suppression head"} == {"L23H3", "L24H4"}
     assert all(" John" in head.writes[0].lowers[:2] for head in ranked[:2])
     for name in ("L16H0", "L11H1", "L2H1"):
-        head = atlas.head(name)
+        head = of_smollm.head(name)
         assert head.name == "previous-token head"
         assert head.previous > 0.7
         assert head.induction < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.smollm
+def test_an_explanation_of_induction_in_smollm2_has_that_name_too(
+    reader: Specimen, of_smollm: Atlas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The study of one head on held-out prompts; the names are those that are measured above."""
+    names = {head.id: head.names for head in of_smollm.heads if head.names}
+    monkeypatch.setattr(NaturalLab, "standard_names", names)
+    specimen, head = with_behaviour(reader, "induction"), Component.parse("L16H0")
+    chosen = ChosenComponents()
+    chosen.add(head, "named by the user")
+    add_hypotheses(NaturalLab.draw(specimen, 8, seed=0, split="train"), chosen, extend=False, progress=silent)
+    assert chosen.looks_at[head] == "previous"
+    ((studied,), _) = study_part(specimen, StudyPart(chosen, (head,), 4, 0, True, {}))
+    assert (studied.written.role or "").startswith("previous-token head")
 
 
 def test_a_control_without_a_place_leaves_attention_undecided() -> None:

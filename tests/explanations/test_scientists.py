@@ -12,7 +12,6 @@ import pytest
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.documents.explanation import ComponentExplanation, Explanation
-from vesalius.explanations.hyve.scientists import Hybrid, Hyve
 from vesalius.explanations.scientists import (
     REGISTERED,
     Builtin,
@@ -27,6 +26,7 @@ from vesalius.explanations.scientists import (
 from vesalius.intervene.estimate import Workload
 from vesalius.options.objects import option
 from vesalius.runs.settings import BenchmarkSettings
+from vesalius_agents.hyve.scientists import Hybrid, Hyve
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def test_the_built_in_scientist_explains_without_hyve_and_language_models() -> N
 import sys
 import vesalius.explanations.scientists as s
 s.scientist_named("builtin")
-absent = ("vesalius.explanations.hyve", "vesalius.backbones", "torch")
+absent = ("vesalius_agents.hyve", "vesalius.backbones", "torch")
 assert not [name for name in sys.modules if name.startswith(absent)]
 assert s.scientist_named("hyve").label == "hyve"
-assert "vesalius.explanations.hyve.scientists" in sys.modules and "torch" not in sys.modules
+assert "vesalius_agents.hyve.scientists" in sys.modules and "torch" not in sys.modules
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,8 +13,6 @@ import vesalius as ves
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import ClaimRecord, Explanation
 from vesalius.explanations.scientist import explain, explain_specimen, observe, settling, yardstick
-from vesalius.explanations.scientist import observe as probe
-from vesalius.explanations.scientist import yardstick as positions
 from vesalius.explanations.scientist.writing import ClaimJudge
 from vesalius.rasp import random_inputs
 from vesalius.rasp.document import from_document
@@ -23,11 +21,9 @@ from vesalius.rasp.text import parse, render
 INPUTS = 1_000
 SMALL_SEARCH = {
     explain: {"POOL": 120, "FITTING": 200, "EXCHANGES": 40, "REFINING_PAIRS": 20, "FRESH": 100, "REFINEMENTS": 1},
-    observe: {"MOST_OBSERVATIONS": 200},
-    probe: {"CANDIDATE_CONTEXTS": 30, "CHOSEN_CONTEXTS": 5, "RANDOM_CONTEXTS": 2},
+    observe: {"MOST_OBSERVATIONS": 200, "CANDIDATE_CONTEXTS": 30, "CHOSEN_CONTEXTS": 5, "RANDOM_CONTEXTS": 2},
     settling: {"TARGET_INPUTS": 6, "TARGET_POSITIONS": 6},
-    yardstick: {"SINGLE_MOVES": 80, "WHOLE_MOVES": 40},
-    positions: {"TRIALS": 100},
+    yardstick: {"SINGLE_MOVES": 80, "WHOLE_MOVES": 40, "TRIALS": 100},
 }
 SAMPLE = ("3", "14", "36")
 

@@ -119,7 +119,8 @@ def test_the_effects_of_a_sweep_by_hand(monkeypatch: pytest.MonkeyPatch) -> None
         "n": 2,
     }
     assert second == {"component": "L0H0+L0H1", "effect": -5.0, "low": -5.0, "high": -5.0, "n": 2}
-    assert "mean ablation of 2 components on 2 prompts, clean score 5.000 logits" in repr(effects)
+    assert repr(effects).startswith("Yes: 1 of 2 sets changes the score beyond chance (mean ablation, 2 prompts of ")
+    assert "clean score: 5.000 logits" in repr(effects)
     assert repr(effects).index("L0H0+L0H1 -5") < repr(effects).index("L0H0 +2")
 
 
@@ -129,7 +130,7 @@ def test_all_pairs_of_a_large_model_are_looked_at_without_resampling_them_all() 
     matrix = torch.zeros(4, len(sets))
     matrix[:, 7] = 1.0
     effects = Effects(sets, torch.ones(4), matrix, "zero", "logits", 1.0, 1.0)
-    assert repr(effects).startswith("Effects of zero ablation of 44850 components on 4 prompts")
+    assert repr(effects).startswith("Yes: 1 of 44,850 sets changes the score beyond chance (zero ablation, 4 prompts")
     assert "L0H0+L0H8 +1 [+1, +1]" in repr(effects)
     assert "44838 more rows" in effects._repr_html_()
 

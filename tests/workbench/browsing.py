@@ -22,6 +22,9 @@ from tests.report.browser import CHROMIUM
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 
+#: One process draws the pages of all windows, which keep cookies of their own: starting one takes seconds of a core.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1"]
+
 
 @dataclass(frozen=True)
 class Served:
@@ -142,7 +145,7 @@ class Browser:
 def running_browser() -> Iterator[Browser]:
     """Chromium until the block ends. Close it before other tests run an event loop of their own."""
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
             yield Browser(chromium)
         finally:

@@ -14,6 +14,7 @@ import torch
 
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.places import directory_for, removed_if_empty
+from vesalius.api.sweeps import usual_kind
 from vesalius.behaviours.contrast import require_contrast
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
 from vesalius.components import Names, parse_components, split_names
@@ -35,7 +36,8 @@ MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
 
 def require_edit(edit: Edit) -> None:
     """Refuse an ablation that does not exist."""
-    ablation_named(edit.kind, KINDS)
+    if edit.kind is not None:
+        ablation_named(edit.kind, KINDS)
 
 
 @partial(verb, check=require_edit)
@@ -52,13 +54,15 @@ def what_if(
     """Replace components together and compare what the model says before and after.
 
     `kind` is what takes their place: "zero", "mean", "resample" (from the counterfactual prompt) or "patch" (from the
-    prompt `source`). By default on `n` prompts of the specimen's behaviour or inputs; with `prompt` on that one alone
+    prompt `source`); where it is left out, what `sweep` takes, or on a prompt of yours "patch" or, without a source,
+    "zero". By default on `n` prompts of the specimen's behaviour or inputs; with `prompt` on that one alone
     (a text, or a list of tokens): then the score is the probability of what the unchanged model says next. `at` limits
     the replacement to one position: a role of the behaviour's prompts, "end", or a number from 0. `force` goes on where
     resampling everything does not lower the behaviour's score.
     """
     parse_components(list(map(str, split_names(components))), specimen.model.config, neurons=True)
     progress("running the prompts", 0, 1)
+    edit = replace(edit, kind=edit.kind or usual_kind(specimen))
     document = answer(prepare(specimen, edit, draw), components, edit, draw, force)
     progress("running the prompts", 1, 1)
     named = "+".join(document.request.components or ())[:60]

@@ -127,6 +127,13 @@ def check(
     against transformers in float32. Without transformers `compared_with` is None. transformers reads GGUF files where
     accelerate is installed as well.
     """
+    if isinstance(model, str | Path) and (
+        benchmark_directory(str(model)) or (Path(model).expanduser() / SPECIMEN_FILE).is_file()
+    ):
+        raise BadInput(
+            f"model {str(model)!r} is a specimen that was trained here, which transformers has no module for; check "
+            "compares a Hugging Face directory, a hub id or a GGUF file"
+        )
     where = device if device == "auto" else named_devices(device)
     with shown(progress) as report:
         report("loading", 0, 3)

@@ -21,7 +21,7 @@ from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.loading import loaded
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
-from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of
+from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of, usual_kind
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
@@ -201,7 +201,7 @@ class _SweepWork(_Work):
     def check(self, specimen: Specimen) -> None:
         """What is usual depends on the specimen."""
         super().check(specimen)
-        self.kinds = kinds_of(self.knockout, finite=not isinstance(specimen.vocabulary, TextVocabulary))
+        self.kinds = kinds_of(self.knockout, usual_kind(specimen))
         self.ablation = self.kinds[0]
 
     def sets(self, case: "_Case") -> list[ComponentSet]:

@@ -50,11 +50,15 @@ def require_kind(knockout: Knockout) -> None:
     kinds_of(knockout)
 
 
-def kinds_of(knockout: Knockout, *, finite: bool = False) -> list[Ablation]:
-    """What components are replaced by: the kinds asked for, else what `discover` uses on a natural model, and zero on
-    a specimen with listed tokens (`finite`).
+def usual_kind(specimen: Specimen) -> str:
+    """What components are replaced by where nothing is said: what `discover` uses on a natural model, and zero on a
+    specimen with listed tokens.
     """
-    usual = "zero" if finite else "resample"
+    return "resample" if isinstance(specimen.vocabulary, TextVocabulary) else "zero"
+
+
+def kinds_of(knockout: Knockout, usual: str = "zero") -> list[Ablation]:
+    """What components are replaced by: the kinds asked for, else the usual one."""
     names = (usual if knockout.kind is None else knockout.kind).split(",")
     return [ablation_named(name) for name in dict.fromkeys(map(str.strip, names))]
 
@@ -114,7 +118,7 @@ def _sweep(
     out: Out,
     progress: Progress,
 ) -> tuple[Effects, Sweep]:
-    kinds = kinds_of(knockout, finite=not isinstance(specimen.vocabulary, TextVocabulary))
+    kinds = kinds_of(knockout, usual_kind(specimen))
     pairs = knockout.pairs
     spread = parts_on(parts, specimen, progress, material=material)
     sets = component_sets_of(specimen.model, knockout.components, pairs=pairs)

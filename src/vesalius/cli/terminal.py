@@ -40,6 +40,8 @@ def terminal_width() -> int | None:
 def lines_of(view: View, *, top: int | None = None, width: int | None = None) -> Iterator[str]:
     """The lines of a view; `top` is the number of rows of each table that has no number of its own."""
     yield from _wrapped(str(view.answer), width)
+    if view.answer.then is not None:
+        yield f"next: {view.answer.then}"  # whole, to be copied
     yield from section_lines(view.sections, top, width)
     for name, place in view.files:
         yield f"{name}: {place}"

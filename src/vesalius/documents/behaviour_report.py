@@ -62,7 +62,7 @@ class BehaviourReport(Viewable, Entry):
         before = [f"before every text the model reads {self.bos}"] if self.bos is not None else []
         return View(
             title,
-            Answer(self.answer["text"], self.answer["verdict"]),
+            Answer(self.answer["text"], self.answer["verdict"], self.next),
             [
                 Facts(self._facts()),
                 *([Text(before)] if before else []),
@@ -87,7 +87,7 @@ class BehaviourReport(Viewable, Entry):
             facts.append(("says instead", words))
         told = (self.answer["text"], contrast and contrast.doubt)  # the line of the contrast says what is wrong with it
         facts += [("but", doubt) for doubt in self.doubts if doubt not in told[0] and doubt != told[1]]
-        return [*facts, ("next", self.next)]
+        return facts
 
     def _splits(self) -> Sheet:
         name = f"{self.metric_name} ({self.unit})" if self.unit else self.metric_name

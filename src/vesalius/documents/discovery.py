@@ -5,6 +5,7 @@ request's main fields and lists the components and edges by strength, so that it
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -44,7 +45,7 @@ from vesalius.documents.view import (
     title_of,
     words,
 )
-from vesalius.documents.whole import WholeCircuit, answer, next_command
+from vesalius.documents.whole import WholeCircuit, answer, shows_nothing
 from vesalius.documents.whole import sections as whole_sections
 from vesalius.errors import BadInput
 from vesalius.files import read_json
@@ -142,11 +143,9 @@ class Discovery(Viewable, Document, kind="discovery"):
     @computed_field
     @property
     def answer(self) -> dict[str, str] | None:
-        """Whether a circuit of this size carries the behaviour: yes, partly or no, why, and what to run next."""
+        """Whether a circuit of this size carries the behaviour: yes, partly or no, and why."""
         said = self._answer()
-        if said is None or said.verdict is None:
-            return None
-        return {"verdict": said.verdict, "text": said.text, "next": self._next}
+        return None if said is None else said.as_data()
 
     @computed_field
     @property
@@ -170,16 +169,22 @@ class Discovery(Viewable, Document, kind="discovery"):
         if self.whole is None:
             return None
         subject = title_of(self.behaviour) if self.behaviour else "the outputs"
-        performance = self.performance
-        return answer(
-            self.whole, subject, weak=performance and performance.weak, empty=performance and performance.empty
-        )
+        asked = self.performance
+        said = answer(self.whole, subject, weak=asked and asked.weak, empty=asked and asked.empty)
+        return replace(said, then=self._next(said.verdict, self.whole))
 
-    @property
-    def _next(self) -> str:
-        """The command to run next."""
-        weak = self.performance is not None and self.performance.lacks_contrast
-        return next_command(self.whole, "discover", self.specimen or "MODEL", self.behaviour, weak=weak)
+    def _next(self, verdict: str | None, whole: WholeCircuit) -> str | None:
+        """Explain a circuit that there is; where there is none, ask for the size that was found to be enough, and where
+        nothing is shown, for more prompts.
+        """
+        if whole.found and shows_nothing(whole.kept) and not (self.performance and self.performance.empty):
+            return self.request.with_prompts(2 * max(self.n, whole.kept.n))
+        if verdict != "no":
+            place = [] if self.directory is None else ["--circuit", self.directory]
+            return self.request.followed_by("explain", *place)
+        if whole.reached is not None:
+            return self.request.followed_by("discover", "--most", str(whole.reached))
+        return self.request.followed_by("behaviours") if self.behaviour else None
 
     @computed_field
     @property
@@ -315,7 +320,7 @@ class Discovery(Viewable, Document, kind="discovery"):
         )
         said = self._answer()
         sections: list[Section] = [
-            *([] if said is None else [Facts([("next", self._next), ("", described)])]),
+            *([] if said is None else [Facts([("", described)])]),
             Facts([("strongest", join_first(strongest, 5) or "none other than 0"), ("", checks)]),
             Facts(self._facts()),
             *([Text(self.notes, bullets=True)] if self.notes else []),

@@ -1,9 +1,11 @@
 """Results of single experiments: a model on one prompt, components replaced, a circuit alone, a claim tested again."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import computed_field
 
+from vesalius.documents.answers import kept_answer, replaced_answer
 from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
 from vesalius.documents.contrast import Contrast
@@ -11,6 +13,7 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SIDES
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
+from vesalius.documents.whole import KEEP
 
 WHAT_IF_FILE = "what_if.json"
 #: Prompts that a terminal shows.
@@ -71,6 +74,12 @@ class WhatIf(ResultDocument, kind="what_if"):
     effect_rest: Metric | None = None
     acts: str | None = None
 
+    @computed_field
+    @property
+    def answer(self) -> dict[str, str] | None:
+        """Whether the replacement changes the score: yes or no, the figures, and the next command."""
+        return self._answer().as_data()
+
     def listed(self) -> Line:
         """What a list of results says of it: the effect of the replacement."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
@@ -79,20 +88,12 @@ class WhatIf(ResultDocument, kind="what_if"):
 
     def view(self) -> View:
         """The score before and after, then every prompt, those whose output changed first."""
-        request, subject = self.request, subject_of(self.request.specimen, self.request.behaviour)
-        parts = join_first(request.components or (), 6)
-        kind, at = request.options.get("kind"), request.options.get("at")
-        where = f" at {at}" if at is not None else ""
-        who = "the set" if len(request.components or ()) > 1 else "it"
+        request, (subject, parts, how) = self.request, self._replaced()
         changed = [row for row in self.rows if row.changed]
         flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in changed]
         return View(
-            f"{subject}: what if {parts} is replaced ({kind}{where})",
-            Answer(
-                f"What if {parts} of {subject} is replaced ({kind}{where}): {self.clean.figures} -> "
-                f"{self.edited.figures} {self.unit}, effect {self.effect.figures}, n {self.effect.n}"
-                f"{f'; {who} {self.acts}' if self.acts else ''}"
-            ),
+            f"{subject}: what if {parts} is replaced ({how})",
+            self._answer(),
             [
                 Facts([("outputs changed", f"{len(flips)} of {len(self.rows)}; {join_first(flips, 2) or 'none'}")]),
                 Facts(
@@ -117,6 +118,20 @@ class WhatIf(ResultDocument, kind="what_if"):
             ],
             command=request.command_line(),
         )
+
+    def _replaced(self) -> tuple[str, str, str]:
+        """Of what, what, and by which values at which place."""
+        kind, at = (self.request.options.get(name) for name in ("kind", "at"))
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        return subject, join_first(self.request.components or (), 6), f"{kind}{f' at {at}' if at is not None else ''}"
+
+    def _answer(self) -> Answer:
+        subject, parts, how = self._replaced()
+        scores, what = f"{self.clean.figures} -> {self.edited.figures} {self.unit}", f"{parts} of {subject} ({how})"
+        said = replaced_answer(self.effect, scores, what, acts=self.acts, contrast=self.contrast)
+        if said.verdict == "yes":
+            return replace(said, then=self.request.followed_by("explain"))
+        return replace(said, then=self.request.followed_by("sweep") if said.verdict == "no" else None)
 
     def _signed(self) -> list[tuple[str, str]]:
         """Which logits moved, where the score is a difference of two."""
@@ -245,6 +260,12 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
     forwards: float
     seconds: float
 
+    @computed_field
+    @property
+    def answer(self) -> dict[str, str] | None:
+        """Whether the circuit keeps the behaviour: yes, partly or no, and why."""
+        return self._answer().as_data()
+
     def listed(self) -> Line:
         """What a list of results says of it: the share kept, beside that of random circuits."""
         title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.size} {self.by}"
@@ -258,10 +279,7 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
         rows = [(name, self.size, one.value, one.low, one.high, one.n) for name, one in figures.items()]
         return View(
             f"{subject}: faithfulness of a circuit",
-            Answer(
-                f"Faithfulness {self.faithfulness.figures} of {self.size} of {self.candidates} {self.by} in {subject}, "
-                f"n {self.faithfulness.n}"
-            ),
+            self._answer(),
             [
                 Facts(
                     [
@@ -277,6 +295,16 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
                 Facts([("again", self.request.command_line())], terminal_only=True),
             ],
             command=self.request.command_line(),
+        )
+
+    def _answer(self) -> Answer:
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        return kept_answer(
+            f"{self.size} of {self.candidates} {self.by} keep {self.faithfulness.figures} of {subject} on "
+            f"{prompts(self.faithfulness.n)} (faithfulness)",
+            self.faithfulness,
+            keep=KEEP,
+            random=self.random.value,
         )
 
 

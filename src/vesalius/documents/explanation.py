@@ -12,6 +12,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -68,7 +69,6 @@ from vesalius.documents.view import (
     shortened,
     subject_of,
 )
-from vesalius.documents.whole import next_command
 from vesalius.errors import visible
 
 __all__ = [
@@ -143,27 +143,28 @@ class Explanation(Viewable, Document, kind="explanation"):
     @computed_field
     @property
     def answer(self) -> dict[str, str] | None:
-        """Whether the named components carry the behaviour of a natural model: yes, partly or no, why, and what to run
-        next.
-        """
+        """Whether the named components carry the behaviour of a natural model: yes, partly or no, and why."""
         said = self.decided_answer()
-        if said is None or said.verdict is None:
-            return None
-        return {"verdict": said.verdict, "text": said.text, "next": self.next_command()}
-
-    def next_command(self, place: str | None = None) -> str:
-        """The command to run next after an explanation of a natural model, which lies in `place`."""
-        weak = self.performance is not None and self.performance.lacks_contrast
-        whole = None if self.account is None else self.account.whole
-        return next_command(whole, "explain", self._asked, self.behaviour, weak=weak, place=place)
+        return None if said is None else said.as_data()
 
     def decided_answer(self) -> Answer | None:
         """The answer as it is shown; None where no rule decides one."""
         if self.behaviour is None:
             return None
         if not self.components and self.account is None:
-            return Answer(_in_brief(self.task_description), "no")
-        return explained_answer(self.account, self.performance, self.behaviour)
+            said = Answer(_in_brief(self.task_description), "no")
+        else:
+            said = explained_answer(self.account, self.performance, self.behaviour)
+        return said and replace(said, then=self._next(said))
+
+    def _next(self, said: Answer) -> str | None:
+        """Open what was found, or measure the contrast, or search for a set that carries the behaviour."""
+        if self.request is None:
+            return None
+        if said.verdict != "no":
+            return f"vesalius open {shlex.quote(self.directory)}" if self.directory else None
+        empty = self.account is None or (self.performance is not None and self.performance.empty)
+        return self.request.followed_by("behaviours" if empty else "discover")
 
     def with_account(self, account: Account | None) -> Self:
         """The explanation with an account, and with the effects of its components that were measured for it."""
@@ -245,7 +246,6 @@ def view_of(
         subject_of(name or explanation.specimen, explanation.behaviour),
         said or Answer(_in_brief(description)),
         [
-            *([Facts([("next", explanation.next_command(explanation.directory))])] if said is not None else []),
             *([] if account is None else account.sections()),
             *([Text([_in_brief(description)], terminal_only=True)] if said is not None else []),
             Facts(_brief(explanation)),

@@ -1,10 +1,13 @@
 """A circuit of single neurons, as a file: `neurons.json`."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+
+from pydantic import computed_field
 
 from vesalius.components import Component
+from vesalius.documents.answers import kept_answer
 from vesalius.documents.base import FrozenList, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Metric
@@ -23,7 +26,6 @@ from vesalius.documents.view import (
     prompts,
     subject_of,
 )
-from vesalius.documents.whole import shows_nothing
 
 NEURONS_FILE, NEURONS_PAGE = "neurons.json", "neurons.html"
 
@@ -98,36 +100,24 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
         self.model_copy(update={"directory": str(place)}).write(place / NEURONS_FILE)
         return place / NEURONS_FILE
 
+    @computed_field
+    @property
+    def answer(self) -> dict[str, str] | None:
+        """Whether they keep their share on held-out prompts: yes, partly or no, and why."""
+        return self._answer().as_data()
+
     def listed(self) -> Line:
         """What a list of results says of it: how few neurons keep how much."""
         title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.request.method}"
         figures = f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures}"
         return Line(title, figures, seconds=self.seconds)
 
-    @property
-    def verdict(self) -> Literal["yes", "partly", "no"] | None:
-        """Whether they keep their share on held-out prompts: no where the whole interval lies below it, where it holds
-        0, and where the contrast is empty.
-        """
-        if self.share.value is None:
-            return None
-        if shows_nothing(self.share) or (self.performance is not None and self.performance.empty):
-            return "no"
-        if self.share.value >= self.keep:
-            return "yes"
-        return "no" if self.share.high is None or self.share.high < self.keep else "partly"
-
     def view(self) -> View:
         """How many neurons are needed, where they are, and what the strongest do."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
         return View(
             f"{subject}: circuit of neurons",
-            Answer(
-                f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures} of {subject} on {self.share.n} "
-                f"held-out prompts, all others resampled (chosen to keep {self.keep:g}); as many at random keep "
-                f"{self.share.baseline or 0.0:.3f}",
-                self.verdict,
-            ),
+            self._answer(),
             [
                 Facts([("strongest", join_first([repr(one) for one in self.components], 5))]),
                 Facts(self._facts()),
@@ -148,6 +138,20 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             place=self.directory and f"{self.directory}/{NEURONS_PAGE}",
             note="neurons.json has these figures, circuit.json the neurons as nodes.",
         )
+
+    def _answer(self) -> Answer:
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        said = kept_answer(
+            f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures} of {subject} on "
+            f"{self.share.n} held-out prompts, all others resampled (chosen to keep {self.keep:g}; as many at random "
+            f"keep {self.share.baseline or 0.0:.3f})",
+            self.share,
+            keep=self.keep,
+            random=self.share.baseline,
+            empty=self.performance and self.performance.empty,
+        )
+        few = said.verdict is not None and said.verdict != "yes"
+        return replace(said, then=self.request.with_prompts(2 * self.n) if few else None)
 
     def _facts(self) -> list[tuple[str, str]]:
         request, on = self.request, f" on {prompts(self.n)}"

@@ -62,11 +62,6 @@ class Performance(Record):
         return None if self.contrast is None or self.contrast.usable else self.contrast.doubt
 
     @property
-    def lacks_contrast(self) -> bool:
-        """Whether something is wrong with the contrast, so that another one may show more."""
-        return self.contrast is not None and self.contrast.doubt is not None
-
-    @property
     def _not_preferred(self) -> str | None:
         if self.performs:
             return None

@@ -89,6 +89,22 @@ class Request(Document, kind="request"):
         mark = self.options.get(MATERIAL)
         return command if mark is None else f"{command}  # on prompts given in Python ({mark}): use ves.rerun"
 
+    def followed_by(self, command: str, *options: str) -> str | None:
+        """Another command about the same model and behaviour; None where they were given in Python."""
+        if self.specimen is None or MATERIAL in self.options:
+            return None
+        loaded = {option.key: self.options[option.key] for option in options_of(Load) if option.key in self.options}
+        words = ["vesalius", *command.split(), self.specimen]
+        words += [] if self.behaviour is None else ["--behaviour", self.behaviour]
+        words += [word for name, value in loaded.items() for word in _option(command, name, value)]
+        return " ".join(map(shlex.quote, [*words, *options]))
+
+    def with_prompts(self, n: int) -> str | None:
+        """The same command on so many prompts; None where no command takes what was given."""
+        if self.specimen is None or MATERIAL in self.options:
+            return None
+        return self.model_copy(update={"options": FrozenDict({**self.options, "n": n})}).command_line()
+
     def keywords(self) -> dict[str, Any]:
         """The keywords of the function of `vesalius` that gives the same result."""
         fields = ("behaviour", "components", "circuit", "seed", "backbone", "protocol")

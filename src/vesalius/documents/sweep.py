@@ -1,13 +1,15 @@
 """The effects of a sweep as a file: `sweep.json`."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, computed_field, model_validator
 
 from vesalius.components import Component
+from vesalius.documents.answers import effects_answer
 from vesalius.documents.base import Document, FrozenDict, FrozenList, FrozenMap, Line, Record
 from vesalius.documents.contrast import Contrast
 from vesalius.documents.difference import (
@@ -186,6 +188,12 @@ class Sweep(Viewable, Document, kind="sweep"):
         """The pool that the prompts were drawn from."""
         return str(self.request.options.get("split", "test"))
 
+    @computed_field
+    @property
+    def answer(self) -> dict[str, str] | None:
+        """Whether components change the score beyond chance: yes, partly or no, which do, and the next command."""
+        return self._answer().as_data()
+
     def save(self, directory: Path | str) -> Path:
         """Write `sweep.json` into a directory and return its path."""
         place = made(directory)
@@ -233,16 +241,14 @@ class Sweep(Viewable, Document, kind="sweep"):
         counted = f"{len(rows)} {what}s, {prompts(self.n)}, {cost}"
         single = not self.pairs and all(has_cell(row.id) for row in self.components)
         signed = any(row.effect_right is not None for row in self.components)
-        answer, strongest = effects_answer(
-            f"Sweep of {subject}: {self.kind} ablation", rows, baseline=f"{self.baseline:.3f} {self.unit}"
-        )
         return View(
             f"{subject}: {self.kind} ablation",
-            Answer(answer),
+            self._answer(),
             [
                 Facts(
                     [
-                        ("largest effects (clean minus edited)", strongest),
+                        ("clean score", f"{self.baseline:.3f} {self.unit}"),
+                        ("largest effects (clean minus edited)", largest_effects(self.components)),
                         *([] if self.contrast is None else self.contrast.facts()),
                     ]
                 ),
@@ -275,6 +281,22 @@ class Sweep(Viewable, Document, kind="sweep"):
                 *([("numbers", f"{self.directory}/{SWEEP_FILE}")] if self.directory else []),
             ],
         )
+
+    def _answer(self) -> Answer:
+        """Which components matter beyond chance; then the circuit, or more prompts where they are too few to say."""
+        said = effects_answer(
+            [(row.id, row.effect, row.ci_low, row.ci_high) for row in self.components],
+            subject_of(self.specimen, self.behaviour),
+            kind=self.kind,
+            n=self.n,
+            what="pair" if self.pairs else "component",
+            contrast=self.contrast,
+        )
+        if said.verdict == "partly":
+            return replace(said, then=self.request.with_prompts(max(8, 2 * self.n)))
+        if said.verdict == "yes":
+            return replace(said, then=self.request.followed_by("discover"))
+        return replace(said, then=self.request.followed_by("behaviours") if self.behaviour else None)
 
     def _side_by_side(self) -> Sheet:
         """The effects of every kind of replacement, and where they disagree."""
@@ -321,18 +343,10 @@ class Sweep(Viewable, Document, kind="sweep"):
         )
 
 
-def effects_answer(
-    subject: str, rows: Sequence[Sequence[Any]], *, baseline: str, total: int | None = None
-) -> tuple[str, str]:
-    """What was replaced, in one sentence, and the largest effects of rows (component, effect, low, high, n); `total`
-    counts all effects where `rows` are the largest only.
-    """
-    count, n = len(rows) if total is None else total, rows[0][4] if rows else 0
-    strongest = sorted(rows, key=lambda row: -abs(row[1]))[:SUMMARY_ROWS]
-    parts = [f"{name} {effect:+.3g}{_interval(low, high)}" for name, effect, low, high, _ in strongest if effect]
-    many = "1 prompt (no intervals)" if n == 1 else f"{n} prompts"
-    sentence = f"{subject} of {count} components on {many}, clean score {baseline}"
-    return sentence, ", ".join(parts) or "none other than 0"
+def largest_effects(rows: Iterable[SweepRow]) -> str:
+    """The largest effects with their intervals, in words."""
+    strongest = sorted((row for row in rows if row.effect), key=lambda row: -abs(row.effect))[:SUMMARY_ROWS]
+    return ", ".join(map(repr, strongest)) or "none other than 0"
 
 
 def has_cell(name: str) -> bool:

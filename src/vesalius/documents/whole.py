@@ -6,8 +6,6 @@ counts how often it is right on circuits whose truth is known. Where the contras
 kept holds 0, the answer is No: nothing was shown, and the answer says what to do about it.
 """
 
-import math
-import shlex
 from typing import Literal
 
 from vesalius.documents.base import Record
@@ -141,36 +139,6 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None, empty:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
     return Answer(said + elsewhere, "yes")
-
-
-def next_command(
-    whole: WholeCircuit | None, verb: str, model: str, behaviour: str | None, *, weak: bool, place: str | None = None
-) -> str:
-    """What to run next, by the rules of the answer: a look at the contrast where it is `weak` or empty, more prompts
-    where they are too few, the size or the share that is reached where no circuit was found, else the next verb of the
-    story; `place` is where the result lies.
-    """
-    on = shlex.quote(model) + ("" if behaviour is None else f" -b {shlex.quote(behaviour)}")
-    if weak or whole is None:
-        return f"vesalius behaviours {on}"  # which says what is wrong with it, and what to do
-    kept = whole.kept
-    if (whole.found and shows_nothing(kept)) or _wants_prompts(whole):
-        return f"vesalius {verb} {on} --n {2 * max(kept.n, whole.n_rank, whole.n_choose)}"
-    if not whole.found and whole.reached:
-        return f"vesalius discover {on} --most {whole.reached}"
-    if not whole.found and kept.low is not None and kept.low >= 0.1:
-        return f"vesalius discover {on} --keep {math.floor(10 * kept.low) / 10:g}"
-    if verb == "discover":
-        return f"vesalius explain {on}"
-    if kept.high is not None and kept.high < whole.keep:
-        return f"vesalius discover {on}"
-    return "vesalius open" if place is None else f"vesalius retest {shlex.quote(place)}"
-
-
-def _wants_prompts(whole: WholeCircuit) -> bool:
-    """Whether the first doubt is one that more prompts may take away."""
-    doubt = first_doubt(whole) if whole.found else None
-    return doubt is not None and "(--n)" in doubt
 
 
 def first_doubt(whole: WholeCircuit) -> str | None:

@@ -11,14 +11,14 @@
 |---------------------------|-------------------|--------------------------------------------------------------|
 | `builtin`                 | listed vocabulary | programs, decided by experiments (`scientist`)               |
 | `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
-| `hyve`                    | any vocabulary    | a language model proposes, the engine decides (`hyve`)       |
-| `hybrid`                  | any vocabulary    | built in, then a language model for the rest (`hyve`)        |
+| `hyve`                    | any vocabulary    | a language model proposes, the engine decides (HyVE)         |
+| `hybrid`                  | any vocabulary    | built in, then a language model for the rest (HyVE)          |
 | `command:./mine.py`       | any vocabulary    | a program that speaks JSON lines (`command`)                 |
 | a plug-in's name, or      | what it accepts   | a class such as the above, or a function that is called with |
 | `package.module:name`     |                   | a `Task` and an open `Backbone`, or None                     |
 
 A class with a name is registered when it is defined; a package offers one, or a plain function, by an entry point of
-the group `vesalius.scientists`. HyVE is found in that way too (docs/decisions/0063): nothing here imports it.
+the group `vesalius.scientists`. HyVE and the hybrid (`vesalius_agents.hyve`) are found in that way too.
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
 explanation says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors.

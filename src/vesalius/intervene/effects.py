@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.components import Component, parse_components
+from vesalius.documents.answers import HALF_WIDTH, Effect, effects_answer
 from vesalius.documents.contrast import Contrast
-from vesalius.documents.sweep import SIDES, SUMMARY_ROWS, SweepRow, effects_answer
+from vesalius.documents.sweep import SIDES, SUMMARY_ROWS, SweepRow, largest_effects
 from vesalius.documents.view import Answer, Facts, LateRows, Sheet, View, Viewable, made, prompts
 from vesalius.errors import BadInput
 from vesalius.files import write_json
@@ -90,20 +91,21 @@ class Effects(Viewable):
     def view(self) -> View:
         """The effects as a table, which is made when it is looked at."""
         strongest = self.mean.abs().argsort(descending=True, stable=True)[:SUMMARY_ROWS].tolist()
-        answer, largest = effects_answer(
-            f"Effects of {self.kind} ablation",
-            self._rows_of(strongest, signed=False),
-            baseline=f"{float(self.baseline.mean()):.3f} {self.unit}",
-            total=len(self.sets),
-        )
+        largest = self.rows(strongest)
         order = self.mean.argsort(descending=True, stable=True).tolist()
         contrast = [] if self.contrast is None else self.contrast.facts()
         rows = LateRows(len(order), lambda most: self._rows_of(order[:most]))
         return View(
             f"{self.kind} ablation, {prompts(len(self.baseline))}",
-            Answer(answer),
+            self._answer(largest),
             [
-                Facts([("largest effects (clean minus edited)", largest), *contrast]),
+                Facts(
+                    [
+                        ("clean score", f"{float(self.baseline.mean()):.3f} {self.unit}"),
+                        ("largest effects (clean minus edited)", largest_effects(largest)),
+                        *contrast,
+                    ]
+                ),
                 Sheet(
                     ("component", "effect", "low", "high", *(() if self.sides is None else (*SIDES, "acts")), "n"),
                     rows,
@@ -132,13 +134,28 @@ class Effects(Viewable):
             ]
         return rows
 
-    def _rows_of(self, columns: Sequence[int], *, signed: bool = True) -> list[tuple[Any, ...]]:
+    def _rows_of(self, columns: Sequence[int]) -> list[tuple[Any, ...]]:
         """Rows of a table of some sets, with intervals."""
-        signed, n = signed and self.sides is not None, len(self.matrix)
+        signed, n = self.sides is not None, len(self.matrix)
         return [
             (row.id, row.effect, row.ci_low, row.ci_high, *((*row.sides(), row.acts or "") if signed else ()), n)
             for row in self.rows(columns)
         ]
+
+    def _answer(self, largest: Sequence[SweepRow]) -> Answer:
+        """Which effects are beyond chance. Intervals of the largest are resampled; those of the others, which are not
+        printed, are of a normal distribution.
+        """
+        n, what = len(self.matrix), "component" if all(len(one) == 1 for one in self.sets) else "set"
+        half = HALF_WIDTH * self.matrix.std(dim=0, correction=0) / n**0.5
+        names, unknown = [_name(members) for members in self.sets], [None] * len(self.sets)
+        lows, highs = ((self.mean - half).tolist(), (self.mean + half).tolist()) if n > 1 else (unknown, unknown)
+        rows: Iterable[Effect] = zip(names, self.mean.tolist(), lows, highs, strict=True)
+        every = {row[0]: row for row in rows}
+        every |= {row.id: (row.id, row.effect, row.ci_low, row.ci_high) for row in largest}
+        return effects_answer(
+            list(every.values()), "the behaviour", kind=self.kind, n=n, what=what, contrast=self.contrast
+        )
 
 
 def effects(

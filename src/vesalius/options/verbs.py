@@ -140,13 +140,14 @@ class Edit(Record):
     kind: Annotated[
         Any,
         flag(
-            "zero, mean, resample (from the counterfactual) or patch (--source).",
+            "zero, mean, resample (from the counterfactual) or patch (--source). Default: as in `sweep`; patch with "
+            "--source; zero on a prompt without one.",
             "--kind",
             "-k",
             asked="always",
             word="{}",
         ),
-    ] = "zero"
+    ] = None
     at: Annotated[str | int | None, flag("Only at this position: a role of the prompts, end, or a number from 0.")] = (
         None
     )
@@ -154,9 +155,12 @@ class Edit(Record):
     source: Annotated[Any, flag("The prompt that values are taken from, of as many tokens.")] = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", str(self.kind))
         if self.prompt is None and self.source is not None:
             raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
+        if self.kind is None and self.prompt is not None:
+            object.__setattr__(self, "kind", "zero" if self.source is None else "patch")
+        if self.kind is not None:
+            object.__setattr__(self, "kind", str(self.kind))
         if self.prompt is None and self.kind == "patch":
             raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
         if self.prompt is not None and self.source is None and self.kind != "zero":

@@ -16,10 +16,10 @@ from inspect_ai.tool import Tool, ToolError, tool
 from inspect_ai.util import store
 
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve.tools import outcome_text
 from vesalius.explanations.verdicts import record_text
 from vesalius.sandbox import Outcome
 from vesalius_agents.cases import scored_circuit
+from vesalius_agents.hyve.tools import outcome_text
 from vesalius_agents.inspection.agents import ours
 from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation
 from vesalius_agents.session import AgentSession, statement

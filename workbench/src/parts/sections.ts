@@ -23,6 +23,7 @@ export interface ViewData {
   title: string;
   verdict: string | null;
   answer: string;
+  next: string | null;
   sections: Section[];
   command: string | null;
   note: string;
@@ -52,7 +53,8 @@ export function viewOf(view: ViewData, around: Around = {}): HTMLElement {
   const laid = { ...around, names: view.names };
   const answer = h("p", { class: "lede" }, view.verdict ? h("strong", {}, `${view.verdict[0]!.toUpperCase()}${view.verdict.slice(1)}. `) : null, text(view.answer, view.names));
   const again = view.command ? [h("p", { class: "quiet" }, "The same on the command line. ", view.note), h("pre", {}, view.command)] : view.note ? h("p", { class: "quiet" }, view.note) : null;
-  return h("div", { class: "view" }, answer, sections(view.sections, 2, laid), again);
+  const next = view.next ? h("p", { class: "next" }, "Next: ", h("code", {}, view.next)) : null;
+  return h("div", { class: "view" }, answer, next, sections(view.sections, 2, laid), again);
 }
 
 export function sections(list: Section[], level: number, view: Laid): Child[] {

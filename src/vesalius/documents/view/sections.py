@@ -32,13 +32,22 @@ INTERVAL_NAME = "95 % interval"
 
 @dataclass(frozen=True)
 class Answer:
-    """The first line of a result: what it says, and where a rule decides it, Yes, Partly or No."""
+    """The first line of a result: what it says, and where a rule decides it, Yes, Partly or No; `then` is the command
+    to run next, or what to change.
+    """
 
     text: str
     verdict: Literal["yes", "partly", "no"] | None = None
+    then: str | None = None
 
     def __str__(self) -> str:
         return self.text if self.verdict is None else f"{self.verdict.capitalize()}: {self.text}"
+
+    def as_data(self) -> dict[str, str] | None:
+        """The verdict, its reason and what to do next; None where no rule decided."""
+        if self.verdict is None:
+            return None
+        return {"verdict": self.verdict, "text": self.text} | ({} if self.then is None else {"next": self.then})
 
 
 @dataclass(frozen=True)
@@ -300,7 +309,8 @@ class View:
         first = self.sections[0] if self.sections else None
         facts = first.rows if isinstance(first, Facts) and not first.title else ()
         answer = shortened(str(self.answer), LONGEST_REPR // 2)
-        return "\n".join([answer, *(f"{label}: {text}" if label else text for label, text in facts)])
+        after = [] if self.answer.then is None else [f"next: {self.answer.then}"]
+        return "\n".join([answer, *(f"{label}: {text}" if label else text for label, text in facts), *after])
 
     def sheet(self) -> Sheet:
         """The first table: the rows of `.table()`."""

@@ -83,6 +83,7 @@ a { color: var(--link); } a:not([href]) { color: inherit; text-decoration: none;
 main { padding: 1rem 1.5rem 4rem; max-width: 84rem; } main:focus { outline: none; }
 h1 { font-size: 1.5rem; margin: 0.75rem 0; overflow-wrap: anywhere; } h2 { font-size: 1.125rem; margin: 2rem 0 0.5rem; } h3 { font-size: 1rem; margin: 0 0 0.25rem; font-weight: 500; }
 .lede { font-size: 1.0625rem; max-width: 48rem; }
+.next { overflow-wrap: anywhere; }
 .quiet { color: var(--quiet); font-size: 0.875rem; } th .quiet, td .quiet { display: block; font-weight: 400; }
 .path { color: var(--quiet); font: 0.875rem var(--mono); overflow-wrap: anywhere; margin: 0; }
 .waiting { color: var(--quiet); } .work { display: flex; gap: 0.75rem; align-items: center; flex-wrap: wrap; } .work:empty { display: none; } .problem { color: var(--bad); border-left: 3px solid var(--bad); padding-left: 0.75rem; max-width: 60rem; overflow-wrap: anywhere; }

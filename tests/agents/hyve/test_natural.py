@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
+from tests.agents.hyve.scripts import ROOT, opened
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explanations.hyve.scripts import ROOT, opened
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.api import load
 from vesalius.backbones import ModelRequest
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve import HyveResult, explain_hybrid, explain_hyve
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.explain import explain_natural
 from vesalius.explanations.session.natural_scope import INSTRUMENTS, instrument_lines, plain, prompts_from
 from vesalius.model.specimen import Specimen
+from vesalius_agents.hyve import HyveResult, explain_hybrid, explain_hyve
 
 SCRIPT = ROOT / "examples" / "hyve_natural.py"
 
@@ -170,7 +170,7 @@ def test_hybrid_adds_what_the_engine_supports_to_what_was_measured() -> None:
         }
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vesalius.explanations.hyve.explain.explain_natural", lambda *_, **__: left_open)
+        patch.setattr("vesalius_agents.hyve.explain.explain_natural", lambda *_, **__: left_open)
         found = explain_hybrid(subject, backbone=opened(script)[0], components=heads, n=16)
     for before, after in zip(left_open.components, found.explanation.components, strict=True):
         assert after.verdict == "supported"

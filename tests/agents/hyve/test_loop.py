@@ -9,7 +9,7 @@ import pytest
 
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.trace import Attempt
-from vesalius.explanations.hyve.stages import Stages, State, run_stages
+from vesalius_agents.hyve.stages import Stages, State, run_stages
 
 STUDY = ["plan_observation", "observe"]
 TEST = ["hypothesize", "plan_validation", "validate"]

@@ -9,16 +9,16 @@ import pytest
 
 import vesalius.backbones.factory as factory
 import vesalius.circuits.key as key
+from tests.agents.hyve.scripts import call, colourless, opened, spoken
+from tests.agents.hyve.test_pipeline import FakeWorkspace
 from tests.circuits.test_canary import leaks, secrets
-from tests.explanations.hyve.scripts import call, colourless, opened, spoken
-from tests.explanations.hyve.test_pipeline import FakeWorkspace
 from vesalius.api import load
 from vesalius.backbones import ModelRequest
 from vesalius.components import Component
-from vesalius.explanations.hyve import explain_hyve
-from vesalius.explanations.hyve.prompting import PROMPTS, Known, StagePrompts
 from vesalius.explanations.session.briefing import TAXONOMY, Briefing, helper_lines
 from vesalius.explanations.session.scope import LIBRARIES, TOOLBOX, public
+from vesalius_agents.hyve import explain_hyve
+from vesalius_agents.hyve.prompting import PROMPTS, Known, StagePrompts
 
 HEAD = Component.parse("L1H2")
 KNOWN = [Known("L0_MLP", "it marks something", "supported")]

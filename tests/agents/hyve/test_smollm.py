@@ -12,9 +12,9 @@ from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
 from vesalius.explanations.budget import Budget
-from vesalius.explanations.hyve import explain_hyve, stages
 from vesalius.explanations.session import briefing
 from vesalius.explanations.session.grammar import describe_claims
+from vesalius_agents.hyve import explain_hyve, stages
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 

@@ -11,8 +11,8 @@ from vesalius.options.objects import option
 
 if TYPE_CHECKING:
     from vesalius.backbones import Backbone
-    from vesalius.explanations.hyve import HyveResult
     from vesalius.model.specimen import Specimen
+    from vesalius_agents.hyve import HyveResult
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Hyve(Studying):
 
     def explain(self, task: Task, backbone: "Backbone | None") -> Explained:
         """Let the language model explain."""
-        from vesalius.explanations.hyve import explain_hyve
+        from vesalius_agents.hyve import explain_hyve
 
         assert backbone is not None
         task = replace(task, loaded=task.specimen())
@@ -61,7 +61,7 @@ class Hybrid(Studying):
         first = Builtin(n=self.n, top=self.top)
         if backbone is None:
             return first.explain(task, None)
-        from vesalius.explanations.hyve import explain_hybrid
+        from vesalius_agents.hyve import explain_hybrid
 
         task = replace(task, loaded=task.specimen())
         first.require(task.specimen(), force=task.force)

@@ -16,8 +16,8 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Tag
 from vesalius.documents.trace import Usage
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve.tools import Bench
 from vesalius.files import plain_json
+from vesalius_agents.hyve.tools import Bench
 
 Shape = TypeVar("Shape", bound=BaseModel)
 #: Tool calls of one reply that are carried out; the rest get the reply to call one at a time.

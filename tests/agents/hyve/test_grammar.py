@@ -12,8 +12,6 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import CIRCUIT_KINDS, Computes
-from vesalius.explanations.hyve import category_of
-from vesalius.explanations.hyve.asking import classification
 from vesalius.explanations.session.grammar import (
     COMPACT_KINDS,
     claims_schema,
@@ -30,6 +28,8 @@ from vesalius.rasp.formula import read_formula
 from vesalius.rasp.text import render
 from vesalius.sandbox import Outcome
 from vesalius.sandbox.program import MISSING
+from vesalius_agents.hyve import category_of
+from vesalius_agents.hyve.asking import classification
 
 VOCABULARY = FiniteVocabulary(("a", "b", "x"), None, 4)
 MLP = Component.parse("L0_MLP")

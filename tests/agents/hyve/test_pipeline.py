@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.agents.hyve.scripts import call, colourless, opened, raving, walkthrough
 from tests.closeness import assert_same_document
-from tests.explanations.hyve.scripts import call, colourless, opened, raving, walkthrough
 from vesalius.api import load
 from vesalius.backbones import (
     BackboneError,
@@ -24,11 +24,11 @@ from vesalius.backbones import (
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve import HyveResult, explain_hyve
 from vesalius.explanations.session.briefing import STAGE
 from vesalius.explanations.verdicts import FREE_CODE, FREE_CODE_RULE
 from vesalius.grading import grade
 from vesalius.model.specimen import Specimen
+from vesalius_agents.hyve import HyveResult, explain_hyve
 
 pytestmark = pytest.mark.slow
 EXECUTIONS, CLAIMS, LOOKS = (limit or 0 for limit in (STAGE.executions, STAGE.claims, STAGE.looks))

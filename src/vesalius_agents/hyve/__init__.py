@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vesalius.explanations.hyve.explain import HyveResult, explain_hybrid, explain_hyve
-    from vesalius.explanations.hyve.tools import category_of
+    from vesalius_agents.hyve.explain import HyveResult, explain_hybrid, explain_hyve
+    from vesalius_agents.hyve.tools import category_of
 
 _HOMES = {
-    "HyveResult": "vesalius.explanations.hyve.explain",
-    "category_of": "vesalius.explanations.hyve.tools",
-    "explain_hybrid": "vesalius.explanations.hyve.explain",
-    "explain_hyve": "vesalius.explanations.hyve.explain",
+    "HyveResult": "vesalius_agents.hyve.explain",
+    "category_of": "vesalius_agents.hyve.tools",
+    "explain_hybrid": "vesalius_agents.hyve.explain",
+    "explain_hyve": "vesalius_agents.hyve.explain",
 }
 __all__ = ["HyveResult", "category_of", "explain_hybrid", "explain_hyve"]
 

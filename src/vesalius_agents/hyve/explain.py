@@ -30,8 +30,6 @@ from vesalius.explanations.findings import (
     lost_attempt,
     shared_program,
 )
-from vesalius.explanations.hyve.asking import TASK, Asker
-from vesalius.explanations.hyve.stages import Stages, State, run_stages, study_components
 from vesalius.explanations.natural.explain import PROMPTS, explain_natural
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.session.session import Session, Tries
@@ -41,6 +39,8 @@ from vesalius.progress import Progress
 from vesalius.rasp.document import from_document
 from vesalius.rasp.text import render
 from vesalius.sandbox import Executions
+from vesalius_agents.hyve.asking import TASK, Asker
+from vesalius_agents.hyve.stages import Stages, State, run_stages, study_components
 
 HYVE = "hyve"
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-import vesalius.explanations.hyve.explain as module
+import vesalius_agents.hyve.explain as module
+from tests.agents.hyve.scripts import call, opened, raving
+from tests.agents.hyve.test_pipeline import CARRIERS, SHARE, of_circuit, valid
 from tests.circuits.test_canary import leaks
 from tests.closeness import assert_same_document
-from tests.explanations.hyve.scripts import call, opened, raving
-from tests.explanations.hyve.test_pipeline import CARRIERS, SHARE, of_circuit, valid
 from vesalius.api import explain, load
 from vesalius.backbones import ModelRequest, Unreachable
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve import explain_hybrid
-from vesalius.explanations.hyve.scientists import Hybrid
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientists import chosen_scientist, protocol_of
 from vesalius.model.specimen import Specimen
+from vesalius_agents.hyve import explain_hybrid
+from vesalius_agents.hyve.scientists import Hybrid
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ def test_a_hostile_model_changes_nothing_that_was_established(
 def test_a_raving_model_leaves_a_valid_explanation(
     frac_prevs: Specimen, first: Explanation, given: Any, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.explanations.hyve.test_pipeline import FakeWorkspace
+    from tests.agents.hyve.test_pipeline import FakeWorkspace
 
     monkeypatch.setattr("vesalius.explanations.session.session.LazyWorkspace", FakeWorkspace)
     half = left_open(first).components[:1] + first.components[1:]

@@ -29,7 +29,10 @@ from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
 from vesalius.documents.view import shortened
 from vesalius.explanations.findings import Checked, Finding
-from vesalius.explanations.hyve.asking import (
+from vesalius.explanations.session.briefing import MAX_ITERATIONS, TAXONOMY, Briefing
+from vesalius.explanations.session.session import Session
+from vesalius.explanations.verdicts import from_free_code, record_text, verdict_of
+from vesalius_agents.hyve.asking import (
     Asker,
     CircuitSummary,
     Conclusion,
@@ -42,17 +45,14 @@ from vesalius.explanations.hyve.asking import (
     classification,
     names,
 )
-from vesalius.explanations.hyve.prompting import (
+from vesalius_agents.hyve.prompting import (
     LONGEST_KNOWN,
     LONGEST_QUOTE,
     Known,
     StagePrompts,
     failures_of,
 )
-from vesalius.explanations.hyve.tools import Bench
-from vesalius.explanations.session.briefing import MAX_ITERATIONS, TAXONOMY, Briefing
-from vesalius.explanations.session.session import Session
-from vesalius.explanations.verdicts import from_free_code, record_text, verdict_of
+from vesalius_agents.hyve.tools import Bench
 
 #: Results of earlier programs that a natural model's prompts quote, and characters of each program.
 MOST_MEASURED, LONGEST_CODE = 6, 120

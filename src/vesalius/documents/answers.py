@@ -1,0 +1,137 @@
+"""The rules that say Yes, Partly or No of figures that were measured: one rule for each question, their limits here.
+
+A rule reads figures and their intervals only, so that every face of a result gives the same first line. The rules of a
+circuit and of an explanation are those of `documents/whole.py`.
+"""
+
+from collections.abc import Sequence
+from math import inf, sqrt
+
+from vesalius.documents.contrast import Contrast
+from vesalius.documents.metric import Metric
+from vesalius.documents.view import Answer, prompts
+from vesalius.documents.whole import INTERVAL_SLACK, LEAST_REPORTING, MOST_RANDOM, TOO_MUCH, shows_nothing
+
+#: The chance that any of the effects of a sweep is called one by mistake.
+ERROR = 0.05
+#: Half the width of a 95 % interval in standard errors.
+HALF_WIDTH = 1.959964
+#: Effects that the sentence names.
+NAMED = 3
+
+#: A component with its effect and the ends of its interval, which one prompt does not have.
+Effect = tuple[str, float, float | None, float | None]
+
+
+def beyond_chance(effects: Sequence[Effect], n: int) -> list[Effect]:
+    """The effects that chance does not explain: beyond the quantile of Student's t at `ERROR`, shared out over all of
+    them (Bonferroni). The standard error is read from the interval, which is wider than that of a normal
+    distribution where prompts are few: then fewer pass. Of effects that are strongly skewed over the prompts, more do.
+    """
+    from scipy.special import stdtrit
+
+    if n < 2 or not effects:
+        return []
+    limit = float(stdtrit(n - 1, 1 - ERROR / 2 / len(effects)))
+    resampled = sqrt(n / (n - 1))  # a resampled mean varies that much less than the mean of a sample
+    return [one for one in effects if _ratio(*one[1:]) > limit * resampled]
+
+
+def _ratio(effect: float, low: float | None, high: float | None) -> float:
+    """An effect in standard errors; 0 without an interval."""
+    if not effect or low is None or high is None:
+        return 0.0
+    return abs(effect) / (high - low) * 2 * HALF_WIDTH if high > low else inf
+
+
+def effects_answer(
+    effects: Sequence[Effect],
+    subject: str,
+    *,
+    kind: str,
+    n: int,
+    what: str = "component",
+    contrast: Contrast | None = None,
+) -> Answer:
+    """Which of many replacements, each made alone, change the score."""
+    count = len(effects)
+    of, on = f"of {count:,} {what}s", f"({kind} ablation, {prompts(n)} of {subject})"
+    clear = [one for one in effects if one[2] is not None and one[3] is not None and (one[2] > 0 or one[3] < 0)]
+    if contrast is not None and not contrast.usable:
+        return Answer(f"nothing can be said of {subject}: {contrast.doubt}", "no")
+    if n < 2:
+        return Answer(
+            f"one prompt of {subject} gives no intervals ({kind} ablation); largest: {_named(effects)}", "partly"
+        )
+    if sure := beyond_chance(effects, n):
+        change = "changes" if len(sure) == 1 else "change"
+        return Answer(f"{len(sure):,} {of} {change} the score beyond chance {on}: {_named(sure)}", "yes")
+    if clear:
+        chance = f"{ERROR * count:.0f} would by chance" if ERROR * count >= 1 else "one may by chance"
+        return Answer(
+            f"{len(clear)} {of} have an effect whose interval is clear of 0 {on}, but {chance}, and none is beyond "
+            f"it: {_named(clear)}",
+            "partly",
+        )
+    return Answer(f"none {of} changes the score beyond chance {on}; largest: {_named(effects)}", "no")
+
+
+def _named(effects: Sequence[Effect]) -> str:
+    strongest = sorted(effects, key=lambda one: -abs(one[1]))[:NAMED]
+    parts = [f"{name} {effect:+.3g}{_ends(low, high)}" for name, effect, low, high in strongest if effect]
+    return (", ".join(parts) or "all are 0") + (", ..." if len(effects) > NAMED and parts else "")
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" [{low:+.3g}, {high:+.3g}]"
+
+
+def replaced_answer(
+    effect: Metric, before_and_after: str, subject: str, *, acts: str | None, contrast: Contrast | None
+) -> Answer:
+    """Whether one replacement changes the score; `acts` is which logits it moves, where that is clear."""
+    figures = f"{before_and_after}, effect {effect.figures}"
+    if effect.value is None or effect.low is None or effect.high is None:
+        return Answer(f"replacing {subject} takes one prompt's score from {figures}; one prompt has no interval")
+    on = f"on {prompts(effect.n)}"
+    if contrast is not None and not contrast.usable:
+        return Answer(f"replacing {subject} takes the score from {figures} {on}, but {contrast.doubt}", "no")
+    if effect.low <= 0 <= effect.high:
+        moved = f"; of the logits alone, it {acts}" if acts else ""
+        return Answer(f"replacing {subject} shows no change, {figures} {on}{moved}", "no")
+    change = "lowers" if effect.value > 0 else "raises"
+    moved = f"; it {acts}" if acts else ""
+    return Answer(f"replacing {subject} {change} the score, {figures} {on}{moved}", "yes")
+
+
+def kept_answer(said: str, kept: Metric, *, keep: float, random: float | None, empty: str | None = None) -> Answer:
+    """Whether a given set keeps a share of the behaviour: No where the contrast is `empty`, where the whole interval
+    lies below the share and where it holds 0, Partly by the first condition that fails.
+    """
+    if kept.value is None:
+        return Answer(said)
+    if empty:
+        return Answer(f"{said}, but {empty}", "no")
+    if kept.value < keep and (kept.high is None or kept.high < keep):
+        return Answer(f"{said}, less than {keep:g}", "no")
+    if shows_nothing(kept):
+        why = "that holds 0" if kept.low is not None else "that has no interval"
+        return Answer(f"{said}, but {why}: use more prompts (--n) or another contrast", "no")
+    doubt = _doubt(kept, keep, random)
+    return Answer(said, "yes") if doubt is None else Answer(f"{said}, but {doubt}", "partly")
+
+
+def _doubt(kept: Metric, keep: float, random: float | None) -> str | None:
+    assert kept.value is not None
+    if kept.n is not None and kept.n < LEAST_REPORTING:
+        return f"{prompts(kept.n)} are too few to report it on ({LEAST_REPORTING} wanted): use more prompts (--n)"
+    if kept.value < keep:
+        return f"that is less than {keep:g}"
+    if kept.value > TOO_MUCH:
+        return f"more than {TOO_MUCH:g} means that something which hinders was left out"
+    low_most, high_most = keep - INTERVAL_SLACK, TOO_MUCH + INTERVAL_SLACK
+    if kept.low is None or kept.high is None or kept.low < low_most or kept.high > high_most:
+        return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
+    if random is not None and random >= MOST_RANDOM:
+        return f"as many at random keep {random:.2f}"
+    return None
