@@ -51,9 +51,6 @@ NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "moved", "mean", "zero")
 SHOWN_LEVEL = 0.9
 #: The most that a small part costs: three times the least that counts.
 MOST_SMALL = round(3 * MIN_EFFECT, 12)
-#: So many prompts none of which loses its answer bound the share that is lost below the least that counts, with an
-#: error of 2.5 %: 0.95 to this power.
-LEAST_KEPT = 72
 #: Replacements that know nothing of the prompt.
 Neutral = Literal["zero", "mean"]
 NEUTRAL: dict[Neutral, str] = {"zero": "zeros", "mean": "its mean"}
@@ -363,8 +360,6 @@ def costs_nothing(lab: NaturalLab, component: Component, hows: Sequence[How], *,
         for measure, lost in zip(LOSSES, lab.losses([component], how), strict=True):
             rule = f"interval below {MIN_EFFECT:.3f}"
             one = mean_evidence(lab, f"{how} replacement", measure=measure, values=lost, level=level, rule=rule)
-            if measure == LOSSES[1] and isinstance(lab, GrowingLab) and len(lost) < LEAST_KEPT and not bool(lost.any()):
-                one = one.model_copy(update={"low": None, "high": None})
             verdicts.append(below(one, MIN_EFFECT))
             evidence.append(marked(one.model_copy(update={"bar": MIN_EFFECT}), verdicts[-1]))
     return all_of(*verdicts), tuple(evidence)

@@ -220,7 +220,8 @@ class Corrupted:
             if turn:
                 left = left[[len(further[row]) >= turn for row in left.tolist()]]
                 tokens = tokens.clone()
-                tokens[left, place[left]] = torch.tensor([further[row][turn - 1] for row in left.tolist()]).to(tokens)
+                other = torch.tensor([further[row][turn - 1] for row in left.tolist()], dtype=tokens.dtype)
+                tokens[left, place[left]] = other.to(tokens.device)
             if not len(left):
                 break
             left = left[self._answers_to(tokens, left).token == clean.token[left]]

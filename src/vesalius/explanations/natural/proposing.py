@@ -411,7 +411,7 @@ def _group_claims(lab: NaturalLab, selection: ChosenComponents, head: Component)
     roles, backups = groups.moves.get(head, ()), groups.backups.get(head, ())
     found = [(role, check(MovesRole(component=name, role=role), lab, tried=len(roles))) for role in roles]
     moved = [role for role, claim in found if claim.verdict == "supported"]
-    for role, of, reads_most in backups:
+    for role, of in backups:
         others = tuple(map(str, of))
         backup = BacksUp(component=name, of=others, replacement="zero", at=END)
         found.append((role, check(backup, lab, tried=len(backups))))
@@ -420,7 +420,7 @@ def _group_claims(lab: NaturalLab, selection: ChosenComponents, head: Component)
         if role not in moved:
             then = MovesRole(component=name, role=role, suppressed=others)
             found.append((role, check(then, lab, tried=len(roles) + len(backups))))
-        if reads_most:
+        if role in groups.reads.get(head, ()):
             reads = ReadsRole(component=name, role=role, suppressed=others)
             found.append((role, check(reads, lab, tried=len(backups))))
     for role, members in groups.members.items():

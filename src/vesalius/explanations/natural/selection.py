@@ -55,13 +55,10 @@ MOST_OF_GAIN = 0.75
 
 
 class Backup(NamedTuple):
-    """A head of a group, and the members that it may be a backup of; `reads`: it attends more to the role than to any
-    other.
-    """
+    """A head of a group, and the members that it may be a backup of."""
 
     role: str
     of: tuple[Component, ...]
-    reads: bool = True
 
 
 class Leader(NamedTuple):
@@ -74,13 +71,15 @@ class Leader(NamedTuple):
 @dataclass
 class Groups:
     """`moves[head]` are the roles a head may move to the answer position, the one it moves most first;
-    `members[role]` the heads of a group, strongest first; `backups[head]` what it may back up; `primary[role]` the head
-    that may be the primary one, and the replacement that shows it.
+    `members[role]` the heads of a group, strongest first; `backups[head]` what it may back up, and `reads[head]` the
+    roles of these that it attends to more than to any other; `primary[role]` the head that may be the primary one, and
+    the replacement that shows it.
     """
 
     moves: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     members: dict[str, tuple[Component, ...]] = field(default_factory=dict)
     backups: dict[Component, tuple[Backup, ...]] = field(default_factory=dict)
+    reads: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     primary: dict[str, Leader] = field(default_factory=dict)
 
 
@@ -159,8 +158,10 @@ def _add_backups(lab: NaturalLab, groups: Groups, role: str, members: Sequence[C
         enough = max(MIN_EFFECT, MOST_OF_GAIN * max(gains.values()))
         best = next((size for size in sizes if gains[size] > enough), None)
         if best is not None:
-            backup = Backup(role, tuple(sorted(others[head][:best])), _attends_most(lab, head, role))
+            backup = Backup(role, tuple(sorted(others[head][:best])))
             groups.backups[head] = (*groups.backups.get(head, ()), backup)
+            if _attends_most(lab, head, role):
+                groups.reads[head] = (*groups.reads.get(head, ()), role)
     hows: tuple[How, ...] = ("zero", "resample")
     for how in hows:
         if (first := _leader(lab, members, how)) is not None:
