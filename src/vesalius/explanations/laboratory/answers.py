@@ -214,7 +214,7 @@ class Corrupted:
         """
         runs = self._runs
         first = tokens = _with_other_tokens(runs, role, place, others)
-        left = torch.arange(len(runs))
+        left, changed = torch.arange(len(runs)), torch.zeros(len(runs), dtype=torch.bool)
         further = _further_tokens(runs, place, first, others)
         for turn in range(1 + FURTHER_TOKENS):
             if turn:
@@ -224,10 +224,9 @@ class Corrupted:
                 tokens[left, place[left]] = other.to(tokens.device)
             if not len(left):
                 break
-            left = left[self._answers_to(tokens, left).token == clean.token[left]]
-        tokens = tokens.clone()
-        tokens[left] = first[left]
-        return tokens
+            changed[left] = self._answers_to(tokens, left).token != clean.token[left]
+            left = left[~changed[left]]
+        return torch.where(changed[:, None].to(tokens.device), tokens, first)
 
     @torch.no_grad()
     def _answers_to(self, tokens: Int[Tensor, "prompt pos"], rows: Int[Tensor, " row"]) -> Answers:
