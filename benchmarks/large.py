@@ -29,7 +29,8 @@ from vesalius.intervene.attribution import edge_attribution
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Prompts, attribution_peak, sweep_peak
 from vesalius.intervene.recordings import FREE_SHARE, activation_memory
-from vesalius.model import Config, Rotary, Transformer
+from vesalius.model import Config, Transformer
+from vesalius.model.config import Rotary
 from vesalius.model.devices import spread, weight_bytes
 
 STEPS = 5

@@ -29,8 +29,9 @@ from vesalius.explanations.scientist.explain import explain_specimen
 from vesalius.rasp import Program, SequenceMap
 from vesalius.rasp.document import from_document
 from vesalius.rasp.language import Map, Variable
-from vesalius.rasp.naming import Operation, name_table
+from vesalius.rasp.naming import Operation
 from vesalius.rasp.naming.operation import compiled, plain
+from vesalius.rasp.naming.table import name_table
 from vesalius.statistics import share_interval
 
 FRESH_SEED, FRESH = 50_001, 3000

@@ -1,4 +1,4 @@
-"""Claims about a natural model measured again with plain hooks: no engine, no caches, other prompts.
+"""Claims about a natural model measured again with plain hooks: no engine, other prompts.
 
 `holds(kind, text)` reads components, role and condition from a claim's sentence, makes the intervention it speaks of
 with `run_with_hooks`, and compares the mean over the prompts with the least that counts: 0.05 of the logit difference
@@ -31,6 +31,7 @@ class PlainCheck:
         self.cache, self.source = (self._cached(tokens) for tokens in (prompts.tokens, prompts.counterfactual))
         self.clean = self._end([])
         self.scale = float(self._difference(self.clean).mean())
+        self._without: dict[tuple[Component, ...], tuple[float, float]] = {}
 
     def holds(self, kind: str, text: str) -> bool | None:
         """Whether a supported claim holds on these prompts."""
@@ -63,39 +64,37 @@ class PlainCheck:
         tokens[self.rows, place] = tokens[self.rows, place].roll(7)
         clean = self._cached(self.prompts.tokens, self._zeroed(zeroed))
         runs = [self._cached(tokens, [*self._zeroed(zeroed), *edits]) for edits in ([], self._attending(part, clean))]
-        return all(self._moved(part, tokens, source, zeroed) > LEAST for source in runs)
+        whole, before = self.model(tokens)[self.rows, self.prompts.position], self._end(self._zeroed(zeroed))
+        edits = [[*self._zeroed(zeroed), self._put(part, self._value(part, source), end=True)] for source in runs]
+        return all(self._moved(whole, before, self._end(edit)) > LEAST for edit in edits)
 
-    def _moved(
-        self, part: Component, tokens: Tensor, source: Mapping[str, Tensor], zeroed: Sequence[Component]
-    ) -> float:
-        rival = self.model(tokens)[self.rows, self.prompts.position].argmax(-1)
+    def _moved(self, whole: Tensor, before: Tensor, after: Tensor) -> float:
+        """How far towards the other run the answer goes."""
+        rival = whole.argmax(-1)
         differs = rival != self.clean.argmax(-1)
-        before = self._end(self._zeroed(zeroed))
-        after = self._end([*self._zeroed(zeroed), self._put(part, self._value(part, source), end=True)])
-        whole = self.model(tokens)[self.rows, self.prompts.position]
         base = self._margin(self.clean, rival)[differs].mean()
         moved = (self._margin(after, rival) - self._margin(before, rival))[differs].mean()
         return float(moved / (self._margin(whole, rival)[differs].mean() - base))
 
     def _backs_up(self, text: str) -> bool:
         part, *others = _parts(text)
-        alone, rest, both = (self._lost(self._zeroed(one)) for one in ([part], others, [*others, part]))
+        alone, rest, both = (self._lost_without(one) for one in ([part], others, [*others, part]))
         return any(both[i] - rest[i] - alone[i] > LEAST for i in (0, 1))
 
     def _primary(self, text: str) -> bool:
         part, *others = _parts(text)
-        own, rest = self._lost(self._zeroed([part])), [self._lost(self._zeroed([one])) for one in others]
+        own, rest = self._lost_without([part]), [self._lost_without([one]) for one in others]
         return max(own) > LEAST and any(all(own[i] > one[i] for one in rest) for i in (0, 1))
 
     def _together(self, text: str) -> bool:
         parts = _parts(text)
-        joint, singles = self._lost(self._zeroed(parts)), [self._lost(self._zeroed([one])) for one in parts]
+        joint, singles = self._lost_without(parts), [self._lost_without([one]) for one in parts]
         return any(joint[i] - sum(one[i] for one in singles) > LEAST for i in (0, 1))
 
     def _reads_role(self, text: str) -> bool:
         (part, *zeroed), role = _parts(text), _role(text)
         masses = {name: float(self._mass(part, name).mean()) for name in self.prompts.roles if name != "end"}
-        before = self._lost(self._zeroed(zeroed))
+        before = self._lost_without(zeroed)
         after = self._lost([*self._zeroed(zeroed), self._cut(part, role, rescale=False)])
         return max(masses, key=lambda name: masses[name]) == role and max(after[i] - before[i] for i in (0, 1)) > 0.02
 
@@ -249,6 +248,13 @@ class PlainCheck:
         after = self._end(edits)
         score = float((self._difference(self.clean) - self._difference(after)).mean()) / self.scale
         return score, self._right(self.clean) - self._right(after)
+
+    def _lost_without(self, parts: Sequence[Component]) -> tuple[float, float]:
+        """The same where these are zeroed, measured once for each set."""
+        key = tuple(sorted(parts))
+        if key not in self._without:
+            self._without[key] = self._lost(self._zeroed(key))
+        return self._without[key]
 
     def _answers_lost(self, edits: Sequence[Edit]) -> float:
         return self._right(self.clean) - self._right(self._end(edits))

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 
 import torch
 
-from vesalius.rasp import Comparison, Map, Program, Select, SelectorWidth, compile_program, frac_prevs, shift_by, tokens
-from vesalius.training import Recipe, Setting, setting_of
+from vesalius.rasp import Comparison, Map, Program, Select, SelectorWidth, compile_program, frac_prevs, tokens
+from vesalius.rasp.grammar import shift_by
+from vesalius.training.setting import Setting, setting_of
 from vesalius.training.siit import Curriculum, tabulate
 from vesalius.training.stack import Copy, Stack
-from vesalius.training.stepper import Stepper
+from vesalius.training.stepper import Recipe, Stepper
 
 LETTERS = ("a", "b", "c", "d", "e", "f", "g", "h")
 

@@ -4,7 +4,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from vesalius.model import Config, Rotary, Transformer
+from vesalius.model import Config, Transformer
+from vesalius.model.config import Rotary
 
 #: How far two runs of the same small model may be apart. In which order a matrix product adds up depends on the
 #: library, the batch and the place of its operands in memory: half a unit of float32 (6e-8) per sum, about a hundred

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models import small_config
-from vesalius.components import STYLES, Style
+from vesalius.components import STYLES, Edge, Style, all_components, parse_components
 from vesalius.errors import BadInput
-from vesalius.model import Component, Edge, all_components, parse_components
+from vesalius.model import Component
 
 numbers = st.integers(0, 10**6)
 components = st.builds(Component, numbers, st.none() | numbers)

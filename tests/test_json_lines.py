@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import until, until_gone
+from tests.processes import PATIENCE, until, until_gone
 from vesalius.errors import BadInput, Failed
 from vesalius.json_lines import LineProgram, arguments_of, command_of, short_name
 
@@ -37,7 +37,7 @@ def python(tmp_path: Path, code: str) -> str:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_program_does_wrong_is_one_line(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, said = FAULTS[fault]
-    timeout = 0.5 if fault == "silence" else 60
+    timeout = 0.5 if fault == "silence" else PATIENCE
     if fault == "endless blank lines":
         monkeypatch.setattr("vesalius.json_lines.MOST_OUTPUT", 1 << 20)
     with LineProgram(python(tmp_path, code), timeout=timeout) as program:
@@ -84,7 +84,7 @@ def test_a_crashed_program_whose_child_holds_its_stdout_is_not_waited_for(tmp_pa
     code = (
         "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); sys.exit(3)"
     )
-    with LineProgram(python(tmp_path, code), timeout=300) as program, pytest.raises(Failed, match="exit code 3"):
+    with LineProgram(python(tmp_path, code), timeout=PATIENCE) as program, pytest.raises(Failed, match="exit code 3"):
         program.receive()
 
 

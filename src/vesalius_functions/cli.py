@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, print_line, resumable, stdout
 from vesalius.cli.options import (
     BackboneOption,
     CategoryOption,
@@ -38,8 +40,6 @@ def sample(category: CategoryOption, *, functions: Functions, json: JsonOption =
     """
     from rich.table import Table
 
-    from vesalius import api
-    from vesalius.cli.console import output, stdout
     from vesalius_functions.suite import in_words
 
     def show(rows: list[dict[str, Any]]) -> None:
@@ -71,9 +71,6 @@ def serve(
 
     Example: vesalius functions serve --category numeric --ids f00003 --out served --budget 50 --seed 71
     """
-    from vesalius import api
-    from vesalius.cli.console import print_line
-
     with api.serve_functions(category, out, functions=functions, budget=budget) as served:
         print_line(f"{len(served.asked)} {category} functions are served in {out} until Ctrl-C")
         try:
@@ -106,9 +103,6 @@ def reliability(
 
     Example: vesalius functions reliability --backbone local:smollm2-135m --count 20
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         study = api.function_reliability(
             names(category) or (),
@@ -150,8 +144,6 @@ def unit_tests(
     Example: vesalius functions unit-tests RUN --export sheet.csv, then
     vesalius functions unit-tests RUN --answers alice.csv --answers bob.csv
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_line, resumable
     from vesalius.errors import BadInput
 
     if (export is None) == (not answers):
@@ -180,8 +172,6 @@ def evaluator_data(
 
     Example: vesalius functions evaluator-data --out data --tests 10000
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_line
 
     def show(counts: dict[str, dict[str, int]]) -> None:
         for split, count in counts.items():
@@ -209,9 +199,6 @@ def bench(
 
     Example: vesalius bench functions --category numeric --count 20 --json
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         card = api.bench_functions(
             category=category,

@@ -18,17 +18,15 @@ from typing import Any, Unpack
 import torch
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from vesalius.api.door import verb
+from vesalius.api.door import directory_for, note_unperformed, verb
 from vesalius.api.loading import loaded
-from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for
 from vesalius.behaviours.controls import FACTBOOK, WIKITEXT, Corpus, control_name, corpus_named, factbook
 from vesalius.behaviours.natural import require_performance
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed, note
 from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
-from vesalius.options import Load
+from vesalius.options import Load, Out
 from vesalius.progress import Progress, silent
 from vesalius.report.plots import save_figure
 from vesalius.runs.directory import EVENTS, Run

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, resumable
 from vesalius.cli.options import JsonOption, OneDeviceOption, RunOption, SpecimenArgument, TopOption
 from vesalius.options import Force, Load
 from vesalius_mechrl.options import Experiment, SetSearch
@@ -32,9 +34,6 @@ def mechrl(
 
     Example: vesalius bench mechrl smollm2-135m --seeds 5
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         document = api.bench_mechrl(specimen, experiment, matrices=matrices, jobs=jobs, device=device, out=out)
     output(document, as_json=json)
@@ -57,9 +56,6 @@ def sets(
 
     Example: vesalius sets smollm2-135m --behaviour induction --search pairs
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         head_sets = api.discover_sets(specimen, search, options, load, force, out=out or True)
     output(head_sets, as_json=json, top=top)

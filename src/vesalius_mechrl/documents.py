@@ -6,12 +6,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, computed_field, model_validator
 
-from vesalius.documents.base import Document, FrozenDict, FrozenList, FrozenMap, Record
+from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Record, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
-from vesalius.documents.request import Request, whole_option
-from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, join_first, made, prompts, subject_of
+from vesalius.documents.request import PromptedDocument, Request
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first, made, prompts, subject_of
 
 Mode = Literal["paper", "corrected"]
 
@@ -116,7 +116,7 @@ class PolicyVerdict(Record):
     result: Literal["wins", "draw", "loses"]
 
 
-class MechrlStudy(Viewable, Document, kind="mechrl"):
+class MechrlStudy(ShownDocument, kind="mechrl"):
     """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
 
     `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text
@@ -321,7 +321,7 @@ class BackupGroup(Record):
     links: tuple[SetSynergy, ...]
 
 
-class HeadSets(Viewable, Document, kind="sets"):
+class HeadSets(PromptedDocument, kind="sets"):
     """What a search of sets of heads found, and what of it held on other prompts.
 
     `components` have the largest effect of ablating a head in addition to some other set, `sets` are the best that were
@@ -352,7 +352,6 @@ class HeadSets(Viewable, Document, kind="sets"):
     seconds: float
     performance: Performance | None = None
     schema_version: Literal[1] = Field(default=1, alias="schema")
-    request: Request
     pool: tuple[str, ...]
     budget: int
     directory: str | None = None
@@ -363,18 +362,6 @@ class HeadSets(Viewable, Document, kind="sets"):
         """Refuse options that are not numbers when a file is read, not when it is shown."""
         _ = self.n, self.least
         return self
-
-    @computed_field
-    @property
-    def specimen(self) -> str | None:
-        """The specimen, as it was asked for."""
-        return self.request.specimen
-
-    @computed_field
-    @property
-    def behaviour(self) -> str | None:
-        """The behaviour of a natural model."""
-        return self.request.behaviour
 
     @computed_field
     @property
@@ -399,24 +386,6 @@ class HeadSets(Viewable, Document, kind="sets"):
     def least(self) -> float:
         """The smallest synergy that counts, as a share of the clean score."""
         return float(str(self.request.options.get("least", 0.0)))
-
-    @computed_field
-    @property
-    def n(self) -> int:
-        """Prompts of the search, and of the confirmation, at most."""
-        return whole_option(self.request, "n")
-
-    @computed_field
-    @property
-    def seed(self) -> int:
-        """Seed of the prompts and of the search."""
-        return self.request.seed or 0
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `sets.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / SETS_FILE)
-        return place / SETS_FILE
 
     def view(self) -> View:
         """The best sets, the groups of heads that back each other up, and what the search cost."""

@@ -1,10 +1,32 @@
 """The workbench in the browser."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from vesalius.errors import BadInput
+from vesalius.options import Record, flag
+
+
+class Served(Record):
+    """Where the page is served, and to whom."""
+
+    port: Annotated[int, flag("Port; 0: any that is free.", least=0, most=65535)] = 0
+    host: Annotated[str, flag("Address to listen on. Any but loopback needs a password; nothing is encrypted.")] = (
+        "127.0.0.1"
+    )
+    password_file: Annotated[
+        str | None, flag("File with the password. Default: VESALIUS_PASSWORD, or asked on the terminal.")
+    ] = None
+    allow_backbone: Annotated[
+        Sequence[str],
+        flag(
+            "A scripted language model that runs started from the page may use, as scripted:FILE; it is a program. "
+            "May be given several times.",
+            metavar="P:M",
+        ),
+    ] = ()
 
 
 def open_workbench(
@@ -29,22 +51,8 @@ def open_workbench(
     out: Annotated[
         str | None, typer.Option(help="With --annotate: directory of the ratings. Default: one under vesalius-runs.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Any but loopback needs a password; nothing is encrypted.")
-    ] = "127.0.0.1",
-    password_file: Annotated[
-        str | None, typer.Option(help="File with the password. Default: VESALIUS_PASSWORD, or asked on the terminal.")
-    ] = None,
-    allow_backbone: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-backbone",
-            help="A scripted language model that runs started from the page may use, as scripted:FILE; it is a "
-            "program. May be given several times.",
-            metavar="P:M",
-        ),
-    ] = None,
+    *,
+    served: Served,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
     """Open results and specimens in the browser: maps, attention, what-ifs, claims, two results side by side.
@@ -65,7 +73,7 @@ def open_workbench(
     from vesalius.cli.console import print_line
     from vesalius_bench.ratings.annotation import annotate as open_texts
 
-    serving = {"port": port, "host": host, "browser": browser, "say": print_line}
+    serving = {"port": served.port, "host": served.host, "browser": browser, "say": print_line}
     if not annotate:
         if reference or ids or ratings or out:
             raise BadInput("--reference, --ids, --import and --out are for rating; add --annotate")
@@ -74,10 +82,10 @@ def open_workbench(
                 f"{' '.join(what[:3])}: one run, specimen or directory is opened; add --annotate to rate several"
             )
         directory, opened, first = find_place(what[0] if what else None)
-        password = read_password(password_file, host)
-        backbones = allow_backbone or ()
+        password = read_password(served.password_file, served.host)
+        backbones = served.allow_backbone
         return serve(directory, opened=opened, first=first, password=password, backbones=backbones, **serving)
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     with open_texts(what or (), reference=reference, ids=chosen, ratings=ratings or (), out=out or True) as texts:
-        password = read_password(password_file, host)
+        password = read_password(served.password_file, served.host)
         return serve(Path(), first="/annotate", password=password, annotating=texts, **serving)

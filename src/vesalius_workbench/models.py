@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from vesalius import api
 from vesalius.api.knockouts import answer, prepare
 from vesalius.api.looking import MOST_TOKENS
-from vesalius.api.watching import stoppable
 from vesalius.documents.experiments import WhatIf
 from vesalius.errors import BadInput
 from vesalius.options import Draw, Edit, Force
+from vesalius.progress import stoppable
 from vesalius_workbench.store import located
 from vesalius_workbench.working import Work, current
 

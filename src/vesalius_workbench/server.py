@@ -14,8 +14,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
 from vesalius import api
-from vesalius.api.watching import Stopped
 from vesalius.errors import BadInput, Failed
+from vesalius.progress import Stopped
 from vesalius.version import __version__
 from vesalius_bench.ratings.annotation import Annotating
 from vesalius_workbench import annotation, circuits, claims, components, live, pages, saving, working

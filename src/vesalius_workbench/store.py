@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from vesalius import api
-from vesalius.api.runs import ResultIndex
 from vesalius.documents import Explanation, Scorecard
 from vesalius.documents.base import Document
 from vesalius.documents.kinds import stored_kinds
 from vesalius.errors import BadInput
+from vesalius.runs.listing import ResultIndex
 from vesalius_workbench.reading import MOST_BYTES, Reader, claims_page, sent
 from vesalius_workbench.showing import view_data
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from vesalius.api.watching import Stopped
+from vesalius.progress import Stopped
 from vesalius_workbench.guard import Receive, Scope, Send
 
 #: Seconds that one question is worked on; what takes longer belongs on the command line.

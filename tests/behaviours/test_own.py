@@ -11,7 +11,7 @@ from vesalius.behaviours.metrics import LOG_PROBABILITY
 from vesalius.behaviours.own import ALL_ROWS, LEAST_TO_DIVIDE, RowBehaviour
 from vesalius.behaviours.prompts import OTHER_PROMPT
 from vesalius.behaviours.registry import find_behaviour
-from vesalius.documents.contrast import RANDOM_TOKENS
+from vesalius.documents.performance import RANDOM_TOKENS
 from vesalius.errors import LONGEST_MESSAGE, BadInput
 
 TOKENIZER = word_tokenizer()

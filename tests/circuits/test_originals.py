@@ -16,7 +16,7 @@ import torch
 
 from tests.models import random_model, same_logits
 from vesalius.circuits.key import answer
-from vesalius.circuits.key.other_keys import read_annotation, read_annotations
+from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import (
     hook_component,
     load_original,
@@ -496,17 +496,6 @@ def test_fields_may_be_named_and_placed_freely(tmp_path: Path, changes: dict[str
     key = read_annotation(write_annotation(tmp_path / "case_60.json", **changes))
     assert (key.description, key.program) == ("adds one", "a = 1\nb = 2")
     assert key.name in ("plus", "case_60")
-
-
-def test_a_directory_of_annotations(tmp_path: Path) -> None:
-    for case in (19, 3, 113):
-        write_annotation(tmp_path / "annotations" / f"case_{case}.json")
-    assert list(read_annotations(tmp_path)) == ["3", "19", "113"]
-    assert list(read_annotations(tmp_path / "annotations")) == ["3", "19", "113"]
-    assert list(read_annotations(tmp_path / "annotations" / "case_19.json")) == ["19"]
-    (tmp_path / "none").mkdir()
-    assert "no annotations; expected" in refusal(lambda: read_annotations(tmp_path / "none"))
-    assert "no annotations; expected" in refusal(lambda: read_annotations(tmp_path / "nowhere"))
 
 
 def changed(**fields: Any) -> list[Any]:

@@ -6,8 +6,7 @@ import pytest
 import typer
 from typer.core import TyperOption
 
-from vesalius.cli import app
-from vesalius.cli.help import OTHERS, PANELS
+from vesalius.cli import OTHERS, PANELS, app
 from vesalius.cli.options import LISTED, MORE
 
 ROOT: Any = typer.main.get_command(app)

@@ -166,7 +166,7 @@ def test_a_plan_says_what_it_assumes_and_what_does_not_fit(
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_70B))
     command = ("sweep", tmp_path, "--n", "2", "--device", "cpu", "-c", "L79_MLP")
     for free, fits in ((2**30, False), (2**40, True), (None, None)):
-        monkeypatch.setattr("vesalius.api.plans.available_bytes", lambda device, free=free: free)
+        monkeypatch.setattr("vesalius.api.workloads.available_bytes", lambda device, free=free: free)
         found = planned(vesalius, *command)
         assert (found["free_bytes"], found["fits"], found["tokens_assumed"]) == (free, fits, True)
         lines = vesalius(*command, "--plan").out.splitlines()
@@ -178,6 +178,6 @@ def test_a_plan_says_what_it_assumes_and_what_does_not_fit(
 def test_what_is_loaded_already_need_not_fit_again(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specimen = ves.load(tiny, behaviour="induction", device="cpu")
     found = ves.plan("sweep", specimen, n=2, progress=False)
-    monkeypatch.setattr("vesalius.api.plans.available_bytes", lambda device: found.peak_bytes - 1)
+    monkeypatch.setattr("vesalius.api.workloads.available_bytes", lambda device: found.peak_bytes - 1)
     again = ves.plan("sweep", specimen, n=2, progress=False)
     assert (again.fits, again.tokens_assumed) == (True, False)

@@ -14,7 +14,7 @@ from tests.api.scientist import NAME as SILENT
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.runs.models import PRICES
-from vesalius.api.shapes import read_shape
+from vesalius.api.workloads import read_shape
 from vesalius.circuits.key.other_keys import af1_roles, established_roles
 from vesalius.discovery.known_heads import AF1_COMPONENTS, is_llama_3_8b
 from vesalius.documents import Circuit, Plan

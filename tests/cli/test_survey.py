@@ -13,10 +13,13 @@ from tests.cli.conftest import Vesalius
 from tests.closeness import FIGURES, assert_same_document
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.forked import forked
-from vesalius.documents import Sweep
+from vesalius.documents import Request, Sweep
 from vesalius.documents.kinds import schema
+from vesalius.documents.metric import Figure
+from vesalius.documents.sweep import SweepRow
+from vesalius.documents.view import Sheet
 from vesalius.runs.ledger import read_ledger
-from vesalius_bench.survey.documents import Survey
+from vesalius_bench.survey.documents import CellSweep, Survey, SurveyCell
 
 QUICK = ("--n", 4, "--out", "s")
 #: Runs in another process: the command, which kills itself once so many cells are in the ledger.
@@ -85,11 +88,52 @@ def test_which_components_and_how_stable(surveyed: Survey, inducer: Path) -> Non
         assert row.ci_low is not None
         assert row.ci_low > 0.8 * swept.baseline.value
     assert abs(third.effect) < 0.05 * swept.baseline.value
-    assert {row.id for row in swept.clear()} >= {"L0H0", "L1H0"}
+    assert set(swept.beyond_chance()) >= {"L0H0", "L1H0"}
     # Three of ten components are compared, and two of them are the same in any half: at least 2 of 4.
     assert (swept.agreement.top, swept.agreement.items, swept.agreement.half) == (3, 10, 4)
     assert swept.agreement.jaccard_low >= 0.5
     assert swept.agreement.rank_low <= swept.agreement.rank_correlation <= swept.agreement.rank_high
+
+
+def test_heads_have_the_names_of_the_atlas(surveyed: Survey, inducer: Path) -> None:
+    names = surveyed.cell(str(inducer), "induction").names
+    assert "previous-token head" in names["L0H0"]
+    assert "induction head" in names["L1H0"]
+    assert not surveyed.cell(str(inducer), "ioi").names  # nothing was replaced there
+
+
+def test_one_head_in_many_behaviours() -> None:
+    """L1H0 is beyond chance in both behaviours and comes first, with its name and its part in each; L0H0 in one."""
+
+    def row(id: str, effect: float, half: float, acts: str | None = None) -> SweepRow:
+        return SweepRow(id=id, effect=effect, ci_low=effect - half, ci_high=effect + half, acts=acts)
+
+    def cell(behaviour: str, *rows: SweepRow) -> SurveyCell:
+        swept = CellSweep(
+            baseline=Figure(value=4.0, low=3.0, high=5.0, n=32),
+            unit="logits",
+            components=rows,
+            agreement=None,
+            layers=2,
+            heads=1,
+            forwards=1.0,
+        )
+        names = {"L1H0": ("induction head",)}
+        return SurveyCell(id=behaviour, model="m", behaviour=behaviour, status="performed", sweep=swept, names=names)
+
+    cells = (
+        cell("induction", row("L0H0", 2.0, 0.1), row("L1H0", 3.0, 0.2, "raises the answer")),
+        cell("ioi", row("L0H0", 0.12, 0.3), row("L1H0", -1.0, 0.1, "lowers the wrong answer")),
+    )
+    asked = Request(command="survey", options={"models": ["m"], "behaviour": ["induction", "ioi"]})
+    sections = list(Survey(request=asked, cells=cells).view().all_sections())
+    sheet = next(one for one in sections if isinstance(one, Sheet) and one.title.endswith("in each behaviour"))
+    assert sheet.columns == ("component", "by the atlas", "induction", "ioi")
+    assert list(sheet.rows) == [
+        ("L1H0", "induction head", "+0.75* raises the answer", "-0.25* lowers the wrong answer"),
+        ("L0H0", "", "+0.50*", "+0.03"),
+    ]
+    assert not sheet.pages_only
 
 
 def test_the_sweep_is_that_of_the_command(surveyed: Survey, inducer: Path, tmp_path: Path) -> None:

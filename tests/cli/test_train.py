@@ -322,8 +322,8 @@ def test_several_programs_are_trained_together(
 ) -> None:
     group = sys.modules["vesalius.training.fit"]
     default = group.default_recipe
-    # A third of the steps: a look-up is learnt in a tenth.
-    monkeypatch.setattr(group, "default_recipe", lambda *args, **options: replace(default(*args, **options), steps=500))
+    # A sixth of the steps: a look-up is learnt in a tenth.
+    monkeypatch.setattr(group, "default_recipe", lambda *args, **options: replace(default(*args, **options), steps=250))
     other = tmp_path / "other.py"
     other.write_text(LOOKUP.replace('"two"', '"zwei"'))
     arguments = ["train", spec, other, "--out", tmp_path / "both", "--json"]

@@ -17,8 +17,9 @@ from vesalius.behaviours.controls import Article
 from vesalius.behaviours.trial import trial
 from vesalius.circuits.specimens import benchmark_directory, load_specimen
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Readout, Recordings, Values, run, value_bias
+from vesalius.intervene import Batch, Readout, Recordings, Values, run
 from vesalius.intervene.plan import Plan
+from vesalius.intervene.values import value_bias
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer

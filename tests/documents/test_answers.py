@@ -13,8 +13,8 @@ from vesalius.documents.answers import (
     kept_answer,
     replaced_answer,
 )
-from vesalius.documents.contrast import Contrast
 from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
 
 EMPTY = Contrast(

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.grading import Metric
+from vesalius.documents.metric import Metric
 
 
 def test_a_share_of_independent_cases_has_the_wilson_interval() -> None:

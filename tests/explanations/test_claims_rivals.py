@@ -3,18 +3,8 @@
 import torch
 
 from vesalius.explanations.claims.rivals import RIVAL_KINDS, rivals
-from vesalius.rasp import (
-    Aggregate,
-    Comparison,
-    Map,
-    Select,
-    compile_program,
-    generate,
-    indices,
-    random_inputs,
-    shift_by,
-    tokens,
-)
+from vesalius.rasp import Aggregate, Comparison, Map, Select, compile_program, generate, indices, random_inputs, tokens
+from vesalius.rasp.grammar import shift_by
 
 
 def test_rivals_of_generated_programs_differ_only_downstream_of_the_variable():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.functions.fakes import Line
+from tests.processes import PATIENCE
 from vesalius import api
 from vesalius.errors import BadInput, Failed
 from vesalius_functions import Box
@@ -39,7 +40,7 @@ class Talk:
     def __call__(self, *lines: Any) -> Any:
         said = json.dumps(lines).replace("'", "'\"'\"'")
         command = f"{sys.executable} {self.place / 'talker.py'} {self.place / 'heard'} '{said}'"
-        return interpret_by_command(command, self.box, seed=7, timeout=60)
+        return interpret_by_command(command, self.box, seed=7, timeout=PATIENCE)
 
     @property
     def heard(self) -> list[dict[str, Any]]:

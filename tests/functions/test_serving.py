@@ -13,7 +13,7 @@ import pytest
 
 from tests.forked import vesalius
 from tests.functions.fakes import Line
-from tests.processes import heed_interrupts, until
+from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius import api
 from vesalius.errors import BadInput
 from vesalius_functions import Box
@@ -24,7 +24,7 @@ from vesalius_functions.serving import LEDGER, ServedFunctions
 
 def run(script: Path, *inputs: str) -> tuple[int, str]:
     command = [sys.executable, "-I", str(script), *inputs]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     return done.returncode, done.stdout
 
 
@@ -119,7 +119,7 @@ for folder in sorted(Path(sys.argv[1]).glob("f*")):
         try:
             assert server.stdout is not None
             assert server.stdout.readline() == f"6 numeric functions are served in {out} until Ctrl-C\n"
-            subprocess.run([sys.executable, str(tmp_path / "agent.py"), str(out)], check=True, timeout=120)
+            subprocess.run([sys.executable, str(tmp_path / "agent.py"), str(out)], check=True, timeout=PATIENCE)
         finally:
             os.kill(server.pid, signal.SIGINT)
             until(lambda: server.poll() is not None)

@@ -10,7 +10,8 @@ from vesalius.circuits.key import INERT, task
 from vesalius.components import Component
 from vesalius.documents.explanation import Executable
 from vesalius.explanations.laboratory import CLAIM_SEED
-from vesalius.grading import grade, grade_circuit
+from vesalius.grading import grade
+from vesalius.grading.circuits import grade_circuit
 from vesalius.grading.keys import graded_specimen
 from vesalius.grading.programs import GRADING_SEED, Grader, ProgramGrade, fresh_seed
 

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from tests.closeness import EXACT
 from tests.models import configs, random_model, small_config
-from vesalius.intervene import KINDS, Batch, Readout, Replacement, ablation_named, attribute, effects, logit_difference
-from vesalius.model import Component, Config, HookPoint, Transformer
+from vesalius.intervene import Batch, Readout, Replacement, ablation_named, attribute, effects, logit_difference
+from vesalius.intervene.ablations import KINDS
+from vesalius.model import Component, Config, Transformer
+from vesalius.model.hooks import HookPoint
 
 
 def material(config: Config, seed: int) -> tuple[Batch, Batch, Readout]:

@@ -13,9 +13,7 @@ from tests.model.test_transformer import PROMPT, paper_model
 from tests.models import configs, random_model, small_config
 from vesalius.errors import BadInput
 from vesalius.intervene import (
-    KINDS,
     Batch,
-    Effects,
     Readout,
     Row,
     ablation_named,
@@ -25,6 +23,8 @@ from vesalius.intervene import (
     next_token_loss,
     pairs,
 )
+from vesalius.intervene.ablations import KINDS
+from vesalius.intervene.effects import Effects
 from vesalius.model import Component, Config
 from vesalius.statistics import bootstrap_means, mean_interval, share_interval
 

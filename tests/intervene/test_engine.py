@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.closeness import EXACT, same_tensors
 from tests.intervene.twin import naive_logits, naive_run
 from tests.models import configs, random_model, small_config
-from vesalius.components import _feeds
+from vesalius.components import Edge, _feeds
 from vesalius.intervene import (
     Batch,
     Plan,
@@ -23,10 +23,10 @@ from vesalius.intervene import (
     means,
     run,
     run_with_outputs,
-    value_bias,
     zeros,
 )
-from vesalius.model import Component, Config, Edge, Transformer
+from vesalius.intervene.values import value_bias
+from vesalius.model import Component, Config, Transformer
 
 ROWS_PER_EXAMPLE = 12
 

@@ -43,6 +43,6 @@ def test_a_change_at_one_input_is_a_hook_at_that_input(setting, port: str) -> No
     hooks = [(f"blocks.1.hook_{port}_input", add), ("blocks.1.attn.hook_pattern", look)]
     model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=hooks)
     inputs = HeadInputs(model, batch, cache["blocks.1.hook_resid_pre"], Component(1, 2))
-    changed = inputs.pattern_with(change, port)  # type: ignore[arg-type]
+    changed = inputs.patterns_with(change, (port,))[port]  # type: ignore[arg-type, index]
     assert torch.allclose(changed, seen["pattern"], atol=1e-5)
     assert torch.allclose(changed, inputs.pattern(), atol=1e-5) == (port == "v")

@@ -11,6 +11,7 @@ from tests.closeness import EXACT
 from tests.intervene.test_engine import random_rows, written
 from tests.intervene.twin import naive_logits, naive_run
 from tests.models import STRUCTURES, configs, random_model, small_config
+from vesalius.components import Edge
 from vesalius.intervene import (
     Batch,
     Cost,
@@ -25,7 +26,7 @@ from vesalius.intervene import (
     zeros,
 )
 from vesalius.intervene.tokens import spans_to_compute
-from vesalius.model import Component, Config, Edge, Transformer
+from vesalius.model import Component, Config, Transformer
 
 WIDTH = 7
 #: Larger than the heads of small circuits, which are always computed whole.

@@ -20,13 +20,12 @@ from vesalius.intervene import (
     Values,
     activations,
     all_logits,
-    constant,
     effects,
     means,
     run,
-    value_bias,
     zeros,
 )
+from vesalius.intervene.values import constant, value_bias
 from vesalius.model import Component, Config, Transformer
 
 #: Two prompts for the model on paper; the second is one token shorter.

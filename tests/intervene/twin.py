@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from vesalius.components import Edge
 from vesalius.intervene import Batch, Row, Values
-from vesalius.model import Component, Edge, Transformer
+from vesalius.model import Component, Transformer
 
 
 def naive_logits(model: Transformer, batch: Batch, row: Row, values: Values) -> Tensor:

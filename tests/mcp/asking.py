@@ -13,6 +13,7 @@ import anyio
 from mcp.client.client import Client
 
 from tests.forked import vesalius
+from tests.processes import PATIENCE
 from vesalius_agents.mcp.desk import BUDGET, Desk, Options
 from vesalius_agents.mcp.server import Server
 
@@ -84,4 +85,4 @@ def http_server(directory: Path, *options: str) -> Iterator[tuple[str, subproces
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=30)  # a killed one is gone when nothing holds its output
+            process.communicate(timeout=PATIENCE)  # a killed one is gone when nothing holds its output

@@ -17,9 +17,10 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.forked import vesalius
 from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
-from vesalius.api.runs import results
-from vesalius.api.watching import Watcher, watch
+from tests.processes import PATIENCE, until
+from vesalius.api.runs import results, watch
 from vesalius.errors import BadInput, Note
+from vesalius.runs.watching import Watcher
 from vesalius_agents.mcp.desk import Desk
 from vesalius_agents.mcp.replaying import differing, replay_calls
 from vesalius_agents.mcp.server import Server
@@ -31,10 +32,7 @@ LARGER = "2"
 
 def wait_for(desk: Desk, calls: int) -> None:
     """Until the ledger has so many calls: a thread that was cancelled ends by itself."""
-    until = time.monotonic() + 60
-    while len(desk.run.calls) < calls:
-        assert time.monotonic() < until, "the cancelled call goes on"
-        time.sleep(0.02)
+    until(lambda: len(desk.run.calls) >= calls)
 
 
 def test_long_work_reports_progress_and_stops_when_cancelled(tmp_path: Path) -> None:
@@ -190,7 +188,7 @@ def test_two_clients_at_once_and_a_kill(tmp_path: Path) -> None:
             answer = httpx.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=sent)
             assert answer.status_code == status
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE)
     with http_server(tmp_path, *options) as (address, _):
         grade = with_client(f"{address}?client=ada", ada_again)
     assert grade["metrics"]["tag_accuracy"]["value"] == 1.0

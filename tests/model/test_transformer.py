@@ -10,8 +10,9 @@ from torch import Tensor
 
 from tests.models import ROUNDING, configs, random_model, small_config
 from vesalius.errors import BadInput
-from vesalius.model import Config, HookPoint, Tap, Transformer
+from vesalius.model import Config, Transformer
 from vesalius.model import attention as module
+from vesalius.model.hooks import HookPoint, Tap
 
 CLOSE = ROUNDING
 seeds = st.integers(0, 2**20)

@@ -9,7 +9,8 @@ import torch
 from tokenizers import pre_tokenizers
 
 from tests.models import random_model, small_config
-from vesalius.model import Rotary, Transformer
+from vesalius.model import Transformer
+from vesalius.model.config import Rotary
 
 #: One token per byte, one merge ("h" + "i"), one control token.
 ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -20,10 +20,10 @@ from vesalius.rasp import (
     load_spec,
     random_inputs,
     roles_of,
-    shift_by,
     tokens,
 )
 from vesalius.rasp.generator import behaviour_signature, interchange_effects, is_trivial
+from vesalius.rasp.grammar import shift_by
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,14 @@ from vesalius.rasp import (
     SelectorWidth,
     SequenceMap,
     compile_program,
-    constant,
     frac_prevs,
     hist,
     indices,
     length,
     random_inputs,
-    shift_by,
     tokens,
 )
+from vesalius.rasp.grammar import constant, shift_by
 
 EVERYWHERE = Select(tokens, tokens, Comparison.TRUE)
 

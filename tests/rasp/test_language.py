@@ -15,9 +15,9 @@ from vesalius.rasp import (
     frac_prevs,
     hist,
     indices,
-    shift_by,
     tokens,
 )
+from vesalius.rasp.grammar import shift_by
 
 EVERYWHERE = Select(tokens, tokens, Comparison.TRUE)
 SHARE = frac_prevs(Map(lambda t: t == "a", tokens), name="share")

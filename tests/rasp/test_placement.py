@@ -12,15 +12,14 @@ from vesalius.rasp import (
     SelectorWidth,
     SequenceMap,
     compile_program,
-    constant,
     frac_prevs,
     hist,
     indices,
     length,
     roles_of,
-    shift_by,
     tokens,
 )
+from vesalius.rasp.grammar import constant, shift_by
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 

@@ -6,19 +6,9 @@ import pytest
 import torch
 
 from vesalius.errors import BadInput
-from vesalius.rasp import (
-    Map,
-    SequenceMap,
-    compile_program,
-    hist,
-    indices,
-    load_spec,
-    random_inputs,
-    render_spec,
-    roles_of,
-    shift_by,
-    tokens,
-)
+from vesalius.rasp import Map, SequenceMap, compile_program, hist, indices, load_spec, random_inputs, roles_of, tokens
+from vesalius.rasp.grammar import shift_by
+from vesalius.rasp.text import render_spec
 
 GOOD = """
 from vesalius.rasp import Map, frac_prevs, tokens

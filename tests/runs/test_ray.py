@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import PATIENCE
 from tests.runs.models import perform, results, settings
 from vesalius.errors import BadInput
 from vesalius.runs import circuits, ray_engine
@@ -44,7 +45,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def kill_a_worker_half_way(asked: Path, killed: list[int]) -> None:
     """Once a few calls were made, the process that made the last one is killed."""
-    for _ in range(2400):
+    for _ in range(20 * PATIENCE):
         lines = asked.read_text().split() if asked.exists() else []
         if len(lines) >= 9:
             killed.append(int(lines[-1]))

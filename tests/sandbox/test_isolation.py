@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from vesalius.errors import Failed
-from vesalius.sandbox import Isolation, Sandbox, filesystem, warm_server
+from vesalius.sandbox import Sandbox, filesystem, warm_server
 from vesalius.sandbox import kernel as seccomp
 from vesalius.sandbox import sandbox as sandbox_module
 from vesalius.sandbox.kernel import ALLOWED, CONDITIONAL, SUFFICIENT_VERSION, program
+from vesalius.sandbox.warm_process import Isolation
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 

@@ -1,11 +1,14 @@
 """What a program writes to its report: bounded before it is parsed, and clean once it is kept."""
 
 import json
+import math
+import time
 
 import pytest
 
 from vesalius.sandbox import Sandbox
 from vesalius.sandbox.calls import SPARE_LINES, RecordReader, parse
+from vesalius.sandbox.program import STARTED
 
 DEFINED = "import os, json, time\n"
 
@@ -46,6 +49,22 @@ def test_empty_lines_are_no_records() -> None:
     before = found.last_record
     found.feed(b"\n\n\n")
     assert (found.last_record, found.records) == (before, [])
+
+
+def test_the_pace_begins_with_the_program_and_not_with_its_fork() -> None:
+    """A fork and its isolation take seconds on a busy machine; only the first line can say that they are over."""
+    found = reader()
+    assert found.last_record == math.inf
+    line = json.dumps(STARTED).encode() + b"\n"
+    found.feed(line)
+    began = found.last_record
+    assert began <= time.monotonic()
+    assert found.records == []
+    found.feed(b'{"defined": true}\n')
+    assert began <= found.last_record
+    late = reader()
+    late.feed(b"\n" + line)
+    assert late.records == [{}], "a record like any other that says nothing"
 
 
 def test_texts_can_be_written_and_nesting_ends() -> None:

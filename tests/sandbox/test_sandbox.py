@@ -341,11 +341,14 @@ def test_the_reply_of_an_interrupted_call_is_not_used_for_the_next(contained: Sa
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    def execute() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        contained.execute("import time\ntime.sleep(5)\nresult = 'old'")
+
     previous = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
         with pytest.raises(KeyboardInterrupt):
-            contained.execute("import time\ntime.sleep(5)\nresult = 'old'")
+            execute()
     finally:
         signal.signal(signal.SIGALRM, previous)
     assert contained.execute("result = 'new'").result == "new"

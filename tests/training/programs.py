@@ -2,8 +2,9 @@
 
 import torch
 
-from vesalius.rasp import Map, Program, SequenceMap, compile_program, frac_prevs, indices, shift_by, tokens
-from vesalius.training import Setting, Size, setting_of
+from vesalius.rasp import Map, Program, SequenceMap, compile_program, frac_prevs, indices, tokens
+from vesalius.rasp.grammar import shift_by
+from vesalius.training.setting import Setting, Size, setting_of
 from vesalius.training.stack import Copy, Stack
 
 CPU = torch.device("cpu")

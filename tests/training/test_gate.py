@@ -9,11 +9,12 @@ from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
 from vesalius.rasp.generator import repetitive_inputs
-from vesalius.training import Gate, Setting, TrainingResult, headroom, measure, model_tokens, train
-from vesalius.training.setting import differ, draw_pairs, targets
+from vesalius.training.gate import Gate, headroom, measure
+from vesalius.training.setting import Setting, differ, draw_pairs, model_tokens, targets
 from vesalius.training.siit import Curriculum, evaluate, tabulate
 from vesalius.training.stack import Copy, Stack
 from vesalius.training.stepper import Recipe
+from vesalius.training.trainer import TrainingResult, train
 
 PERFECT = {
     "n": 10,

@@ -5,8 +5,7 @@ from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from vesalius.errors import BadInput
 from vesalius.model import Component
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, compile_program, indices, tokens
-from vesalius.training import Setting, Size, default_size, model_tokens, setting_of
-from vesalius.training.setting import Slot, draw_pairs, targets
+from vesalius.training.setting import Setting, Size, Slot, default_size, draw_pairs, model_tokens, setting_of, targets
 from vesalius.training.siit import tabulate
 
 

@@ -6,10 +6,19 @@ from torch.nn import functional as F
 
 from tests.training.programs import CPU, lookup, mixed_stack, small
 from tests.training.twin import node_outputs, patched_logits
-from vesalius.model import all_components
+from vesalius.components import all_components
 from vesalius.model.states import build
-from vesalius.training import Weights
-from vesalius.training.siit import MEAN, SOURCE, ZERO, Curriculum, copy_losses, draw_rows, position_losses, tabulate
+from vesalius.training.siit import (
+    MEAN,
+    SOURCE,
+    ZERO,
+    Curriculum,
+    Weights,
+    copy_losses,
+    draw_rows,
+    position_losses,
+    tabulate,
+)
 from vesalius.training.stack import Copy, Stack
 
 

@@ -22,9 +22,6 @@ from tests.report.browser import CHROMIUM
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 
-#: One process draws the pages of all windows, which keep cookies of their own: starting one takes seconds of a core.
-FLAGS = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1"]
-
 
 @dataclass(frozen=True)
 class Served:
@@ -63,12 +60,19 @@ class Window:
     errors: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
 
-    def listening(self) -> "Window":
-        """Itself, remembering from now on what the page prints and asks for."""
-        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-        return self
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Remember what the page prints and asks for."""
+        heard = {
+            "console": lambda said: self.errors.append(said.text) if said.type == "error" else None,
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "request": lambda request: self.hosts.add(urlsplit(request.url).netloc),
+        }
+        for event, hear in heard.items():
+            self.page.on(event, hear)
+        yield
+        for event, hear in heard.items():
+            self.page.remove_listener(event, hear)
 
     def open(self, view: str) -> Any:
         """Go to a view and wait until its questions are answered."""
@@ -105,47 +109,68 @@ class Window:
         from axe_playwright_python.sync_playwright import Axe
 
         options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
-        found = Axe().run(self.page, options=options).response["violations"]
+        axe = Axe("0") if self.page.evaluate("'axe' in window") else Axe()  # half a megabyte, which the page may have
+        found = axe.run(self.page, options=options).response["violations"]
         grave = [fault for fault in found if fault["impact"] in ("serious", "critical")]
         return [f"{fault['id']}: {fault['nodes'][0]['html']}" for fault in grave]
 
 
 class Browser:
-    """Chromium, started once for the tests of a module."""
+    """Chromium, started once for the tests of a module.
+
+    A window starts with nothing remembered. Making what keeps it apart from others takes two seconds of a core, so one
+    whose test has passed is emptied and used again.
+    """
 
     def __init__(self, chromium: Any) -> None:
         self._chromium = chromium
+        self._spare: list[Any] = []
 
     @contextmanager
     def window(
         self, served: Served, *, width: int = 1280, height: int = 900, scheme: Literal["light", "dark"] = "light"
     ) -> Iterator[Window]:
         """A window of its own, with its own cookies."""
-        with self._opened(width, height, scheme) as page:
-            yield Window(page, served).listening()
+        with self._opened(served.base, width, height, scheme) as page:
+            window = Window(page, served)
+            with window.listening():
+                yield window
 
     @contextmanager
     def bare_window(self) -> Iterator[Window]:
         """A window that belongs to no server, for content that is handed to it."""
-        with self._opened(1280, 900, "light") as page:
-            yield Window(page, Served("", "", None)).listening()
+        with self._opened("", 1280, 900, "light") as page:
+            window = Window(page, Served("", "", None))
+            with window.listening():
+                yield window
 
     @contextmanager
-    def _opened(self, width: int, height: int, scheme: Literal["light", "dark"]) -> Iterator[Any]:
-        viewport = {"width": width, "height": height}
-        context = self._chromium.new_context(viewport=viewport, color_scheme=scheme, accept_downloads=True)
-        context.set_default_timeout(PATIENCE * 1000)
+    def _opened(self, origin: str, width: int, height: int, scheme: Literal["light", "dark"]) -> Iterator[Any]:
+        page = self._spare.pop() if self._spare else self._chromium.new_context(accept_downloads=True).new_page()
+        page.context.set_default_timeout(PATIENCE * 1000)
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
         try:
-            yield context.new_page()
-        finally:
-            context.close()
+            yield page
+        except BaseException:
+            page.context.close()
+            raise
+        page.unroute_all()
+        if origin:
+            if page.url.startswith(origin):
+                page.evaluate("sessionStorage.clear()")
+            everything = {"origin": origin, "storageTypes": "all"}
+            page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", everything)
+        page.context.clear_cookies()
+        page.goto("about:blank")
+        self._spare.append(page)
 
 
 @contextmanager
 def running_browser() -> Iterator[Browser]:
     """Chromium until the block ends. Close it before other tests run an event loop of their own."""
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         try:
             yield Browser(chromium)
         finally:

@@ -32,74 +32,46 @@ if TYPE_CHECKING:
     from vesalius.api.atlases import atlas
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
-    from vesalius.api.circuit_formats import convert
-    from vesalius.api.discoveries import discover
+    from vesalius.api.discoveries import discover, neurons
     from vesalius.api.explanations import explain
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.listing import models, specimens
     from vesalius.api.loading import check, check_document, load
     from vesalius.api.looking import attention, instruments, lens, look, why_attends
-    from vesalius.api.neuron_circuits import neurons
-    from vesalius.api.pages import report
     from vesalius.api.plans import plan
     from vesalius.api.plugin_listing import plugins
-    from vesalius.api.requests import rerun, what_if_again
     from vesalius.api.retesting import retest
-    from vesalius.api.runs import diff, replay, results
+    from vesalius.api.runs import diff, replay, report, rerun, results, watch, what_if_again
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
-    from vesalius.api.watching import watch
+    from vesalius.documents.attribution_graph import convert
     from vesalius.documents.kinds import schema, schema_names
     from vesalius.grading import grade
 
-#: Where each name is defined.
-_HOMES = {
-    "atlas": "vesalius.api.atlases",
-    "attention": "vesalius.api.looking",
-    "behaviours": "vesalius.api.catalogue",
-    "bench": "vesalius.api.benchmarks",
-    "bench_circuits": "vesalius.api.benchmarks",
-    "bench_discovery": "vesalius.api.benchmarks",
-    "bos_text": "vesalius.api.catalogue",
-    "check": "vesalius.api.loading",
-    "check_document": "vesalius.api.loading",
-    "convert": "vesalius.api.circuit_formats",
-    "diff": "vesalius.api.runs",
-    "discover": "vesalius.api.discoveries",
-    "explain": "vesalius.api.explanations",
-    "explained_circuit": "vesalius.api.kept_circuits",
-    "faithfulness": "vesalius.api.kept_circuits",
-    "generate": "vesalius.api.training",
-    "grade": "vesalius.grading",
-    "instruments": "vesalius.api.looking",
-    "lens": "vesalius.api.looking",
-    "load": "vesalius.api.loading",
-    "look": "vesalius.api.looking",
-    "models": "vesalius.api.listing",
-    "neurons": "vesalius.api.neuron_circuits",
-    "next_tokens": "vesalius.api.catalogue",
-    "plan": "vesalius.api.plans",
-    "plugins": "vesalius.api.plugin_listing",
-    "predict": "vesalius.api.catalogue",
-    "replay": "vesalius.api.runs",
-    "report": "vesalius.api.pages",
-    "rerun": "vesalius.api.requests",
-    "results": "vesalius.api.runs",
-    "retest": "vesalius.api.retesting",
-    "save_what_if": "vesalius.api.knockouts",
-    "schema": "vesalius.documents.kinds",
-    "schema_names": "vesalius.documents.kinds",
-    "show": "vesalius.api.catalogue",
-    "specimens": "vesalius.api.listing",
-    "sweep": "vesalius.api.sweeps",
-    "sweep_report": "vesalius.api.sweeps",
-    "train": "vesalius.api.training",
-    "watch": "vesalius.api.watching",
-    "what_if": "vesalius.api.knockouts",
-    "why_attends": "vesalius.api.looking",
-    "what_if_again": "vesalius.api.requests",
+#: The names that each module defines.
+_DEFINED = {
+    "vesalius.api.atlases": ("atlas",),
+    "vesalius.api.benchmarks": ("bench", "bench_circuits", "bench_discovery"),
+    "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
+    "vesalius.api.discoveries": ("discover", "neurons"),
+    "vesalius.api.explanations": ("explain",),
+    "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
+    "vesalius.api.knockouts": ("save_what_if", "what_if"),
+    "vesalius.api.listing": ("models", "specimens"),
+    "vesalius.api.loading": ("check", "check_document", "load"),
+    "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
+    "vesalius.api.plans": ("plan",),
+    "vesalius.api.plugin_listing": ("plugins",),
+    "vesalius.api.retesting": ("retest",),
+    "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "watch", "what_if_again"),
+    "vesalius.api.sweeps": ("sweep", "sweep_report"),
+    "vesalius.api.training": ("generate", "train"),
+    "vesalius.documents.attribution_graph": ("convert",),
+    "vesalius.documents.kinds": ("schema", "schema_names"),
+    "vesalius.grading": ("grade",),
 }
+_HOMES = {name: module for module, names in _DEFINED.items() for name in names}
 __all__ = [
     "atlas",
     "attention",

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from vesalius.api.door import place_for, request_on, verb
-from vesalius.api.places import RUNS, removed_if_empty
+from vesalius.api.door import RUNS, place_for, removed_if_empty, request_on, verb
 from vesalius.documents.atlas import ATLAS_FILE, Atlas, Part
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import verb
-from vesalius.api.places import directory_for, findable_model
+from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.discovery.discover import CORE_NAMES
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, note

@@ -6,9 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from vesalius.api.door import place_for, request_on, verb
-from vesalius.api.notes import note_unperformed
-from vesalius.api.places import removed_if_empty
+from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
@@ -18,22 +16,26 @@ from vesalius.discovery.discover import Named, method_named
 from vesalius.discovery.discover import discover as scored
 from vesalius.discovery.faithfulness import NothingToKeep
 from vesalius.discovery.method import Method, MethodInput, MethodResult
+from vesalius.discovery.neurons import NeuronSet, keep_neurons
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
 from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import Search, prompt_sets, whole_circuit
 from vesalius.documents.checks import Checks, CircuitCut
-from vesalius.documents.circuit import Circuit
+from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.discovery import Discovery
+from vesalius.documents.metric import Metric
+from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.whole import KEEP, KEEP_LISTED, WholeCircuit
 from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
+from vesalius.intervene.attribution import Rule
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
-from vesalius.options import DISCOVERED, Checked, Cut, Draw, Force, Out, Parts
+from vesalius.options import DISCOVERED, NEURONS, Checked, Cut, Draw, Force, Out, Parts, Scoring
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
@@ -246,3 +248,71 @@ def _write_files(discovery: Discovery, directory: Path) -> Discovery:
     discovery.save(directory)
     render_discovery(directory)
     return discovery.model_copy(update={"directory": str(directory)})
+
+
+# Which single neurons carry a behaviour.
+
+
+@verb
+def neurons(
+    specimen: Specimen,
+    *,
+    scoring: Scoring,
+    draw: Draw = NEURONS,
+    force: Force,
+    out: Out = None,
+    progress: Progress = silent,
+) -> NeuronCircuit:
+    """Find the smallest set of neurons that keeps the share `keep` of a behaviour, all other neurons replaced by their
+    values on the counterfactual prompt.
+
+    `method` is how neurons are scored: "relp", "relp-qk" or "gradient". With `out` (a directory, or True for one under
+    `vesalius-runs`) `neurons.json` is written with its page `neurons.html`, and `circuit.json` with the neurons as
+    nodes.
+    """
+    asked = (scoring, draw, force)
+    request = request_on(specimen, "neurons", *asked)
+    directory = place_for(out, specimen, request, *asked)
+    with removed_if_empty(directory):
+        result = keep_neurons(
+            specimen,
+            rule=cast(Rule, scoring.method),  # `Scoring` refuses other names
+            keep=scoring.keep,
+            n=draw.n,
+            seed=draw.seed,
+            split=draw.split,
+            force=force.force,
+            progress=progress,
+        )
+    note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
+    document = _document(result, request, scoring.keep)
+    if directory is None:
+        return document
+    config = specimen.model.config
+    Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
+    document = document.model_copy(update={"directory": str(directory)})
+    document.save(directory)
+    document.page(directory)
+    return document
+
+
+def _document(result: NeuronSet, request: Request, keep: float) -> NeuronCircuit:
+    size = len(result.neurons)
+    point = next(point for point in result.curve if point.size == size)
+    share = Metric(value=point.share, low=point.low, high=point.high, n=result.n_held_out, baseline=point.random)
+    return NeuronCircuit(
+        request=request,
+        components=tuple(Score(id=str(part), score=score) for part, score in result.neurons),
+        n=result.n,
+        size=size,
+        n_neurons=result.n_neurons,
+        keep=keep,
+        share_chosen=result.share_chosen,
+        share=share,
+        curve=result.curve,
+        details=result.details,
+        unit=result.unit,
+        forwards=result.forwards,
+        seconds=result.seconds,
+        performance=result.performance,
+    )

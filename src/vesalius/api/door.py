@@ -11,21 +11,133 @@ A verb sees a `Specimen` and records only. Options that can be refused without t
 loaded.
 """
 
+import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from vesalius.api.loading import loaded
-from vesalius.api.places import directory_for, require_place, subject_options
-from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.behaviour import Behaviour, label_of
+from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.trial import Trial
 from vesalius.components import split_names
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import MATERIAL, Command, Request
+from vesalius.documents.trace import Trace
+from vesalius.documents.view import title_of
+from vesalius.errors import BadInput, note
+from vesalius.intervene import Batch
 from vesalius.model.specimen import Specimen
 from vesalius.options import Flat, Load, Option, Out, Record, given_options
 from vesalius.progress import Progress, shown
+
+# What calls have in common: where they leave their files (the directory asked for, or one under `vesalius-runs` named
+# after the request), and what their requests say about model and prompts.
+
+RUNS = "vesalius-runs"
+
+
+def directory_for(out: Out, *words: str | None) -> Path:
+    """Make the directory `out`, or one under `vesalius-runs` named by the words, and check that it can be written."""
+    if isinstance(out, str | Path) and str(out):
+        directory = Path(out)
+    else:
+        directory = Path(RUNS) / "-".join(word.replace("/", "_") for word in words if word)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise _unusable(directory, error) from None
+    if not os.access(directory, os.W_OK):
+        raise BadInput(f"`out` {directory}: cannot be written to; choose another place")
+    return directory
+
+
+def require_place(out: Out) -> None:
+    """Refuse a directory that cannot be made or written to before any work begins; nothing stays that was not there."""
+    if not isinstance(out, str | Path) or not str(out):
+        return _require_runs() if out is True else None
+    place = Path(out)
+    try:
+        made = [one for one in (place, *place.parents) if not one.exists()]
+    except OSError as error:  # a name that is too long
+        raise _unusable(place, error) from None
+    try:
+        directory_for(place)
+    finally:
+        for one in made:
+            with suppress(OSError, ValueError):
+                one.rmdir()
+
+
+def _require_runs() -> None:
+    """The same of `vesalius-runs`, where results go that are given no place. It is not made to see whether it could be:
+    another process may be making it.
+    """
+    place = Path(RUNS)
+    near = place if place.exists() else Path.cwd()
+    if not near.is_dir() or not os.access(near, os.W_OK | os.X_OK):
+        raise BadInput(f"{near}: cannot be written to, and results go to {RUNS} by default; give another `out`")
+
+
+def _unusable(directory: Path, error: Exception) -> BadInput:
+    why = getattr(error, "strerror", None) or error
+    return BadInput(f"`out` {directory}: cannot be used as a directory ({why}); choose another")
+
+
+def subject_options(specimen: Specimen, material: Trial | None = None) -> dict[str, str]:
+    """The options of a request that say what is measured on which model: the metric, the tokenizer, the revision and
+    the number format, where they were chosen, and the mark of prompts of the caller's own.
+    """
+    source = specimen.behaviour_source
+    metric = source.metric if isinstance(source, Behaviour) else None
+    options = {
+        "metric": None if metric is None else metric_name(metric),
+        "tokenizer": specimen.tokenizer,
+        "revision": specimen.revision,
+        "dtype": specimen.dtype,
+        MATERIAL: None if material is None else material_mark(material),
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def material_mark(material: Trial) -> str:
+    """A short digest of the prompts and of their counterfactuals."""
+    return prompts_sha256(material.batch, material.counterfactual)[:16]
+
+
+def prompts_sha256(*batches: Batch) -> str:
+    """SHA-256 over the tokens and masks of batches of prompts."""
+    digest = hashlib.sha256()
+    for batch in batches:
+        mask = None if batch.mask is None else batch.mask.int().tolist()
+        digest.update(json.dumps([batch.tokens.tolist(), mask]).encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def removed_if_empty(directory: Path | None) -> Iterator[None]:
+    """Remove the directory again where the work is refused or fails before anything is written to it."""
+    try:
+        yield
+    except BaseException:
+        if directory is not None:
+            with suppress(OSError):  # something is in it
+                directory.rmdir()
+        raise
+
+
+def findable_model(model: str | None) -> str | None:
+    """A scripted model's file by its whole path, so that workers find it wherever they run."""
+    if model is None:
+        return None
+    provider, colon, name = model.partition(":")
+    return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model
+
 
 Answer = TypeVar("Answer")
 #: What each verb takes, by the name of its function.
@@ -132,3 +244,27 @@ def _usual(command: str) -> list[Record]:
 def _word(option: Option, value: Any) -> str:
     """A value in the name of a directory."""
     return str(option.flag.word).format("_".join(map(str, value)) if isinstance(value, list | tuple) else value)
+
+
+# Notes that several calls give.
+
+
+def note_unperformed(name: str, behaviour: str | None, performance: Performance | None, *, force: bool) -> None:
+    """Say that a model was studied for something it does not do, or with a contrast that cannot show it, because
+    `force` was given.
+    """
+    if performance is None or not force:
+        return
+    if not performance.performs:
+        title = title_of(behaviour or "")
+        note(f"{name} does not perform {title} ({performance.describe()}); what is found may be noise")
+    if performance.contrast is not None and not performance.contrast.usable:
+        note(f"{performance.contrast.doubt}; what is found may be noise")
+
+
+def note_problems(trace: Trace | None) -> None:
+    """Say how many of a language model's answers could not be used, and the first of them."""
+    problems = [] if trace is None else list(trace.problems)
+    if trace is not None and problems:
+        many = f"{len(problems)} times, first" if len(problems) > 1 else "once"
+        note(f"{trace.backbone} gave nothing usable {many} in {problems[0]}; the trace has every problem")

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, circuit_fields
-from vesalius.api.door import verb
-from vesalius.api.notes import note_problems
-from vesalius.api.places import directory_for, removed_if_empty, subject_options
+from vesalius.api.door import directory_for, note_problems, removed_if_empty, subject_options, verb
 from vesalius.backbones import Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of

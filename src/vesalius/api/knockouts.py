@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from vesalius.api.door import place_for, request_on, verb
-from vesalius.api.places import directory_for, removed_if_empty
+from vesalius.api.door import directory_for, place_for, removed_if_empty, request_on, verb
 from vesalius.api.sweeps import usual_kind
 from vesalius.behaviours.contrast import require_contrast
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs

@@ -7,26 +7,21 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
-
-import torch
 
 from vesalius.api.circuit_sources import circuit_fields
 from vesalius.api.discoveries import require_discoverable, require_selection
 from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.loading import loaded
-from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of, usual_kind
-from vesalius.behaviours import behaviours
+from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
-from vesalius.behaviours.performance import PROMPTS as PERFORMANCE_PROMPTS
-from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.attribution import Best
@@ -41,7 +36,7 @@ from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.rivals import most_searches, require_searchable, rival_prompts
 from vesalius.discovery.selection import parse_rules, selectable_parts, selection_sizes
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
-from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
+from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS
 from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import (
     CHOOSE,
@@ -67,17 +62,14 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import (
     Prompts,
-    Workload,
-    seconds_per_row,
     seconds_per_token,
     sweep_forwards,
     sweep_peak,
     unit_attribution_peak,
 )
-from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.written_tokens import weight_arithmetic
-from vesalius.model.devices import available_bytes, fitting_devices, weight_bytes, weight_dtype
-from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
+from vesalius.model.devices import weight_dtype
+from vesalius.model.specimen import Specimen
 from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
@@ -117,7 +109,7 @@ def plan(
             case = work.case(specimen)
         else:
             work.check_shape()
-            case = _shape_case(shape, load, Prompts(asked.n, tokens), asked.seed)
+            case = shape_case(shape, load, Prompts(asked.n, tokens), asked.seed)
         report("timing one chunk", 0, 0)
         sets = work.sets(case)
         seconds = case.seconds_per_row(sets, work.ablation)
@@ -126,7 +118,7 @@ def plan(
     return Plan(
         command=command,
         **asdict(passes),
-        **_memory(case, activations, loaded=shape is None),
+        **memory_of(case, activations, loaded=shape is None),
         seconds=sum(asdict(passes).values()) * case.sizes.n * seconds,
         timed="one chunk" if shape is None else "one matrix product",
         n=case.sizes.n,
@@ -169,23 +161,23 @@ class _Work:
     def check_shape(self) -> None:
         """Refuse what a model without weights cannot have."""
 
-    def case(self, specimen: Specimen) -> "_Case":
+    def case(self, specimen: Specimen) -> Case:
         """A loaded specimen with the prompts of the work."""
-        return _loaded_case(specimen, self.prompts.n, self.prompts.seed)
+        return loaded_case(specimen, self.prompts.n, self.prompts.seed)
 
-    def sets(self, case: "_Case") -> list[ComponentSet]:
+    def sets(self, case: Case) -> list[ComponentSet]:
         """What is replaced in the chunk that is timed."""
         return component_sets_of(case.model, None, pairs=False)
 
-    def passes(self, case: "_Case") -> _Passes:
+    def passes(self, case: Case) -> _Passes:
         """Passes of all prompts."""
         raise NotImplementedError
 
-    def first_rows(self, case: "_Case") -> float:
+    def first_rows(self, case: Case) -> float:
         """Passes of one prompt before the work itself: whether the model performs, and the contrast."""
         return case.gate + min(case.gate, CONTRAST_PROMPTS) * contrast_passes(case.model)
 
-    def peak(self, case: "_Case") -> int:
+    def peak(self, case: Case) -> int:
         """Bytes of activations at the peak: by default, of rows of interventions."""
         config = case.model.config
         return sweep_peak(config, case.dtype, case.sizes, self.sets(case), self.ablation, memory=case.memory)
@@ -204,27 +196,27 @@ class _SweepWork(_Work):
         self.kinds = kinds_of(self.knockout, usual_kind(specimen))
         self.ablation = self.kinds[0]
 
-    def sets(self, case: "_Case") -> list[ComponentSet]:
+    def sets(self, case: Case) -> list[ComponentSet]:
         return component_sets_of(case.model, self.knockout.components, pairs=self.knockout.pairs)
 
-    def passes(self, case: "_Case") -> _Passes:
+    def passes(self, case: Case) -> _Passes:
         return _Passes(len(self.kinds) * sweep_forwards(case.model, self.sets(case)))
 
-    def first_rows(self, case: "_Case") -> float:
+    def first_rows(self, case: Case) -> float:
         """The contrast of its own prompts, where values come from counterfactuals; it asks for nothing else."""
         asked = case.gate and any(kind.from_counterfactual for kind in self.kinds)
         return min(case.sizes.n, CONTRAST_PROMPTS) * contrast_passes(case.model) if asked else 0.0
 
-    def peak(self, case: "_Case") -> int:
+    def peak(self, case: Case) -> int:
         config, sets, block = case.model.config, self.sets(case), ROWS_BETWEEN_SAVES
         return sweep_peak(config, case.dtype, case.sizes, sets, self.ablation, memory=case.memory, block=block)
 
 
 class _NeuronsWork(_Work):
-    def passes(self, case: "_Case") -> _Passes:
+    def passes(self, case: Case) -> _Passes:
         return _Passes(most_passes(len(mlp_units(case.model.config))))
 
-    def peak(self, case: "_Case") -> int:
+    def peak(self, case: Case) -> int:
         return unit_attribution_peak(case.model.config, case.dtype, case.sizes)
 
 
@@ -235,25 +227,13 @@ class _AtlasWork(_Work):
     def prompts(self) -> Draw:
         return Draw(n=ATTENTION_ROWS + len(PASSAGES), seed=self.arguments["charted"].seed)
 
-    def case(self, specimen: Specimen) -> "_Case":
+    def case(self, specimen: Specimen) -> Case:
         model, rows, width = specimen.model, *prompts_of(specimen)
         passed = sum(weight.numel() for weight in model.parameters()) - model.config.d_vocab * model.config.d_model
         per_token = seconds_per_token(model.config, weight_dtype(model), model.device, passed)
-        return _Case(
-            model=model,
-            dtype=weight_dtype(model),
-            weights=weight_bytes(model),
-            devices=model.devices,
-            memory=activation_memory(model, None),
-            sizes=Prompts(rows, width),
-            finite=isinstance(specimen.vocabulary, FiniteVocabulary),
-            circuit=tuple(specimen.components),
-            behaviours=0,
-            gate=0,
-            seconds_per_row=lambda sets, kind: per_token * width,
-        )
+        return case_of(specimen, Prompts(rows, width), lambda sets, kind: per_token * width)
 
-    def passes(self, case: "_Case") -> _Passes:
+    def passes(self, case: Case) -> _Passes:
         if case.finite:
             return _Passes(1.0)
         passed = sum(weight.numel() for weight in case.model.parameters())
@@ -261,7 +241,7 @@ class _AtlasWork(_Work):
         own = weight_arithmetic(case.model.config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
         return _Passes(1 + own / (passed * case.sizes.n * case.sizes.width))
 
-    def peak(self, case: "_Case") -> int:
+    def peak(self, case: Case) -> int:
         config, sizes = case.model.config, case.sizes
         pattern = sizes.n * config.n_heads * sizes.width**2
         written = sizes.n * sizes.width * config.n_heads * 2 * SAMPLE
@@ -283,7 +263,7 @@ class _DiscoverWork(_Work):
         if self.checked.rivals:
             rival_prompts(specimen, trial(specimen, draw.n, seed=draw.seed), seed=draw.seed)
 
-    def passes(self, case: "_Case") -> _Passes:
+    def passes(self, case: Case) -> _Passes:
         cut, by, n = self.arguments["cut"], cast(By, self.checked.rivals_by), case.sizes.n
         if self.usual and case.finite:
             self.method = Sweep()
@@ -297,7 +277,7 @@ class _DiscoverWork(_Work):
             most_searches(case.model, self.checked.rivals, by) if self.checked.rivals else 0.0,
         )
 
-    def peak(self, case: "_Case") -> int:
+    def peak(self, case: Case) -> int:
         return self.method.peak(case)
 
 
@@ -334,7 +314,7 @@ class _ExplainWork(_Work):
         if components is not None and source.circuit_from is not None:
             raise BadInput("components and circuit_from both say what to explain; choose one")
 
-    def passes(self, case: "_Case") -> _Passes:
+    def passes(self, case: Case) -> _Passes:
         given = self.arguments["components"]
         if self.named is None and isinstance(given, str | list | tuple):  # of a model without weights
             names = tuple(map(str, split_names(given)))
@@ -356,114 +336,7 @@ PLANNED: dict[str, type[_Work]] = {
 }
 
 
-def _memory(case: "_Case", activations: int, *, loaded: bool) -> dict[str, Any]:
-    """The peak, and whether what is not loaded yet fits into what the devices have free."""
-    room = [available_bytes(one) for one in case.devices]
-    free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
-    unloaded = activations + (0 if loaded else case.weights)
-    return {
-        "peak_bytes": case.weights + activations,
-        "weight_bytes": case.weights,
-        "free_bytes": free,
-        "fits": None if free is None else unloaded <= free,
-    }
-
-
-@dataclass(frozen=True)
-class _Case(Workload):
-    """A workload with the bytes of the weights, where the model is or would be, how many behaviours its tokenizer can
-    say, on how many prompts it is asked first whether it performs (0: it has no behaviour), and the time that it takes.
-    """
-
-    weights: int
-    devices: tuple[torch.device, ...]
-    behaviours: int
-    gate: int
-    seconds_per_row: Callable[[list[ComponentSet], Ablation], float]
-    #: Whether the length of prompts is a guess.
-    tokens_assumed: bool = False
-
-
-def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
-    """A model that is there: some of its rows are run and timed."""
-    model, material = specimen.model, trial(specimen, n, seed=seed)
-
-    def timed(sets: list[ComponentSet], kind: Ablation) -> float:
-        return seconds_per_row(
-            model, material.batch, material.readout, sets, kind, counterfactual=material.counterfactual
-        )
-
-    return _Case(
-        model=model,
-        dtype=weight_dtype(model),
-        weights=weight_bytes(model),
-        devices=model.devices,
-        memory=activation_memory(model, None),
-        sizes=Prompts.of(material.batch, material.readout),
-        finite=isinstance(specimen.vocabulary, FiniteVocabulary),
-        circuit=tuple(specimen.components),
-        behaviours=_measurable(specimen),
-        gate=_gate(specimen, seed),
-        seconds_per_row=timed,
-    )
-
-
-def _measurable(specimen: Specimen) -> int:
-    """How many behaviours, the specimen's own included, its tokenizer can say."""
-    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
-        return 0
-    config, tokenizer, fitting = specimen.model.config, specimen.vocabulary.tokenizer, 0
-    for each in own_and_others(behaviour_of(specimen)):
-        try:
-            each.sample(tokenizer, 2, seed=0, split="validation", n_ctx=config.n_ctx, d_vocab=config.d_vocab)
-        except BadInput:
-            continue
-        fitting += 1
-    return fitting
-
-
-def _gate(specimen: Specimen, seed: int) -> int:
-    """Prompts by which it is decided whether a natural model performs its behaviour."""
-    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
-        return 0
-    source, config = behaviour_of(specimen), specimen.model.config
-    sizes = {"n_ctx": config.n_ctx, "d_vocab": config.d_vocab}
-    drawn = source.sample(
-        specimen.vocabulary.tokenizer, PERFORMANCE_PROMPTS, seed=seed, split=source.measured_split, **sizes
-    )
-    return len(drawn)
-
-
-def _shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> _Case:
-    """A model without weights: memory follows from its shape, time from one matrix product of its size."""
-    source = None if load.behaviour is None else find_behaviour(load.behaviour, metric=load.metric)
-    if source is not None and shape.tokenizer is not None:
-        config = shape.model.config
-        drawn = source.sample(
-            shape.tokenizer, sizes.n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
-        )
-        sizes = Prompts(*drawn.batch.tokens.shape)
-    room = rooms(load.device)
-    devices = fitting_devices(shape.weights, room) if load.device == "auto" else tuple(room)
-    memory = min(memory_beside(one, room[one], shape.weights // len(devices)) for one in devices)
-    per_token = seconds_per_token(shape.model.config, shape.dtype, devices[0], shape.active)
-    return _Case(
-        model=shape.model,
-        dtype=shape.dtype,
-        weights=shape.weights,
-        devices=devices,
-        memory=memory,
-        sizes=sizes,
-        finite=False,
-        circuit=tuple(shape.model.components),
-        behaviours=len({each.family for each in behaviours()}),
-        gate=0 if source is None else PERFORMANCE_PROMPTS,
-        seconds_per_row=lambda sets, kind: per_token * sizes.width,
-        tokens_assumed=source is None or shape.tokenizer is None,
-    )
-
-
-def _check_rows(case: _Case, method: Method) -> float:
+def _check_rows(case: Case, method: Method) -> float:
     """Passes of one prompt for the checks: two curves, that of the edges where they are few, other behaviours, and the
     attention of every head. Which components the circuits hold is not known yet: random ones stand for them.
     """
@@ -483,7 +356,7 @@ def _check_rows(case: _Case, method: Method) -> float:
     return rows + ATTENTION_ROWS
 
 
-def _whole_rows(case: _Case, method: Method) -> float:
+def _whole_rows(case: Case, method: Method) -> float:
     """Passes of one prompt for the search of the smallest circuit, about: how far a circuit can be trimmed, and whether
     a further ranking is needed, is not known before.
     """
@@ -507,7 +380,7 @@ def _random_removed(
     ]
 
 
-def _selection_rows(case: _Case, method: Method, rules: Sequence[str], size: int | None, *, checks: bool) -> float:
+def _selection_rows(case: Case, method: Method, rules: Sequence[str], size: int | None, *, checks: bool) -> float:
     """Passes of one prompt for a circuit cut by rules: the first at several sizes on the discovery's prompts, and the
     curves of all on held-out ones. Circuits that two rules share are run once, which is not known yet.
     """

@@ -4,9 +4,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import verb
+from vesalius.api.door import directory_for, verb
 from vesalius.api.loading import loaded
-from vesalius.api.places import directory_for
 from vesalius.documents.experiments import RETEST_FILE, Retest
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request

@@ -1,19 +1,33 @@
-"""Finished runs and results: list them, repeat one from its records, compare two with each other."""
+"""Finished runs and results: list them, draw their pages, watch one, repeat one, compare two with each other."""
 
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
-from vesalius.api.places import RUNS, Out, directory_for, require_place
+from vesalius.api.door import RUNS, directory_for, material_mark, require_place
+from vesalius.api.explanations import PAGE_FILE
+from vesalius.api.loading import load
 from vesalius.documents.base import Document
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
+from vesalius.documents.experiments import WHAT_IF_FILE, WhatIf
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.kinds import kind_in, stored_kinds
 from vesalius.documents.printed import ResultList
-from vesalius.errors import BadInput
+from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
+from vesalius.documents.trace import AgentRun
+from vesalius.documents.view import Viewable
+from vesalius.errors import BadInput, Failed
+from vesalius.model.specimen import Specimen
+from vesalius.options import Out
 from vesalius.progress import Progress, shown
+from vesalius.report.pages import render_page
 from vesalius.runs.comparing import Replayed, difference
 from vesalius.runs.comparing import replay as replayed
 from vesalius.runs.directory import is_run, read_run
-from vesalius.runs.listing import ResultIndex, list_results
-
-__all__ = ["Replayed", "ResultIndex", "diff", "replay", "require_run", "results"]
+from vesalius.runs.kinds import kind_of_directory
+from vesalius.runs.listing import list_results
+from vesalius.runs.watching import Watcher
 
 
 def replay(
@@ -58,3 +72,101 @@ def require_run(name: str | Path) -> Path:
     if not is_run(Path(name)):
         raise BadInput(f"run {name}: no run there (expected {Path(name) / 'run.json'})")
     return Path(name)
+
+
+# Pages of what lies in a directory: a result of any kind, or a benchmark's run.
+
+MADE = "name one that `vesalius explain`, `discover`, `neurons`, `survey`, `study` or `bench` made"
+
+
+def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
+    """Draw the pages of a directory again and return the path of the page, or of a benchmark's index page."""
+    directory = Path(run)
+    if not directory.is_dir():
+        raise BadInput(f"{run}: no such directory; {MADE}")
+    kind = kind_in(directory)
+    if is_run(directory) and not (kind and kind.OWNS_DIRECTORY):
+        with shown(progress) as tell:
+            return kind_of_directory(directory).page(directory, progress=tell)
+    if kind is None or not issubclass(kind, Viewable):
+        raise BadInput(f"{run}: holds no result that has a page; {MADE}")
+    result = kind.read(directory / str(kind.FILE))
+    if isinstance(result, Explanation):
+        return render_page(result, directory / PAGE_FILE, specimen=_specimen(result))
+    return result.page(directory)
+
+
+def _specimen(explanation: Explanation) -> Specimen | None:
+    """The specimen explained, or None where it is no longer there."""
+    name = explanation.specimen if explanation.request is None else explanation.request.specimen
+    try:
+        return load(name or explanation.specimen, behaviour=explanation.behaviour, progress=False)
+    except (BadInput, Failed):
+        return None
+
+
+# From a request back to its result. A request names everything that decides a result. What lives in memory only cannot
+# be named: of a metric that is a function, of a tokenizer object, of rows given as a list and of prompts given as
+# `material` it holds a name or a digest, and `rerun` takes the objects themselves.
+
+
+def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Document:
+    """Repeat a request, or that of a result: `ves.rerun(explanation)`.
+
+    `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such
+    as `out`, `progress` or `replay`, and whatever the request cannot hold: `material`, a list of rows as `behaviour`, a
+    function as `metric`.
+    """
+    asked = request if isinstance(request, Request) else getattr(request, "request", None)
+    if not isinstance(asked, Request):
+        raise BadInput(f"{type(request).__name__} holds no request; give a Request or a result of this version")
+    verbs = {kind.COMMAND: kind.VERB for kind in stored_kinds() if kind.COMMAND and kind.VERB}
+    if asked.command not in verbs:
+        raise BadInput(f"a request of {asked.command!r} is repeated by its command: {asked.command_line()}")
+    options = asked.keywords()
+    if (mark := options.pop(MATERIAL, None)) is not None:
+        material = given.get(MATERIAL)
+        if material is None or material_mark(material) != mark:
+            raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
+    if options.get("tokenizer") == IN_PYTHON and specimen is None and given.get("tokenizer") is None:
+        raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
+    subject = asked.specimen if specimen is None else specimen
+    call = getattr(import_module("vesalius.api"), str(verbs[asked.command]))
+    if subject is None:
+        raise BadInput("the request does not name what it is about; give it as the second argument")
+    try:
+        signature(call).bind(subject, **{**options, **given})
+    except TypeError as error:
+        raise BadInput(f"the request is not one of `vesalius {asked.command}` ({error}); make it again") from None
+    return call(subject, **{**options, **given})
+
+
+def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:
+    """Ask what a saved `what_if.json`, or the one in a directory, asked, on the same prompts."""
+    file = Path(file)
+    document = WhatIf.read(file / WHAT_IF_FILE if file.is_dir() else file)
+    if document.request.command != "what-if":
+        raise BadInput(
+            f"{file}: was asked by `vesalius {document.request.command}`; give what `vesalius what-if` wrote"
+        )
+    try:
+        again = rerun(document, out=out, progress=progress)
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    assert isinstance(again, WhatIf)
+    return again
+
+
+# Runs while they are under way: what a language model has done so far.
+
+
+def watch(run: str | Path, *, case: str | None = None) -> AgentRun:
+    """What a run of a language model has done so far: its calls stage by stage, its hypotheses, tokens and cost.
+
+    `run` is a directory that `vesalius explain` or `vesalius bench circuits` writes to, now or before; `case` is one
+    circuit of a benchmark (default: the one that was asked about last).
+    """
+    directory = Path(run)
+    if not directory.is_dir():
+        raise BadInput(f"run {run}: no such directory")
+    return Watcher().look(directory, case=case)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from vesalius.api.places import directory_for
+from vesalius.api.door import directory_for
 from vesalius.circuits.making import TrainedModel, make_many, write_trained
 from vesalius.circuits.specimens import SPECIMEN_FILE
 from vesalius.documents.printed import (

@@ -17,8 +17,14 @@ from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import ALL_ROWS, RowBehaviour
 from vesalius.behaviours.prompts import GIVEN, OTHER_PROMPT, SWAPPED_PROMPT, Prompts
 from vesalius.behaviours.trial import Trial
-from vesalius.documents.contrast import LEAST_RANGE, MOST_AGAINST, RANDOM_TOKENS, Contrast, Judgement
 from vesalius.documents.metric import Metric
+from vesalius.documents.performance import (
+    LEAST_RANGE,
+    MOST_AGAINST,
+    RANDOM_TOKENS,
+    Contrast,
+    Judgement,
+)
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample

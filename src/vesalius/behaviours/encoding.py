@@ -22,7 +22,7 @@ from vesalius.behaviours.metrics import NONE, BehaviourMetric, metric_name
 from vesalius.behaviours.prompts import OTHER_PROMPT, SWAPPED_PROMPT, Prompt, Prompts
 from vesalius.behaviours.reading import Dropped, Given, Tokens, read_answers, shown_tokens
 from vesalius.behaviours.rows import END, TAKEN, Answer, Row
-from vesalius.documents.contrast import RANDOM_TOKENS
+from vesalius.documents.performance import RANDOM_TOKENS
 from vesalius.errors import BadInput, shortened
 from vesalius.model.tokenizer import Tokenizer
 

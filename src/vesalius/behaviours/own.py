@@ -25,7 +25,7 @@ from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, Behav
 from vesalius.behaviours.prompts import SPLITS, Prompts, split_index
 from vesalius.behaviours.reading import Dropped
 from vesalius.behaviours.rows import Row, parse_row, parse_rows
-from vesalius.documents.contrast import RANDOM_TOKENS
+from vesalius.documents.performance import RANDOM_TOKENS
 from vesalius.errors import BadInput, quoted
 from vesalius.model.tokenizer import Tokenizer
 

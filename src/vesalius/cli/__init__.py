@@ -11,14 +11,41 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from vesalius.cli.commands import bench, checking, circuits, documents, neurons, runs, specimens, training
+from vesalius.cli.commands import bench, circuits, runs, specimens
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
-from vesalius.cli.help import StoryFirst
 from vesalius.cli.options import command
 from vesalius.errors import BadInput, Failed
 from vesalius.plugins import COMMANDS, Plugin, installed, why_hidden
 from vesalius.version import __version__
+
+#: Groups of commands, in order. Commands that are in none, such as those of other packages, stand last.
+PANELS = {
+    "The story": ("check", "behaviours", "sweep", "discover", "explain", "open"),
+    "Look closer": ("show", "predict", "look", "atlas", "what-if", "neurons", "sets", "faithfulness", "retest"),
+    "Results": ("report", "runs", "diff", "replay", "compare", "convert", "schema"),
+    "Specimens": ("specimens", "models", "train", "generate", "plugins"),
+}
+OTHERS = "Benchmarks, studies and other packages"
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+
+class StoryFirst(TyperGroup):
+    """Commands by group, in the order of the groups."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names in order of the page."""
+        known = list(_PANEL_OF)
+        return sorted(super().list_commands(ctx), key=lambda name: known.index(name) if name in known else len(known))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command, with the group that it stands in."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.rich_help_panel = _PANEL_OF.get(cmd_name, OTHERS)  # type: ignore[attr-defined]
+        return command
+
 
 app = typer.Typer(
     name="vesalius",
@@ -30,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-PARTS = (specimens, circuits, neurons, checking, training, runs, bench, documents)
+PARTS = (specimens, circuits, runs, bench)
 for part in PARTS:
     app.add_typer(part.commands)
 

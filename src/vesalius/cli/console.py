@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -15,7 +15,6 @@ from vesalius.errors import Note
 if TYPE_CHECKING:
     from vesalius.documents.view import Section, View
 
-Result = TypeVar("Result")
 stdout = Console()
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from vesalius.behaviours.contrast import contrast_on
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.documents.contrast import Contrast
+from vesalius.documents.performance import Contrast
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Plan, Readout, Recordings, run
 from vesalius.intervene.ablations import Ablation, Mean, Patch, Replacement, Resample, Zero, ablation_named

@@ -56,7 +56,6 @@ BEST_SHARE = 1 / 3
 #: Rounds of trimming, and the prompts that say what leaving a member out costs.
 TRIM_ROUNDS, TRIM_PROMPTS = 4, 16
 RANDOM_CIRCUITS = 5
-Ranked = Mapping[str, Float[Tensor, "prompt component"]]
 Circuit = frozenset[Component]
 
 

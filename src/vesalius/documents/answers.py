@@ -7,8 +7,8 @@ circuit and of an explanation are those of `documents/whole.py`.
 from collections.abc import Sequence
 from math import inf, sqrt
 
-from vesalius.documents.contrast import Contrast
 from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Contrast
 from vesalius.documents.view import Answer, prompts
 from vesalius.documents.whole import INTERVAL_SLACK, LEAST_REPORTING, MOST_RANDOM, TOO_MUCH, shows_nothing
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from pydantic import Field
 
@@ -20,7 +19,6 @@ from vesalius.documents.view import (
     Text,
     View,
     duration,
-    made,
 )
 
 ATLAS_FILE, ATLAS_PAGE = "atlas.json", "atlas.html"
@@ -183,12 +181,6 @@ class Atlas(ResultDocument, kind="atlas"):
     def head(self, name: str | Component) -> AtlasHead:
         """One head by name."""
         return next(head for head in self.heads if head.id == str(name))
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `atlas.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / ATLAS_FILE)
-        return place / ATLAS_FILE
 
     @property
     def counts(self) -> Counter[str]:

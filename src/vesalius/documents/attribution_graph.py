@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.components import Component, Edge, Shape
-from vesalius.documents.circuit import Circuit, Member, Node, node_name
+from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member, Node, node_name
 from vesalius.errors import BadInput, note
 from vesalius.files import read_json, write_json
 
@@ -203,3 +203,25 @@ def _summed(before: Member | None, entry: Mapping[str, Any], field: str, source:
         score = before.score + (score or 0.0)
     kept = entry.get(_KEPT, True) is True or (before is not None and before.in_graph)
     return Member(score=score, in_graph=kept, more=entry.get(_MORE, {}))
+
+
+# Circuits from one file format into the other.
+
+
+def convert(source: Path | str, target: Path | str, *, model: str = "model", title: str | None = None) -> Circuit:
+    """Write a circuit in MIB form (a file, or a directory that holds `circuit.json`) as an attribution graph of
+    circuit-tracer and Neuronpedia, and an attribution graph as a circuit in MIB form. `model` and `title` are what the
+    graph calls the model and itself.
+    """
+    path = Path(source)
+    path = path / CIRCUIT_FILE if path.is_dir() else path
+    if Path(target).suffix != ".json":
+        raise BadInput(f"{target}: circuits and graphs are JSON; give a name that ends in .json")
+    if is_graph(read_json(path)):
+        circuit = read_graph(path)
+        circuit.write(target)
+    else:
+        circuit = Circuit.read(path)
+        name = title or path.parent.name or path.stem
+        write_graph(circuit, target, slug=name, scan=model, prompt=name)
+    return circuit

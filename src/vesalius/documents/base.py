@@ -39,6 +39,7 @@ from vesalius.documents.view import (
     Viewable,
     cell,
     html_table,
+    made,
     repr_of_first,
     shortened,
     subject_of,
@@ -179,10 +180,22 @@ class Document(Record):
         return f"; or it is not a {cls.__name__}, since it has no {lacking[0]!r}" if lacking else ""
 
 
-class ResultDocument(Viewable, Document):
-    """A document that shows itself, in its first schema. One whose schema changes is a `Viewable` and a `Document` that
-    states its version.
-    """
+class ShownDocument(Viewable, Document):
+    """A document that shows itself; it states the version of its schema."""
+
+    def save(self, directory: Path | str) -> Path:
+        """Write its file into a directory, which is made if needed, and return its path; one with a field `directory`
+        says there where it is.
+        """
+        place = made(directory)
+        path = place / (self.FILE or f"{type(self).__name__.lower()}.json")
+        placed = {"directory": str(place)} if "directory" in type(self).model_fields else {}
+        self.model_copy(update=placed).write(path)
+        return path
+
+
+class ResultDocument(ShownDocument):
+    """A document that shows itself, in its first schema."""
 
     SCHEMA = 1
 

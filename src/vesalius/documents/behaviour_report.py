@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vesalius.documents.catalogue import Entry, interval
-from vesalius.documents.contrast import RANDOM_TOKENS, Contrast
+from vesalius.documents.performance import RANDOM_TOKENS, Contrast
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, prompts, title_of
 
 #: Lines of reasons, numbers of rows in one of them, and words that the model says instead.

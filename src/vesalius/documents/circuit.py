@@ -20,8 +20,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from vesalius.components import Component, Edge, Shape
-from vesalius.documents.base import VERSION_FIELDS, Document, FrozenDict, FrozenMap, Record
-from vesalius.documents.view import Answer, Facts, HeadMap, Row, Sheet, View, Viewable, as_table, join_first, made
+from vesalius.documents.base import VERSION_FIELDS, FrozenDict, FrozenMap, Record, ShownDocument
+from vesalius.documents.view import Answer, Facts, HeadMap, Row, Sheet, View, as_table, join_first
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 
@@ -59,7 +59,7 @@ class Member(Record):
         return {**score, "in_graph": self.in_graph, **self.more}
 
 
-class Circuit(Viewable, Document, kind="circuit"):
+class Circuit(ShownDocument, kind="circuit"):
     """A circuit in a model of a certain shape. `edges` is empty where a method knows components only."""
 
     FILE = CIRCUIT_FILE
@@ -276,12 +276,6 @@ class Circuit(Viewable, Document, kind="circuit"):
     def table(self, *, edges: bool = False) -> Any:
         """Components with their scores, largest magnitude first; or edges."""
         return as_table(self._edge_rows() if edges else self.view().sheet().records())
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `circuit.json` into a directory and return its path."""
-        path = made(directory) / CIRCUIT_FILE
-        self.write(path)
-        return path
 
     def view(self) -> View:
         """Its scores as a map and as a table, and its strongest edges."""

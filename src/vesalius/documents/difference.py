@@ -172,10 +172,6 @@ def _case(one: ClaimDifference | ComponentDifference) -> str:
     return one.component if one.specimen is None else f"{one.specimen}: {one.component}"
 
 
-def _verdict(verdict: Verdict | None) -> Mark:
-    return Mark(verdict or "untested", verdict or "not made")
-
-
 def _signed(value: str | float | None) -> str:
     return "-" if value is None else f"{value:+.3f}" if isinstance(value, float) else str(value)
 

@@ -13,16 +13,15 @@ from pydantic import (
     Field,
     computed_field,
     field_serializer,
-    model_validator,
 )
 
-from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line
+from vesalius.documents.base import FrozenDict, FrozenMap, Line
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
-from vesalius.documents.request import Request, whole_option
+from vesalius.documents.request import PromptedDocument
 from vesalius.documents.rivals import Rivals
 from vesalius.documents.view import (
     Answer,
@@ -35,7 +34,6 @@ from vesalius.documents.view import (
     Sheet,
     Text,
     View,
-    Viewable,
     duration,
     figure,
     join_first,
@@ -62,7 +60,7 @@ MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
 SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
 
 
-class Discovery(Viewable, Document, kind="discovery"):
+class Discovery(PromptedDocument, kind="discovery"):
     """The circuit that a method found, with the checks of it (None where they were left out).
 
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
@@ -98,7 +96,6 @@ class Discovery(Viewable, Document, kind="discovery"):
     )
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
-    request: Request
     circuit: Circuit
     unit: str = ""
     performance: Performance | None = None
@@ -114,24 +111,6 @@ class Discovery(Viewable, Document, kind="discovery"):
     notes: tuple[str, ...] = ()
     meaning: str = ""
     directory: str | None = Field(default=None, exclude=True)
-
-    @model_validator(mode="after")
-    def _whole_numbers(self) -> Self:
-        """Refuse options that are not numbers when a file is read, not when it is shown."""
-        _ = self.n
-        return self
-
-    @computed_field
-    @property
-    def specimen(self) -> str | None:
-        """The specimen, as it was asked for."""
-        return self.request.specimen
-
-    @computed_field
-    @property
-    def behaviour(self) -> str | None:
-        """The behaviour of a natural model."""
-        return self.request.behaviour
 
     @computed_field
     @property
@@ -185,18 +164,6 @@ class Discovery(Viewable, Document, kind="discovery"):
         if whole.reached is not None:
             return self.request.followed_by("discover", "--most", str(whole.reached))
         return self.request.followed_by("behaviours") if self.behaviour else None
-
-    @computed_field
-    @property
-    def n(self) -> int:
-        """How many prompts the scores are means over."""
-        return whole_option(self.request, "n")
-
-    @computed_field
-    @property
-    def seed(self) -> int:
-        """Seed of the prompts."""
-        return self.request.seed or 0
 
     @computed_field
     @property

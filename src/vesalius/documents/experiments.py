@@ -8,8 +8,8 @@ from pydantic import computed_field
 from vesalius.documents.answers import kept_answer, replaced_answer
 from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
-from vesalius.documents.contrast import Contrast
 from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SIDES
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
@@ -353,9 +353,12 @@ class Retest(ResultDocument, kind="retest"):
         again = [Facts([("again", self.request.command_line())], terminal_only=True)] if self.request.specimen else []
         return View(
             f"{subject_of(self.specimen, self.behaviour)}: a claim about {self.component} tested again",
-            Answer(f"{shortened(self.before.text, 200)} ({self.before.kind})"),
+            Answer(
+                f"the verdict {'holds' if self.same else 'does not hold'} on other inputs ({verdicts}): "
+                f"{shortened(self.before.text, 200)} ({self.before.kind})",
+                "yes" if self.same else "no",
+            ),
             [
-                Facts([("", f"{verdicts}{'' if self.same else ', another verdict'}")]),
                 Sheet(("seed", *names), rows, title="Evidence"),
                 Claims(self.component, (self.before,), title=f"Seed {self.before_seed}"),
                 Claims(self.component, (self.after,), title=f"Seed {seed}"),

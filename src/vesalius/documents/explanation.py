@@ -13,14 +13,13 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
-from vesalius.documents.base import Document, FrozenList, Line
+from vesalius.documents.base import FrozenList, Line, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     EFFECT_FIELDS,
@@ -60,12 +59,10 @@ from vesalius.documents.view import (
     Sheet,
     Text,
     View,
-    Viewable,
     duration,
     figure,
     interval,
     join_first,
-    made,
     shortened,
     subject_of,
 )
@@ -97,7 +94,7 @@ ANSWER, COMPUTES, ROLE, PATH, SCREEN, PROGRAM_LINES = 280, 60, 34, 200, 11, 5
 FLOW_LINES, GAP_LINES = 7, 7
 
 
-class Explanation(Viewable, Document, kind="explanation"):
+class Explanation(ShownDocument, kind="explanation"):
     """A whole circuit explained. `program` is for reading, `executable` for running; `behaviour` is set for natural
     models.
 
@@ -178,12 +175,6 @@ class Explanation(Viewable, Document, kind="explanation"):
             for part in self.components
         ]
         return self.model_copy(update={"account": account, "components": Several(parts)})
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `explanation.json` into a directory and return its path."""
-        path = made(directory) / EXPLANATION_FILE
-        self.write(path)
-        return path
 
     def listed(self) -> Line:
         """What a list of results says of it: how many claims have which verdict."""

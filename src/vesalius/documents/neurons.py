@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 from pydantic import computed_field
 
@@ -22,7 +21,6 @@ from vesalius.documents.view import (
     View,
     duration,
     join_first,
-    made,
     prompts,
     subject_of,
 )
@@ -93,12 +91,6 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
     seconds: float
     performance: Performance | None = None
     directory: str | None = None
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `neurons.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / NEURONS_FILE)
-        return place / NEURONS_FILE
 
     @computed_field
     @property

@@ -8,11 +8,11 @@ import platform
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, computed_field, model_validator
 
-from vesalius.documents.base import Document, FrozenDict, FrozenMap
+from vesalius.documents.base import Document, FrozenDict, FrozenMap, ShownDocument
 from vesalius.documents.view import LONGEST_REPR, shortened
 from vesalius.errors import quoted, visible
 from vesalius.options import RECORDS, Checked, Cut, Draw, Force, HowFound, Load, Option, options_of
@@ -146,6 +146,42 @@ class Request(Document, kind="request"):
                 yield from _option(self.command, name, value)
         if self.seed is not None:
             yield from ("--seed", str(self.seed))
+
+
+class PromptedDocument(ShownDocument):
+    """A result on prompts: what its request says of them stands in its file as well."""
+
+    request: Request
+
+    @model_validator(mode="after")
+    def _whole_numbers(self) -> Self:
+        """Refuse options that are not numbers when a file is read, not when it is shown."""
+        _ = self.n
+        return self
+
+    @computed_field
+    @property
+    def specimen(self) -> str | None:
+        """The specimen, as it was asked for."""
+        return self.request.specimen
+
+    @computed_field
+    @property
+    def behaviour(self) -> str | None:
+        """The behaviour of a natural model."""
+        return self.request.behaviour
+
+    @computed_field
+    @property
+    def n(self) -> int:
+        """Prompts of the experiment, at most."""
+        return whole_option(self.request, "n")
+
+    @computed_field
+    @property
+    def seed(self) -> int:
+        """Seed of the prompts, and of what is drawn beside them."""
+        return self.request.seed or 0
 
 
 def whole_option(request: Request, name: str) -> int:

@@ -6,15 +6,14 @@ listed in `errors`, and are in no figure.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Document, FrozenMap, Record
+from vesalius.documents.base import FrozenMap, Record, ShownDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.request import Request
-from vesalius.documents.view import Answer, Facts, Row, Section, Sheet, Text, View, Viewable, as_table, interval, made
+from vesalius.documents.view import Answer, Facts, Row, Section, Sheet, Text, View, as_table, interval
 
 SCORECARD_FILE = "scorecard.json"
 #: The figures of a discovery method: each has its median over circuits under this name, its mean under NAME_mean.
@@ -211,7 +210,7 @@ class FunctionFailure(Record):
     fault: str | None = None
 
 
-class Scorecard(Viewable, Document, kind="scorecard"):
+class Scorecard(ShownDocument, kind="scorecard"):
     """What a subject (a scientist, methods, an interpreter) earned in a benchmark."""
 
     FILE = SCORECARD_FILE
@@ -276,12 +275,6 @@ class Scorecard(Viewable, Document, kind="scorecard"):
     def table(self, *, cases: bool = False) -> Any:
         """Metrics with their intervals, counts and baselines; or the cases, where the scorecard lists them."""
         return as_table(self._case_rows() if cases else metric_sheet(self.metrics).records())
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `scorecard.json` into a directory and return its path."""
-        path = made(directory) / SCORECARD_FILE
-        self.write(path)
-        return path
 
     def view(self) -> View:
         """Every metric beside its baseline, then what the benchmark adds, then the cases."""

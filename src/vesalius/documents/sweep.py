@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, computed_field, model_validator
+from pydantic import Field, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.answers import effects_answer
-from vesalius.documents.base import Document, FrozenDict, FrozenList, FrozenMap, Line, Record
-from vesalius.documents.contrast import Contrast
+from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Line, Record
 from vesalius.documents.difference import (
     Compared,
     ComponentDifference,
@@ -20,8 +18,9 @@ from vesalius.documents.difference import (
     figure_pair,
     rank_correlation,
 )
-from vesalius.documents.request import Request, whole_option
-from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, Unclear, View, Viewable, made, prompts, subject_of
+from vesalius.documents.performance import Contrast
+from vesalius.documents.request import PromptedDocument
+from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, Unclear, View, prompts, subject_of
 from vesalius.errors import BadInput
 
 SWEEP_FILE = "sweep.json"
@@ -110,7 +109,7 @@ class HalfAgreement(Record):
     halvings: int
 
 
-class Sweep(Viewable, Document, kind="sweep"):
+class Sweep(PromptedDocument, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
     `beside` holds the effects of further kinds of replacement, where several were asked for. `contrast` says whether
@@ -127,7 +126,6 @@ class Sweep(Viewable, Document, kind="sweep"):
     ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside", "contrast")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
-    request: Request
     unit: str
     baseline: float
     baseline_low: float | None
@@ -139,24 +137,6 @@ class Sweep(Viewable, Document, kind="sweep"):
     heatmap: str | None = None
     contrast: Contrast | None = None
     beside: FrozenMap[str, FrozenList[SweepRow]] = Field(default_factory=FrozenDict)
-
-    @model_validator(mode="after")
-    def _whole_numbers(self) -> Self:
-        """Refuse options that are not numbers when a file is read, not when it is shown."""
-        _ = self.n
-        return self
-
-    @computed_field
-    @property
-    def specimen(self) -> str | None:
-        """The specimen, as it was asked for."""
-        return self.request.specimen
-
-    @computed_field
-    @property
-    def behaviour(self) -> str | None:
-        """The behaviour of a natural model."""
-        return self.request.behaviour
 
     @computed_field
     @property
@@ -172,18 +152,6 @@ class Sweep(Viewable, Document, kind="sweep"):
 
     @computed_field
     @property
-    def n(self) -> int:
-        """Prompts."""
-        return whole_option(self.request, "n")
-
-    @computed_field
-    @property
-    def seed(self) -> int:
-        """Seed of the prompts and of the bootstrap."""
-        return self.request.seed or 0
-
-    @computed_field
-    @property
     def split(self) -> str:
         """The pool that the prompts were drawn from."""
         return str(self.request.options.get("split", "test"))
@@ -193,12 +161,6 @@ class Sweep(Viewable, Document, kind="sweep"):
     def answer(self) -> dict[str, str] | None:
         """Whether components change the score beyond chance: yes, partly or no, which do, and the next command."""
         return self._answer().as_data()
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `sweep.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / SWEEP_FILE)
-        return place / SWEEP_FILE
 
     def compared(self, other: "Sweep") -> Compared:
         """How another sweep differs: components whose effects have intervals that do not overlap."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import Document, FrozenList, FrozenMap, Record
+from vesalius.documents.base import FrozenList, FrozenMap, Record, ShownDocument
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.printed import RunUsage
 from vesalius.documents.request import Request
@@ -87,7 +87,7 @@ class Usage(Record):
     malformed: int = 0
 
 
-class Trace(Viewable, Document, kind="trace"):
+class Trace(ShownDocument, kind="trace"):
     """The whole way from specimen to explanation. `problems` are failures that were worked around, one line each."""
 
     FILE = TRACE_FILE

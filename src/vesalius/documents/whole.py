@@ -6,8 +6,6 @@ counts how often it is right on circuits whose truth is known. Where the contras
 kept holds 0, the answer is No: nothing was shown, and the answer says what to do about it.
 """
 
-from typing import Literal
-
 from vesalius.documents.base import Record
 from vesalius.documents.metric import Metric
 from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text, prompts
@@ -26,7 +24,6 @@ INTERVAL_SLACK, TEMPLATE_SLACK = 0.1, 0.2
 MOST_RANDOM, LEAST_STABLE = 0.3, 0.5
 #: Fewer prompts cannot be halved, or report a share: eight that all keep everything leave 0.69 possible (exact, 95 %).
 LEAST_RANKING, LEAST_REPORTING = 4, 8
-Verdict = Literal["yes", "partly", "no"]
 #: In the place of a method's name: the components were given, not searched for.
 GIVEN = "given"
 #: What every figure of a circuit rests on: what happens to the rest of the model.

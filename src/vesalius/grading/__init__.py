@@ -5,7 +5,8 @@ earn credit go the same way (`nulls`). What can only be read is judged by langua
 (`ratings`), with their agreement (`agreement`); how an explanation came about is counted from traces (`diagnostics`).
 """
 
-from vesalius.documents.metric import Metric
-from vesalius.grading.circuits import CircuitGrade, Grade, grade, grade_circuit
+from vesalius.grading.circuits import grade
 
-__all__ = ["CircuitGrade", "Grade", "Metric", "grade", "grade_circuit"]
+__all__ = [
+    "grade",
+]

@@ -10,12 +10,12 @@ from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vesalius.documents.base import Document, FrozenDict, FrozenMap
+from vesalius.documents.base import FrozenDict, FrozenMap, ShownDocument
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.scorecard import HEADLINES, Baseline
 from vesalius.documents.trace import ComponentTrace, Execution, Stage, Trace
-from vesalius.documents.view import Answer, View, Viewable
+from vesalius.documents.view import Answer, View
 from vesalius.errors import BadInput
 from vesalius.grading.keys import graded_specimen, true_tags
 from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
@@ -72,7 +72,7 @@ class CircuitGrade(BaseModel):
     extra: tuple[str, ...] = ()
 
 
-class Grade(Viewable, Document):
+class Grade(ShownDocument):
     """The metrics of one explanation or of many, and what they rest on. Program metrics are None if not asked for."""
 
     SCHEMA = 1

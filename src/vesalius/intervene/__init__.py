@@ -1,30 +1,17 @@
 """The scalpel: replace components and edges, many at once, and measure what changes."""
 
-from vesalius.intervene.ablations import KINDS, Replacement, ablation_named
+from vesalius.intervene.ablations import Replacement, ablation_named
 from vesalius.intervene.attribution import attribute, attribute_units
-from vesalius.intervene.effects import Effects, effects, pairs
+from vesalius.intervene.effects import effects, pairs
 from vesalius.intervene.engine import Cost, run, run_with_outputs
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.readout import Readout, agreement, all_logits, logit_difference, next_token_loss
 from vesalius.intervene.recordings import Recordings
-from vesalius.intervene.values import (
-    Batch,
-    Values,
-    activations,
-    component_values,
-    constant,
-    means,
-    means_of,
-    reordered,
-    value_bias,
-    zeros,
-)
+from vesalius.intervene.values import Batch, Values, activations, component_values, means, means_of, reordered, zeros
 
 __all__ = [
-    "KINDS",
     "Batch",
     "Cost",
-    "Effects",
     "Plan",
     "Readout",
     "Recordings",
@@ -38,7 +25,6 @@ __all__ = [
     "attribute",
     "attribute_units",
     "component_values",
-    "constant",
     "effects",
     "logit_difference",
     "means",
@@ -48,6 +34,5 @@ __all__ = [
     "reordered",
     "run",
     "run_with_outputs",
-    "value_bias",
     "zeros",
 ]

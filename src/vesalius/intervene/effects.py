@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vesalius.components import Component, parse_components
 from vesalius.documents.answers import HALF_WIDTH, Effect, effects_answer
-from vesalius.documents.contrast import Contrast
+from vesalius.documents.performance import Contrast
 from vesalius.documents.sweep import SIDES, SUMMARY_ROWS, SweepRow, largest_effects
 from vesalius.documents.view import Answer, Facts, LateRows, Sheet, View, Viewable, made, prompts
 from vesalius.errors import BadInput

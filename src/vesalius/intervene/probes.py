@@ -102,12 +102,6 @@ class HeadInputs:
         """Where the head attends."""
         return self._attend(self._clean)
 
-    def pattern_with(
-        self, change: Float[Tensor, "prompt pos d_model"], port: HeadPort
-    ) -> Float[Tensor, "prompt query key"]:
-        """Where the head attends when its queries, keys or values alone see `change` added to the residual stream."""
-        return self.patterns_with(change, (port,))[port]
-
     @torch.no_grad()
     def patterns_with(
         self, change: Float[Tensor, "prompt pos d_model"], ports: Sequence[Port]
@@ -144,10 +138,8 @@ def direct_difference(
     """What `vector`, as a part of the final residual stream `resid`, adds to logit(correct) - logit(wrong), or to
     logit(correct) minus the mean logit where `wrong` is -1.
     """
-    norm, weight = model.ln_final, model.unembed_weight
-    vector, resid, rival = widened(vector.to(weight.device)), resid.to(weight.device), wrong.to(weight.device)
-    if norm.w is not None:
-        vector = norm.share(vector, norm.scale(resid))
+    weight, vector = model.unembed_weight, _as_unembedded(model, vector, resid)
+    rival = wrong.to(weight.device)
     against = weight[rival.clamp(min=0)]
     if bool((rival < 0).any()):
         against = torch.where((rival < 0)[:, None], weight.mean(0), against)
@@ -166,10 +158,7 @@ def direct_sides(
     """What `vector`, as a part of the final residual stream `resid`, adds to the logit of the first right answer, of
     the first wrong one (0 where there is none) and to the mean of all logits but those of right and wrong answers.
     """
-    norm, weight = model.ln_final, model.unembed_weight
-    vector, resid = widened(vector.to(weight.device)), resid.to(weight.device)
-    if norm.w is not None:
-        vector = norm.share(vector, norm.scale(resid))
+    weight, vector = model.unembed_weight, _as_unembedded(model, vector, resid)
     ids = torch.cat([answers, wrongs], 1).to(weight.device)
     each = torch.einsum("nd,ncd->nc", vector, widened(weight[ids.clamp(min=0)])).where(ids >= 0, 0.0)
     mean = vector @ weight.mean(0, dtype=vector.dtype)
@@ -184,11 +173,14 @@ def direct_logits(
     """What `vector`, as a part of the final residual stream `resid`, adds to every logit; the norm's and the
     unembedding's own biases and a soft cap are left out.
     """
-    norm, weight = model.ln_final, model.unembed_weight
-    vector, resid = widened(vector.to(weight.device)), resid.to(weight.device)
-    if norm.w is not None:
-        vector = norm.share(vector, norm.scale(resid))
-    return vector @ widened(weight).T
+    return _as_unembedded(model, vector, resid) @ widened(model.unembed_weight).T
+
+
+def _as_unembedded(model: Transformer, vector: Tensor, resid: Tensor) -> Tensor:
+    """The share of the final norm's output that `vector` is, where the unembedding reads it."""
+    norm, device = model.ln_final, model.unembed_weight.device
+    vector = widened(vector.to(device))
+    return vector if norm.w is None else norm.share(vector, norm.scale(resid.to(device)))
 
 
 @torch.no_grad()

@@ -6,8 +6,8 @@ Write expressions with the language, compile them with `compile_program`, run th
 `load_spec` reads a program from a SPEC.py, `generate` makes fresh ones, `roles_of` says what each component does.
 """
 
-from vesalius.rasp.generator import GeneratedTask, generate, random_inputs
-from vesalius.rasp.grammar import constant, frac_prevs, hist, length, shift_by
+from vesalius.rasp.generator import generate, random_inputs
+from vesalius.rasp.grammar import frac_prevs, hist, length
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -21,18 +21,15 @@ from vesalius.rasp.language import (
     indices,
     tokens,
 )
-from vesalius.rasp.placement import Placed
-from vesalius.rasp.program import Program, ProgramTrace, Role, compile_program, role_of, roles_of
-from vesalius.rasp.text import load_spec, render_spec
+from vesalius.rasp.program import Program, ProgramTrace, Role, compile_program, roles_of
+from vesalius.rasp.text import load_spec
 
 __all__ = [
     "Aggregate",
     "Comparison",
     "Expression",
-    "GeneratedTask",
     "LinearSequenceMap",
     "Map",
-    "Placed",
     "Program",
     "ProgramTrace",
     "Role",
@@ -41,7 +38,6 @@ __all__ = [
     "SequenceMap",
     "Variable",
     "compile_program",
-    "constant",
     "frac_prevs",
     "generate",
     "hist",
@@ -49,9 +45,6 @@ __all__ = [
     "length",
     "load_spec",
     "random_inputs",
-    "render_spec",
-    "role_of",
     "roles_of",
-    "shift_by",
     "tokens",
 ]

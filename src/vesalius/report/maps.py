@@ -25,7 +25,11 @@ LEFT, TOP, GAP = 40.0, 22.0, 8.0
 CELLS = {4: 40.0, 16: 32.0, 24: 26.0, 40: 23.0}
 SMALLEST_CELL = 14.0
 #: The colour bar: below the map, and its steps.
-BAR_TOP, BAR_STEP, BAR_HEIGHT, BAR_ROOM = 22.0, 15.0, 12.0, 58.0
+BAR_TOP, BAR_STEP, BAR_ROOM = 22.0, 15.0, 58.0
+
+
+#: The width of a letter of a tick.
+LETTER = 6.5
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class ColourBar:
     steps: tuple[tuple[float, int, bool], ...]
     ticks: tuple[tuple[float, str], ...]
     unit: str
+
+    @property
+    def width(self) -> float:
+        """Room for the steps and for the unit above them."""
+        return LEFT + max((2 * SHADES + 1) * BAR_STEP + 30, len(self.unit) * LETTER)
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ def draw_headmap(one: HeadMap) -> DrawnMap:
     bottom = TOP + (one.heads + 1) * cell + GAP
     bar = colour_bar(one, bottom + BAR_TOP) if values else None
     return DrawnMap(
-        width=max(LEFT + one.layers * cell + 6, LEFT + (2 * SHADES + 1) * BAR_STEP + 30 if bar else 0.0),
+        width=max(LEFT + one.layers * cell + 6, bar.width if bar else 0.0),
         height=bottom + (BAR_ROOM if bar else 4),
         cell=cell,
         columns=tuple((LEFT + layer * cell + half, f"L{layer}") for layer in range(0, one.layers, step)),

@@ -12,6 +12,5 @@ can be repeated without running them again.
 
 from vesalius.sandbox.lockdown import CallResult, Limits, Outcome
 from vesalius.sandbox.sandbox import Executions, RecordedSandbox, Sandbox
-from vesalius.sandbox.warm_process import Isolation
 
-__all__ = ["CallResult", "Executions", "Isolation", "Limits", "Outcome", "RecordedSandbox", "Sandbox"]
+__all__ = ["CallResult", "Executions", "Limits", "Outcome", "RecordedSandbox", "Sandbox"]

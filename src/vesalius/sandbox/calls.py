@@ -5,6 +5,7 @@ process reports how the program ended; what the program reports cannot change th
 """
 
 import json
+import math
 import os
 import selectors
 import signal
@@ -22,7 +23,7 @@ from vesalius.sandbox.lockdown import (
     ReportedLimit,
     StoppedBy,
 )
-from vesalius.sandbox.program import bounded_json
+from vesalius.sandbox.program import STARTED, bounded_json
 
 # The records that a program sends, read on the caller's side: bounded before they are parsed, cleaned once parsed.
 
@@ -32,6 +33,7 @@ SPARE_LINES = 100
 #: JSON around a result: quotes, escapes, the record.
 OVERHEAD = 64_000
 MAX_ERROR = 20_000
+_STARTED = json.dumps(STARTED).encode()
 
 
 @dataclass
@@ -52,11 +54,11 @@ class RecordReader:
     _bytes: int = 0
     _partial: bytearray = field(default_factory=bytearray)
     _began: float = field(default_factory=time.monotonic)
-    _last: float = field(default_factory=time.monotonic)
+    _last: float = math.inf
 
     @property
     def last_record(self) -> float:
-        """When the last record came, or the call began."""
+        """When the last record came, or the program was started; infinite before, for a fork has no pace to keep."""
         return self._last
 
     def feed(self, data: bytes) -> None:
@@ -77,6 +79,9 @@ class RecordReader:
         self._lines += 1
         if len(line) > self.max_line or self._lines > self.expected + SPARE_LINES:
             self.exceeded = True
+            return
+        if self._lines == 1 and line == _STARTED:  # written before the program runs, which cannot write a first line
+            self._last = time.monotonic()
             return
         record = parse(line)
         if record is not None:

@@ -30,6 +30,8 @@ MAX_DEPTH = 20
 MAX_ITEMS = 20_000
 MAX_TEXT = 2_000
 _SHOWN_FRAMES = 6
+#: Sent before a program that answers inputs is run: from here it has to keep its pace.
+STARTED = {"started": True}
 
 
 def bounded_json(value: object, *, max_text: int) -> Any:
@@ -199,6 +201,7 @@ def _run_once(job: Record, names: dict[str, Any], send: Callable[[Record], None]
 
 
 def _call_each(job: Record, names: dict[str, Any], send: Callable[[Record], None]) -> None:
+    send(STARTED)
     defined = _attempt(lambda: exec(compile(job["code"], PROGRAM, "exec"), names), job["code"])
     function = names.get(job["function"])
     if "error" not in defined and not callable(function):

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from vesalius.api.places import RUNS
+from vesalius.api.door import RUNS
 from vesalius.errors import BadInput
 from vesalius_agents.mcp.desk import Desk, Options
 from vesalius_agents.mcp.server import Server

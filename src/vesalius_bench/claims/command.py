@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, print_json, print_line
 from vesalius.cli.options import JsonOption
 
 claims = typer.Typer(no_args_is_help=True, help="Register a claim before its test, run it, check that nothing changed.")
@@ -33,9 +35,6 @@ def register(
 
     Example: vesalius claims register hypothesis.json --out claim.json
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_line
-
     registration = api.register_claim(file, key=key, out=out)
     output(registration, as_json=json)
     if not json:
@@ -64,9 +63,6 @@ def verify(
 
     Example: vesalius claims verify claim.json
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     if verdict is not None:
         result = api.check_verdict(claim, verdict, published=digest, signer=signer)
     else:
@@ -87,9 +83,6 @@ def show(
 
     Example: vesalius claims show claim.verdict.json
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     document = api.show_claim(file, published=digest, signer=signer)
     output(document, as_json=json)
     raise typer.Exit(int(getattr(document, "result", None) == "TAMPERED"))
@@ -104,9 +97,6 @@ def key(
 
     Example: vesalius claims key laboratory.pem
     """
-    from vesalius import api
-    from vesalius.cli.console import print_json, print_line
-
     public = api.signing_key(out)
     if json:
         return print_json({"key": out, "signer": public})

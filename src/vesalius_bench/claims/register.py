@@ -18,8 +18,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from vesalius.api.door import prompts_sha256
 from vesalius.api.loading import loaded
-from vesalius.api.places import prompts_sha256
 from vesalius.behaviours.files import TEXT_ENDINGS
 from vesalius.behaviours.registry import behaviour as named_behaviour
 from vesalius.components import Component

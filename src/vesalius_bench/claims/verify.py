@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vesalius.api.door import prompts_sha256
 from vesalius.api.loading import loaded
-from vesalius.api.places import prompts_sha256
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.claims import Claim, check
 from vesalius.explanations.laboratory import Lab

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, print_line, resumable
 from vesalius.cli.options import JsonOption, command
 from vesalius_bench.options import Entrant, LeagueOptions
 
@@ -26,9 +28,6 @@ def make(
 
     Example: vesalius league make --circuits 30 --passphrase-file secret.txt --out league
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_line, resumable
-
     passphrase = None if passphrase_file is None else api.read_passphrase(passphrase_file)
     with resumable():
         result = api.make_league(made, out=out, passphrase=passphrase)
@@ -43,9 +42,6 @@ def submit(directory: LeagueArgument, entrant: Entrant, json: JsonOption = False
 
     Example: vesalius league submit league --scientist always-MAPPER
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         result = api.submit_league(directory, entrant)
     return output(result, as_json=json)
@@ -67,9 +63,6 @@ def score(
 
     Example: vesalius league score league builtin --passphrase-file secret.txt
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_line
-
     passphrase = None if passphrase_file is None else api.read_passphrase(passphrase_file)
     result = api.score_league(directory, submission, passphrase=passphrase, key=key, interpreter=interpreter)
     output(result, as_json=json)
@@ -88,7 +81,4 @@ def table(
 
     Example: vesalius league table league
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     return output(api.league_table(*(places or ())), as_json=json)

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import verb
-from vesalius.api.places import directory_for
+from vesalius.api.door import directory_for, verb
 from vesalius.circuits.making import key_file, key_program, make_many
 from vesalius.circuits.specimens import SPECIMEN_FILE, write_blind
 from vesalius.errors import BadInput, Failed, note

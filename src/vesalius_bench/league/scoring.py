@@ -34,7 +34,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.places import directory_for
+from vesalius.api.door import directory_for
 from vesalius.circuits.making import KEY_FILE as SPEC_FILE
 from vesalius.circuits.making import KEY_FOLDER, PROGRAM_FILE
 from vesalius.documents.circuit import Circuit

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vesalius.api.discoveries import discover
-from vesalius.api.door import verb
+from vesalius.api.door import directory_for, verb
 from vesalius.api.explanations import explain
-from vesalius.api.places import directory_for
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card
 from vesalius.discovery.discover import circuit_method
 from vesalius.documents.circuit import Circuit

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output
 from vesalius.cli.options import BehaviourOption, DeviceOption, JsonOption, SpecimenArgument, command
 from vesalius_bench.options import MIB_SCORED
 
@@ -23,9 +25,6 @@ def write(
 
     Example: vesalius mib write vesalius-runs/discover-gpt2-ioi-eap-n32-seed0 --out submission
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     output(api.write_mib(runs, out, level=level), as_json=json)  # type: ignore[arg-type]
 
 
@@ -38,9 +37,6 @@ def check(
 
     Example: vesalius mib check submission
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     output(api.check_mib(directory), as_json=json)
 
 
@@ -57,7 +53,4 @@ def score(
 
     Example: vesalius mib score submission/ioi_gpt2 openai-community/gpt2 --behaviour ioi
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     output(api.score_mib(folder, specimen, behaviour=behaviour, n=n, device=device), as_json=json)

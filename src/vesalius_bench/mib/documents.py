@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ShownDocument
 from vesalius.documents.metric import Metric
-from vesalius.documents.view import Answer, Sheet, View, Viewable, subject_of
+from vesalius.documents.view import Answer, Sheet, View, subject_of
 
 Level = Literal["edge", "node"]
 Form = Literal["importances", "circuits"]
@@ -24,7 +24,7 @@ class MibFolder(Record):
     files: tuple[str, ...]
 
 
-class MibSubmission(Viewable, Document, kind="mib_submission"):
+class MibSubmission(ShownDocument, kind="mib_submission"):
     """A submission's folders, all of them readable. `problems` says why MIB would refuse it as it is; empty where it
     would not.
     """
@@ -47,7 +47,7 @@ class MibSubmission(Viewable, Document, kind="mib_submission"):
         )
 
 
-class MibScore(Viewable, Document, kind="mib_score"):
+class MibScore(ShownDocument, kind="mib_score"):
     """The areas of one folder on some prompts. `by_score` is the faithfulness at each of `shares` of circuits that rank
     by score, of which CPR is the area; `by_magnitude` that of circuits that rank by magnitude, whose distance to 1 has
     the area CMD. The nine circuits of a folder are the same in both. `edges` counts the connected edges at each share,

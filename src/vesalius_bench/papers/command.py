@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, print_json, print_view, resumable, with_flags
 from vesalius.cli.options import JobsOption, JsonOption
 from vesalius.errors import BadInput
 from vesalius_bench.options import Filling
@@ -39,9 +41,6 @@ def paper(
 
     Example: vesalius paper hyve --table 2 vesalius-runs/bench-circuits-builtin-seed0
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable, with_flags
-
     named = {"table": table, "figure": figure}
     wanted, flags = runs or [], ("--backbone", "--max-cost", "--judge")
     if table is not None and figure is not None:
@@ -90,9 +89,6 @@ def compare(
 
     Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
     """
-    from vesalius import api
-    from vesalius.cli.console import print_json, print_view
-
     comparison = api.compare(runs, ratings=ratings or (), out=out)
     if json:
         return print_json({"runs": runs, **comparison.as_data()})

@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from vesalius.api.benchmarks import bench_circuits
-from vesalius.api.door import verb
-from vesalius.api.places import RUNS
+from vesalius.api.door import RUNS, verb
 from vesalius.backbones.messages import Price, Prices, TokenUsage
 from vesalius.errors import BadInput
 from vesalius.progress import Progress

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.places import RUNS, Out, directory_for, require_place
+from vesalius.api.door import RUNS, directory_for, require_place
 from vesalius.errors import BadInput, choices, note
+from vesalius.options import Out
 from vesalius.report.plots import Picture, new_figure, save_figure
 from vesalius_bench.papers.comparison import FIGURE_5, Comparison, compare_runs
 from vesalius_bench.papers.documents import PUBLISHED, PaperContents, PaperEntry, PaperRow, PaperTable

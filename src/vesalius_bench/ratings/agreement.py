@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.door import directory_for, require_place
 from vesalius.api.runs import require_run
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_text
 from vesalius.grading.judges.circuit import JudgedCircuit, score_metric
 from vesalius.grading.ratings import MEASURES, Item, MeasureName
+from vesalius.options import Out
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.scorecard import State

@@ -15,11 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.door import directory_for, require_place
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, quoted
 from vesalius.grading.ratings import MEASURES, ratings_csv
+from vesalius.options import Out
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, is_run, read_explanation, require_benchmark
 from vesalius.runs.ledger import Ledger, Record, read_ledger
 from vesalius.runs.scorecard import model_name

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import print_json, print_sections, print_view
 from vesalius.cli.options import JsonOption
 
 DocumentOutOption = Annotated[str | None, typer.Option(help="Directory for the result as JSON. Default: none.")]
@@ -34,8 +36,6 @@ def ratings(
 
     Example: vesalius ratings alice.csv bob.csv --run vesalius-runs/bench-circuits-hyve-seed0
     """
-    from vesalius import api
-    from vesalius.cli.console import print_json, print_sections, print_view
     from vesalius.documents.view import Text
     from vesalius_bench.papers.published import SOURCE
 

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, resumable
 from vesalius.cli.options import JsonOption, PlanOption, RunOption
 from vesalius.errors import BadInput
 from vesalius_bench.options import Explainer, RatedBy, StudyOptions
@@ -30,9 +32,6 @@ def study(
 
     Example: vesalius study af1 --model arithmetic
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     if plan:
         if explainer.backbone or rated.judge:
             raise BadInput("--plan: how often a language model is asked is not known; leave out --backbone and --judge")

@@ -5,7 +5,6 @@ beside our own rows. What was not rated has no rating; it is counted as such and
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, computed_field
@@ -26,7 +25,6 @@ from vesalius.documents.view import (
     View,
     duration,
     join_first,
-    made,
     shortened,
     subject_of,
 )
@@ -248,12 +246,6 @@ class Study(ResultDocument, kind="study"):
             **{name: None if nothing else explainer.count(name) for name in COLUMNS},
             not_rated=unrated,
         )
-
-    def save(self, directory: Path | str) -> Path:
-        """Write `study.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / STUDY_FILE)
-        return place / STUDY_FILE
 
     def remarks(self) -> list[str]:
         """What a reader of the table has to know."""

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, Source
-from vesalius.api.door import verb
+from vesalius.api.door import directory_for, removed_if_empty, verb
 from vesalius.api.explanations import explain
 from vesalius.api.loading import loaded
-from vesalius.api.places import Out, directory_for, removed_if_empty
 from vesalius.api.plans import plan
-from vesalius.api.shapes import read_shape
+from vesalius.api.workloads import read_shape
 from vesalius.backbones import open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
@@ -38,7 +37,7 @@ from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist, 
 from vesalius.grading.keys import ReferenceRoles, known_roles
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
-from vesalius.options import Load, require_drawable
+from vesalius.options import Load, Out, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.runs.settings import RunLimits
 from vesalius_bench.options import Explainer, RatedBy, StudyOptions

@@ -2,6 +2,8 @@
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, resumable
 from vesalius.cli.options import JsonOption, PlanOption, RunOption
 from vesalius.options import Parts
 from vesalius_bench.options import Cells, SurveyOptions
@@ -23,9 +25,6 @@ def survey(
 
     Example: vesalius survey smollm2-135m -b induction -b ioi -b examples/antonyms.jsonl
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     if plan:
         return output(api.survey_plan(cells.models, cells.behaviours, surveyed), as_json=json)
     with resumable():

@@ -1,13 +1,15 @@
 """Several models on several behaviours as a file: `survey.json`. A cell is one model on one behaviour."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import JsonValue, computed_field
+from pydantic import Field, JsonValue, computed_field
 
 from vesalius.components import Component
-from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.answers import beyond_chance
+from vesalius.documents.base import FrozenDict, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
@@ -29,7 +31,6 @@ from vesalius.documents.view import (
     Text,
     View,
     duration,
-    made,
     shortened,
     title_of,
 )
@@ -61,9 +62,11 @@ class CellSweep(Record):
         ours = [row for row in self.components if row.effect and heads in (None, not row.id.endswith("_MLP"))]
         return sorted(ours, key=lambda row: -abs(row.effect))[:most]
 
-    def clear(self) -> list[SweepRow]:
-        """Components whose interval does not hold 0; of components that do nothing one in twenty is among them."""
-        return [row for row in self.components if is_clear(row)]
+    def beyond_chance(self) -> dict[str, SweepRow]:
+        """The components whose effects chance does not explain, corrected for how many there are."""
+        effects = [(row.id, row.effect, row.ci_low, row.ci_high) for row in self.components]
+        sure = {one[0] for one in beyond_chance(effects, self.baseline.n)}
+        return {row.id: row for row in self.components if row.id in sure}
 
 
 class CellDiscovery(Record):
@@ -81,7 +84,8 @@ class SurveyCell(Record):
     """One model on one behaviour.
 
     `performance` says whether the model performs it, `metric` the behaviour's own metric on the same prompts. `sweep`
-    and `discovery` are None where it does not. A cell that failed has an `error` and nothing else.
+    and `discovery` are None where it does not. `names` are those of the model's heads by the standard tests of the
+    atlas, the same in every behaviour. A cell that failed has an `error` and nothing else.
     """
 
     ABSENT_IF_DEFAULT = (
@@ -90,6 +94,7 @@ class SurveyCell(Record):
         "metric_name",
         "sweep",
         "discovery",
+        "names",
         "notes",
         "error",
         "error_kind",
@@ -105,6 +110,7 @@ class SurveyCell(Record):
     metric_name: str = ""
     sweep: CellSweep | None = None
     discovery: CellDiscovery | None = None
+    names: FrozenMap[str, tuple[str, ...]] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
     error: str | None = None
     error_kind: str | None = None
@@ -177,12 +183,6 @@ class Survey(ResultDocument, kind="survey"):
         """The cell of a model and a behaviour, named as they were asked for."""
         return next(cell for cell in self.cells if (cell.model, cell.behaviour) == (model, behaviour))
 
-    def save(self, directory: Path | str) -> Path:
-        """Write `survey.json` into a directory and return its path."""
-        place = made(directory)
-        self.model_copy(update={"directory": str(place)}).write(place / SURVEY_FILE)
-        return place / SURVEY_FILE
-
     def counts(self) -> str:
         """How many cells ended how, in words."""
         statuses = [cell.status for cell in self.cells]
@@ -209,17 +209,13 @@ def names(rows: Iterable[SweepRow]) -> str:
     return ", ".join(f"{row.id} {row.effect:+.2f}" for row in rows)
 
 
-def is_clear(row: SweepRow) -> bool:
-    """Whether the interval of an effect does not hold 0."""
-    return row.ci_low is not None and row.ci_high is not None and (row.ci_low > 0 or row.ci_high < 0)
-
-
 def _texts(value: JsonValue) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-#: Components that a table lists for a cell, and those of each behaviour that a model's table compares.
-LISTED, COMPARED = 10, 4
+#: Components that a table lists for a cell, those of each behaviour that a model's table compares, and its rows in a
+#: terminal.
+LISTED, COMPARED, COMPARED_IN_TERMINAL = 10, 4, 12
 #: Columns that a notebook shows.
 NOTEBOOK = ("model", "behaviour", "status", "accuracy", "metric", "heads", "jaccard")
 #: Head maps that a view still has, and cells that a terminal lists one by one.
@@ -251,7 +247,7 @@ def survey_view(survey: Survey) -> View:
             Sheet(columns, rows, title="All figures", folded=True, terminal=0, notebook=NOTEBOOK),
             *_in_terminal(survey),
             *_performed(survey),
-            Group(_compared(survey), title="Which components", pages_only=True),
+            Group(compared := _compared(survey), title="Which components", pages_only=_on_pages(compared)),
             Group(_stability(swept), title="How stable", pages_only=True),
             *(
                 [
@@ -386,35 +382,57 @@ def _mark(cell: SurveyCell) -> Mark:
 
 
 def _compared(survey: Survey) -> list[Section]:
-    """The strongest components of each model's behaviours side by side: what of the clean score each one is worth."""
+    """The components of each model side by side: what the atlas calls them, and the part of each in every behaviour;
+    those with a part in most behaviours first.
+    """
     sheets: list[Section] = []
     for model in survey.models:
         cells = [cell for cell in _of_model(survey, model) if cell.sweep and cell.sweep.baseline.value]
         sweeps: list[CellSweep] = [cell.sweep for cell in cells if cell.sweep]
         if not cells:
             continue
-        chosen = {row.id for swept in sweeps for row in swept.strongest(COMPARED)}
         effects = [{row.id: row for row in swept.components} for swept in sweeps]
+        sure = [swept.beyond_chance() for swept in sweeps]
+        parts = Counter(id for table in sure for id in table)
+        chosen = {row.id for swept in sweeps for row in swept.strongest(COMPARED)}
+        chosen |= {id for id, count in parts.items() if count > 1}
+        names = next((cell.names for cell in cells if cell.names), {})
         rows = [
-            (id, *(_share(table.get(id), swept.baseline.value) for table, swept in zip(effects, sweeps, strict=True)))
-            for id in map(str, sorted(map(Component.parse, chosen)))
+            (
+                id,
+                ", ".join(names.get(id, ())),
+                *(
+                    _part(table.get(id), swept.baseline.value, sure=id in known)
+                    for table, known, swept in zip(effects, sure, sweeps, strict=True)
+                ),
+            )
+            for id in sorted(chosen, key=lambda id: (-parts[id], Component.parse(id)))
         ]
-        columns = ("component", *(title_of(cell.behaviour) for cell in cells))
-        sheets.append(Sheet(columns, rows, title=short_name(model)))
+        columns = ("component", "by the atlas", *(title_of(cell.behaviour) for cell in cells))
+        title = f"{short_name(model)}: its components in each behaviour"
+        alone = len(cells) == 1  # a terminal has its strongest components already
+        sheets.append(Sheet(columns, rows, title=title, terminal=COMPARED_IN_TERMINAL, pages_only=alone))
     if not sheets:
-        return [Text(["No behaviour is performed, so nothing was replaced."])]
+        return [Text(["No behaviour is performed, so nothing was replaced."], pages_only=True)]
     words = (
-        "What replacing a component costs, as a share of the clean score; the strongest of every behaviour. A star: "
-        "the 95 % interval does not hold 0, as one in twenty would by chance."
+        "What replacing a component costs, as a share of the clean score, and which logit it moves; those with a part "
+        "in most behaviours first. A star: beyond chance, corrected for the number of components. By the atlas: the "
+        "standard tests of `vesalius atlas`."
     )
     return [*sheets, Text([words], quiet=True)]
 
 
-def _share(row: SweepRow | None, baseline: float) -> str:
-    """An effect as a share of the clean score, with a star where its interval does not hold 0."""
+def _on_pages(sections: Sequence[Section]) -> bool:
+    """Whether only pages have something of them to lay out."""
+    return all(one.pages_only for one in sections if isinstance(one, Sheet))
+
+
+def _part(row: SweepRow | None, baseline: float, *, sure: bool) -> str:
+    """An effect as a share of the clean score; beyond chance it has a star and says what it does to the logits."""
     if row is None:
         return ""
-    return f"{_of_clean(row, baseline)}{'*' if is_clear(row) else ''}"
+    share = _of_clean(row, baseline)
+    return f"{share}*{f' {row.acts}' if row.acts else ''}" if sure else share
 
 
 def _of_clean(row: SweepRow, baseline: float) -> str:
@@ -448,12 +466,12 @@ def _cell(cell: SurveyCell, *, drawn: bool) -> Group:
     swept = cell.sweep
     assert swept is not None
     strongest = swept.strongest(len(swept.components))
-    clear, chance = len(swept.clear()), max(1, round(len(swept.components) / 20))
+    sure = len(swept.beyond_chance())
     heads, mlps = (", ".join(row.id for row in swept.strongest(3, heads=kind)) for kind in (True, False))
     words = [f"Heads: {heads}." if heads else "", f"MLPs: {mlps}." if mlps else ""]
     lede = (
-        f"{' '.join(filter(None, words)) or 'No component has an effect.'} The intervals of {clear} of "
-        f"{len(swept.components)} components do not hold 0; about {chance} would by chance."
+        f"{' '.join(filter(None, words)) or 'No component has an effect.'} {sure} of {len(swept.components)} "
+        "components change the score beyond chance."
     )
     sections: list[Section] = [Text([lede])]
     if drawn:

@@ -24,10 +24,12 @@ from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.performance import PROMPTS, performance, undecided
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.metric import Figure
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.errors import BadInput, Note
+from vesalius.explanations.atlas import require_atlas, standard_names
 from vesalius.files import sha256
 from vesalius.intervene import Recordings
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -239,6 +241,17 @@ def loaded_model(name: str, dtype: str, device: str) -> Specimen:
     return specimen
 
 
+@lru_cache(maxsize=1)
+def names_of_heads(model: str, dtype: str, device: str) -> dict[str, tuple[str, ...]]:
+    """What the atlas calls the heads of a model, once for all behaviours; nothing where it cannot be asked."""
+    specimen = loaded_model(model, dtype, device)
+    try:
+        require_atlas(specimen)
+        return standard_names(specimen)
+    except BadInput:  # no heads, or too few tokens to repeat: the survey goes on without names
+        return {}
+
+
 def _studied(case: CellCase) -> Specimen:
     model, behaviour = case.places
     specimen = loaded_model(model, case.settings.dtype, case.settings.device)
@@ -273,7 +286,9 @@ def _measured(case: CellCase, specimen: Specimen, progress: Progress | bool) -> 
     if status == "not performed":
         return cell
     swept = _swept(case, specimen, progress)
-    return cell.model_copy(update={"sweep": swept, "discovery": _discovered(case, specimen, progress)})
+    names = names_of_heads(case.places[0], settings.dtype, settings.device)
+    found = {"sweep": swept, "discovery": _discovered(case, specimen, progress), "names": FrozenDict(names)}
+    return cell.model_copy(update=found)
 
 
 def _swept(case: CellCase, specimen: Specimen, progress: Progress | bool) -> CellSweep:

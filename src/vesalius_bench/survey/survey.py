@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import verb
-from vesalius.api.places import Out, directory_for
+from vesalius.api.door import directory_for, verb
 from vesalius.api.plans import plan
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import require_metric
@@ -22,13 +21,13 @@ from vesalius.documents.printed import CellPlan, SurveyPlan
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.devices import dtype_named
-from vesalius.options import Parts, require_drawable
+from vesalius.options import Out, Parts, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
 from vesalius_bench.options import SurveyOptions
 from vesalius_bench.survey.documents import SURVEY_FILE, Survey, short_name
-from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings, loaded_model, measure_cell
+from vesalius_bench.survey.run import CellCase, SurveyRun, SurveySettings, loaded_model, measure_cell, names_of_heads
 
 Named = str | Path
 
@@ -72,6 +71,7 @@ def survey(
             result.page(directory)
     finally:
         loaded_model.cache_clear()
+        names_of_heads.cache_clear()
     return result
 
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 from vesalius.api.benchmarks import absolute, note_errors, performed
-from vesalius.api.door import verb
-from vesalius.api.places import Out, directory_for, findable_model
+from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
 from vesalius.json_lines import short_name
-from vesalius.options import Spend
+from vesalius.options import Out, Spend
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, Run, document_or_none, read_document
 from vesalius.runs.engine import engine_named

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from vesalius.api.door import verb
-from vesalius.api.places import directory_for
+from vesalius.api.door import directory_for, verb
 from vesalius.backbones import Backbone, open_backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, choices, note, quoted

@@ -17,13 +17,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from vesalius.api.door import verb
-from vesalius.api.places import Out, directory_for, findable_model
+from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.options import Paid
+from vesalius.options import Out, Paid
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import CALLS, SPENDING
 from vesalius.runs.scorecard import call_totals, rounded

@@ -20,15 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
-from vesalius.api.door import verb
-from vesalius.api.places import Out, directory_for, findable_model
+from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.api.runs import require_run
 from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.files import write_text
 from vesalius.grading.ratings import plain_cell, safe_cell
-from vesalius.options import Paid
+from vesalius.options import Out, Paid
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.scorecard import model_name, rounded

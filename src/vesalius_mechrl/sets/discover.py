@@ -20,9 +20,7 @@ import numpy as np
 import torch
 from pydantic import JsonValue
 
-from vesalius.api.door import verb
-from vesalius.api.notes import note_unperformed
-from vesalius.api.places import directory_for, removed_if_empty, subject_options
+from vesalius.api.door import directory_for, note_unperformed, removed_if_empty, subject_options, verb
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial

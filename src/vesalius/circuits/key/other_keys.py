@@ -18,7 +18,7 @@ from vesalius.files import read_json
 from vesalius.rasp import Role
 
 ANNOTATIONS = "annotations"
-_PATTERN, _PREFIX = "case_*.json", "case_"
+_PREFIX = "case_"
 #: Objects of a file that may hold a field instead of the top level.
 _SECTIONS = ("task", "circuit")
 _ID = ("id", "case_id", "task_id", "case")
@@ -27,23 +27,6 @@ _DESCRIPTION = ("task_summary", "summary", "description", "task_description", "t
 _PROGRAM = ("program", "rasp_program", "rasp", "rasp_code", "code")
 #: Fields in which an object may hold its text.
 _TEXT = (*_PROGRAM, "source", "text")
-
-
-def read_annotations(path: str | Path) -> dict[str, AnswerKey]:
-    """The answer keys of a `case_ID.json` file, of a directory of them, or of the dataset's root, by id."""
-    root = Path(path).expanduser()
-    if root.is_file():
-        key = read_annotation(root)
-        return {key.id: key}
-    folder = root / ANNOTATIONS if (root / ANNOTATIONS).is_dir() else root
-    files = sorted(folder.glob(_PATTERN), key=lambda file: (len(file.stem), file.stem))
-    if not files:
-        raise BadInput(f"{root}: no annotations; expected a file such as case_3.json or a directory of them")
-    keys = [read_annotation(file) for file in files]
-    answers = {key.id: key for key in keys}
-    if len(answers) != len(keys):
-        raise BadInput(f"{folder}: two files hold the same case; keep one file per id")
-    return answers
 
 
 def annotation_file(source: str | Path, case: str) -> Path | None:

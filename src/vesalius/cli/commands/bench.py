@@ -2,6 +2,8 @@
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, resumable
 from vesalius.cli.options import Printed, command
 from vesalius.options import (
     BENCHED,
@@ -41,9 +43,6 @@ def circuits(
     Example: vesalius bench circuits --limit 5 --json, or
     vesalius bench circuits --specimens InterpBench --annotations AgenticInterpBench
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         card = api.bench_circuits(who, ask, judged, chosen, source, workers, out=printed.out)
     output(card, as_json=printed.json)
@@ -57,9 +56,6 @@ def discovery(*, compared: Compared, chosen: Chosen, sample: Sample = BENCHED, w
 
     Example: vesalius bench discovery --methods sweep,eap --limit 5
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     with resumable():
         card = api.bench_discovery(compared, chosen, sample, workers, out=printed.out)
     output(card, as_json=printed.json)

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, print_json, print_line, print_sections, print_view, resumable
 from vesalius.cli.options import (
     JsonOption,
     OnePrompt,
@@ -18,9 +20,12 @@ from vesalius.cli.options import (
 from vesalius.errors import BadInput
 from vesalius.options import (
     DISCOVERED,
+    FAITHFUL,
+    NEURONS,
     SWEPT,
     Ask,
     Calls,
+    Charted,
     Checked,
     CircuitFrom,
     Cut,
@@ -32,6 +37,9 @@ from vesalius.options import (
     Knockout,
     Load,
     Parts,
+    Pruned,
+    Read,
+    Scoring,
     flag,
 )
 
@@ -60,9 +68,6 @@ def sweep(
 
     Example: vesalius sweep smollm2-135m --behaviour induction --kind resample,zero
     """
-    from vesalius import api
-    from vesalius.cli.console import output, resumable
-
     load = one.studied(load)
     if printed.plan:
         return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=printed.json)
@@ -98,9 +103,6 @@ def what_if(
 
     Example: vesalius what-if smollm2-135m -b ioi -c L20H0,L22H4 --kind resample
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     if file is not None:
         if specimen is not None or components is not None:
             raise BadInput("--from FILE names specimen and components; leave them out here")
@@ -133,9 +135,6 @@ def discover(
 
     Example: vesalius discover smollm2-135m -b greater-than --keep 0.8
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_json, print_view
-
     records = (one.studied(load), draw, cut, checked, force, parts)
     options: dict[str, Any] = how.values() | {"paper": how.paper or None}
     if printed.plan:
@@ -183,8 +182,6 @@ def explain(
 
     Example: vesalius explain frac_prevs
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_sections, resumable
     from vesalius.documents.explanation import claims_of
 
     load = what.studied(load)
@@ -216,8 +213,105 @@ def report(
 
     Example: vesalius report vesalius-runs/explain-frac_prevs-seed0
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_line
-
     page = api.report(run)
     output({"page": str(page)}, lambda document: print_line(document["page"]), as_json=json)
+
+
+# The atlas of a model, and circuits of single neurons.
+
+
+@command(commands)
+def atlas(
+    specimen: SpecimenArgument,
+    read: Read,
+    charted: Charted,
+    *,
+    printed: Ranked,
+) -> None:
+    """Say what every head of a model is by standard tests and by its weights, and what its neurons read and write.
+
+    Previous-token, duplicate-token and induction heads on repeated random tokens and on text, heads that copy or
+    suppress the token that they read, heads that position decides; each figure beside its chance level, each name by a
+    stated rule. Writes atlas.json and its page atlas.html; the same weights are measured once.
+
+    Example: vesalius atlas smollm2-135m
+    """
+    load = Load(**read.values())
+    if printed.plan:
+        return output(api.plan("atlas", specimen, load, charted), as_json=printed.json)
+    result = api.atlas(specimen, load, charted, out=printed.out or True)
+    return output(result, as_json=printed.json, top=printed.top)
+
+
+@command(commands)
+def neurons(
+    specimen: SpecimenArgument,
+    load: Load,
+    scoring: Scoring,
+    draw: Draw = NEURONS,
+    *,
+    force: Force,
+    printed: Ranked,
+) -> None:
+    """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
+
+    Writes neurons.json, its page neurons.html, and circuit.json. The set is measured on held-out prompts, beside as
+    many neurons that change most between the prompt and its counterfactual, and as many random ones.
+
+    Example: vesalius neurons smollm2-135m -b examples/agreement.jsonl --keep 0.8
+    """
+    if printed.plan:
+        return output(api.plan("neurons", specimen, load, scoring, draw, force), as_json=printed.json)
+    circuit = api.neurons(specimen, load, scoring, draw, force, out=printed.out or True)
+    return output(circuit, as_json=printed.json, top=printed.top)
+
+
+# Check what was found: whether a circuit keeps the behaviour, and whether a claim holds on other inputs.
+
+
+@command(commands)
+def faithfulness(
+    specimen: SpecimenArgument,
+    load: Load,
+    components: Annotated[
+        str | None, typer.Option("--components", "-c", help="The circuit, comma-separated: L1H2,L3_MLP.")
+    ] = None,
+    circuit: Annotated[
+        str | None,
+        typer.Option(help="A circuit file, or a directory of `vesalius discover` or `vesalius explain`, instead."),
+    ] = None,
+    draw: Draw = FAITHFUL,
+    *,
+    printed: Printed,
+    pruned: Pruned,
+    cut: Cut,
+) -> None:
+    """Ablate everything outside a circuit and print how much of the behaviour stays, beside random circuits.
+
+    0 is everything ablated, 1 the whole model. Where the circuit lists edges, edges are cut.
+
+    Example: vesalius faithfulness 3 --circuit vesalius-runs/discover-frac_prevs-eap-n16-seed0 --least 0.01
+    """
+    result = api.faithfulness(
+        specimen, load, pruned, cut, draw, components=components, circuit=circuit, out=printed.out or True
+    )
+    return output(result, as_json=printed.json)
+
+
+@command(commands)
+def retest(
+    explanation: Annotated[str, typer.Argument(help="A directory of `vesalius explain`, or an explanation file.")],
+    component: Annotated[str, typer.Option("--component", "-c", help="The component that the claim is about.")],
+    claim: Annotated[
+        str, typer.Option(help="Its number among the claims about the component, from 1, or its kind: necessary.")
+    ] = "1",
+    seed: Annotated[int, typer.Option(help="Seed of the held-out inputs; the explanation's own repeats it.")] = 1,
+    *,
+    printed: Printed,
+) -> None:
+    """Decide one claim of an explanation again, on the held-out inputs of another seed, by the same rule.
+
+    Example: vesalius retest vesalius-runs/explain-frac_prevs-seed0 -c L0_MLP --claim necessary --seed 5
+    """
+    result = api.retest(explanation, component, claim, seed=seed, out=printed.out or True)
+    return output(result, as_json=printed.json)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, print_json, print_line, print_view
 from vesalius.cli.options import JsonOption, command
 
 commands = typer.Typer()
@@ -28,9 +30,6 @@ def replay(
 
     Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
     """
-    from vesalius import api
-    from vesalius.cli.console import print_json, print_line
-
     result = api.replay(run, jobs=jobs, execute=execute)
     if json:
         calls = {} if result.calls is None else {"calls": result.calls}
@@ -56,9 +55,6 @@ def diff(
 
     Example: vesalius diff vesalius-runs/explain-frac_prevs-seed0 vesalius-runs/explain-frac_prevs-seed1
     """
-    from vesalius import api
-    from vesalius.cli.console import print_json, print_view
-
     difference = api.diff(a, b, out=out)
     if json:
         return print_json(difference.as_data())
@@ -77,12 +73,67 @@ def runs(
 
     Example: vesalius runs vesalius-runs
     """
-    from vesalius import api
-    from vesalius.cli.console import print_json, print_view
-
     results = api.results(directory)
     if kind is not None:
         results = results.of_kind(kind)
     if json:
         return print_json(results.as_data())
     return print_view(results.view())
+
+
+# What is there to be read: the documents that results are written as, and the plug-ins of installed packages.
+
+
+@command(commands)
+def schema(
+    name: Annotated[str | None, typer.Argument(help="A document, such as explanation. Default: list them.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the JSON Schema of a document.
+
+    Example: vesalius schema explanation
+    """
+    if name is not None:
+        return print_json(api.schema(name))
+    if json:
+        return print_json(api.schema_names())
+    for each in api.schema_names():
+        print_line(each)
+    return None
+
+
+@command(commands)
+def convert(
+    source: Annotated[str, typer.Argument(help="A circuit in MIB form, its directory, or an attribution graph.")],
+    out: Annotated[str, typer.Option(help="The file to write; it ends in .json.")],
+    model: Annotated[str, typer.Option(help="What a graph calls the model.")] = "model",
+    json: JsonOption = False,
+) -> None:
+    """Turn a circuit into an attribution graph of circuit-tracer and Neuronpedia, or such a graph into a circuit.
+
+    Nodes are heads, MLPs and neurons. A graph has the 1,000 strongest edges.
+
+    Example: vesalius convert found/circuit.json --out graph.json --model smollm2-135m
+    """
+    circuit = api.convert(source, out, model=model)
+    output(
+        circuit,
+        lambda circuit: print_line(f"{len(circuit.nodes)} nodes, {len(circuit.edges)} edges: {out}"),
+        as_json=json,
+    )
+
+
+@command(commands)
+def plugins(
+    check: Annotated[
+        bool, typer.Option("--check", help="Import each, and say what is wrong with those that fail.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """List the plug-ins of installed packages: names that are accepted beside the built-in ones.
+
+    Scientists, interpreters, discovery methods, behaviours, model loaders and judges; see examples/plugin.
+
+    Example: vesalius plugins --check
+    """
+    output(api.plugins(check=check), as_json=json)

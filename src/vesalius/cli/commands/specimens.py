@@ -7,12 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from vesalius import api
+from vesalius.cli.console import output, print_line, resumable
 from vesalius.cli.options import (
     BehaviourOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
     MetricOption,
+    OneDeviceOption,
     OnePrompt,
     RevisionOption,
     SpecimenArgument,
@@ -34,9 +37,6 @@ def specimens(json: JsonOption = False) -> None:
 
     Example: vesalius specimens --json
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     output(api.specimens(), as_json=json)
 
 
@@ -46,9 +46,6 @@ def show(specimen: SpecimenArgument, behaviour: BehaviourOption = None, json: Js
 
     Example: vesalius show smollm2-135m --behaviour ioi
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     output(api.show(specimen, behaviour=behaviour), as_json=json)
 
 
@@ -72,9 +69,6 @@ def predict(
     Example: vesalius predict smollm2-135m --input '["The capital of France is"]'
     """
     inputs = _read_inputs(input)
-    from vesalius import api
-    from vesalius.cli.console import output
-
     loaded = api.load(specimen)
     document = {"outputs": api.predict(loaded, inputs), "bos": api.bos_text(loaded)}
     if top is not None:
@@ -110,9 +104,6 @@ def look(
 
     Example: vesalius look arithmetic --prompt "12 - 3 + 4 =" --head L1H0
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     text, other = (
         _read_inputs(f"[{one}]")[0] if one is not None and one.lstrip().startswith("[") else one
         for one in (prompt, source)
@@ -150,9 +141,6 @@ def behaviours(
 
     Example: vesalius behaviours smollm2-135m --behaviour examples/antonyms.jsonl
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     studied = one.studied(Load(behaviour=behaviour)).behaviour
     candidates = names(words) or ()
     document = api.behaviours(
@@ -169,9 +157,6 @@ def models(json: JsonOption = False) -> None:
 
     Example: vesalius models --json
     """
-    from vesalius import api
-    from vesalius.cli.console import output
-
     output(api.models(), as_json=json)
 
 
@@ -192,9 +177,6 @@ def check(
 
     Example: vesalius check path/to/model
     """
-    from vesalius import api
-    from vesalius.cli.console import output, print_line
-
     reading = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     document = api.check_document(model, n=n, seed=seed, **reading)
     output(document, lambda found: print_line(f"{found['family']}: {found['summary']}"), as_json=json)
@@ -223,8 +205,6 @@ def _read_inputs(given: str) -> list[Any]:
 
 def _print_outputs(inputs: list[Any], document: dict[str, Any]) -> None:
     """What the model made of each input, and the likeliest tokens after it where they were asked for."""
-    from vesalius.cli.console import print_line
-
     top: list[list[dict[str, Any]]] | None = document.get("top")
     if document["bos"] is not None:
         print_line(f"before every text the model reads {document['bos']}")
@@ -232,3 +212,49 @@ def _print_outputs(inputs: list[Any], document: dict[str, Any]) -> None:
         print_line(f"{source!r} -> {row!r}")
         for one in top[place] if top else ():
             print_line(f"  {one['probability']:.4f}  {one['token']!r}")
+
+
+# Specimens with a known answer: train a program into a model, generate programs to train.
+
+
+@command(commands)
+def train(
+    specs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Python files, each defining program(), vocab, max_len and causal. They are run.", metavar="SPEC.py..."
+        ),
+    ],
+    out: Annotated[str, typer.Option(help="Directory for the specimen; of many, each gets one under it.")],
+    seed: Annotated[int, typer.Option(help="First seed; every further try takes the next.")] = 0,
+    attempts: Annotated[int, typer.Option(min=1, help="Tries before giving up; later ones are longer and wider.")] = 4,
+    device: OneDeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Train a transformer that implements a RASP program in known components, and check that it does.
+
+    A SPEC.py is a program: training runs it with your permissions. Read other people's files first.
+    The specimen is accepted only if every figure of the gate holds on fresh inputs. An interrupted training continues
+    when the same command is given again. Several files are trained together, in stacks of similar shape, one try each;
+    on a GPU that costs little more than one.
+
+    Example: vesalius train examples/frac_prevs.py --out specimens/frac_prevs
+    """
+    with resumable():
+        document = api.train(specs, out=out, seed=seed, attempts=attempts, device=device)
+    output(document, as_json=json)
+
+
+@command(commands)
+def generate(
+    seed: Annotated[int, typer.Option(help="The same seed gives the same tasks.")],
+    out: Annotated[str, typer.Option(help="Directory for the SPEC.py files.")],
+    count: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 20,
+    depth: Annotated[int, typer.Option(min=1, max=5, help="Longest chain of operators.")] = 4,
+    json: JsonOption = False,
+) -> None:
+    """Generate fresh RASP tasks over renamed vocabularies, ready for `vesalius train`.
+
+    Example: vesalius generate --seed 7 --count 20 --depth 4 --out tasks
+    """
+    output(api.generate(seed=seed, out=out, count=count, depth=depth), as_json=json)

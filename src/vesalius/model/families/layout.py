@@ -148,6 +148,18 @@ class Family:
         return value.reshape(-1, config.d_head, value.shape[1]) if part == "W_O" else value
 
 
+def with_biases(table: Mapping[str, str]) -> dict[str, str]:
+    """The weight and the bias of each entry: `{"ln1": "ln_1", "mlp.in": "fc1"}` is about ln1.w, ln1.b, mlp.W_in and
+    mlp.b_in.
+    """
+    names = {}
+    for ours, theirs in table.items():
+        part, dot, last = ours.partition(".")
+        for kind, own in (("weight", "W"), ("bias", "b")):
+            names[f"{part}.{own}_{last}" if dot else f"{part}.{own.lower()}"] = f"{theirs}.{kind}"
+    return names
+
+
 def sizes(raw: Raw, **other: Any) -> Raw:
     """The fields that most families share, under their most common names."""
     n_heads, d_model = raw["num_attention_heads"], raw["hidden_size"]

@@ -1,6 +1,6 @@
 """Phi 1, 1.5 and 2: parallel blocks with one norm, part of each head rotated, biases everywhere."""
 
-from vesalius.model.families.layout import Family, Raw, activation, expect, rotary, sizes
+from vesalius.model.families.layout import Family, Raw, activation, expect, rotary, sizes, with_biases
 
 
 def _phi_config(raw: Raw) -> Raw:
@@ -22,23 +22,17 @@ PHI = Family(
     config=_phi_config,
     outer={
         "embed.W_E": "embed_tokens.weight",
-        "ln_final.w": "final_layernorm.weight",
-        "ln_final.b": "final_layernorm.bias",
-        "unembed.W_U": "lm_head.weight",
-        "unembed.b_U": "lm_head.bias",
+        **with_biases({"ln_final": "final_layernorm", "unembed.U": "lm_head"}),
     },
-    inner={
-        "ln1.w": "input_layernorm.weight",
-        "ln1.b": "input_layernorm.bias",
-        **{f"attn.W_{letter.upper()}": f"self_attn.{letter}_proj.weight" for letter in "qkv"},
-        **{f"attn.b_{letter.upper()}": f"self_attn.{letter}_proj.bias" for letter in "qkv"},
-        "attn.W_O": "self_attn.dense.weight",
-        "attn.b_O": "self_attn.dense.bias",
-        "mlp.W_in": "mlp.fc1.weight",
-        "mlp.b_in": "mlp.fc1.bias",
-        "mlp.W_out": "mlp.fc2.weight",
-        "mlp.b_out": "mlp.fc2.bias",
-    },
+    inner=with_biases(
+        {
+            "ln1": "input_layernorm",
+            **{f"attn.{letter.upper()}": f"self_attn.{letter}_proj" for letter in "qkv"},
+            "attn.O": "self_attn.dense",
+            "mlp.in": "mlp.fc1",
+            "mlp.out": "mlp.fc2",
+        }
+    ),
     layer="layers.{}.",
     prefixes=("model.",),
 )

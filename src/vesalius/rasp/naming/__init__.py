@@ -11,8 +11,11 @@ sees the entries and the values of the arguments, nothing else.
 `name_sequence_task` does the same for a whole program, from inputs and outputs.
 """
 
-from vesalius.rasp.naming.operation import Label, Operation
+from vesalius.rasp.naming.operation import Operation
 from vesalius.rasp.naming.sequences import SequenceTask, name_sequence_task
-from vesalius.rasp.naming.table import name_table
 
-__all__ = ["Label", "Operation", "SequenceTask", "name_sequence_task", "name_table"]
+__all__ = [
+    "Operation",
+    "SequenceTask",
+    "name_sequence_task",
+]

@@ -1,0 +1,202 @@
+"""What a plan is about: a model and its prompts, loaded, or of which only the shape is known (a directory with a
+config.json and no weights).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesalius.behaviours import behaviours
+from vesalius.behaviours.performance import PROMPTS as PERFORMANCE_PROMPTS
+from vesalius.behaviours.registry import behaviour_of, find_behaviour
+from vesalius.behaviours.trial import trial
+from vesalius.discovery.specificity import own_and_others
+from vesalius.errors import BadInput
+from vesalius.files import read_json
+from vesalius.intervene.ablations import Ablation
+from vesalius.intervene.effects import ComponentSet
+from vesalius.intervene.estimate import Prompts, Workload, seconds_per_row, seconds_per_token
+from vesalius.intervene.recordings import DEFAULT_MEMORY, FREE_SHARE, activation_memory, shape_of
+from vesalius.model.devices import (
+    DTYPES,
+    Devices,
+    available_bytes,
+    dtype_named,
+    fitting_devices,
+    free_bytes,
+    gpus,
+    named_devices,
+    weight_bytes,
+    weight_dtype,
+)
+from vesalius.model.families import family
+from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
+from vesalius.model.tokenizer import Tokenizer
+from vesalius.model.transformer import Transformer
+from vesalius.options import Load
+
+WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.pt")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model without numbers, the bytes of its weights, how many of them a token passes, and its tokenizer."""
+
+    model: Transformer
+    dtype: torch.dtype
+    weights: int
+    active: int
+    tokenizer: Tokenizer | None
+
+
+def read_shape(source: Any, *, dtype: str | torch.dtype) -> Shape | None:
+    """The shape in a directory that holds a config.json and no weights; None for anything else."""
+    directory = Path(str(source)).expanduser()
+    where = directory / "config.json"
+    if not where.is_file() or any(any(directory.glob(pattern)) for pattern in WEIGHTS):
+        return None
+    raw = read_json(where)
+    config = family(raw, where=str(where)).read_config(raw, where=str(where))
+    stored = str(raw.get("dtype") or raw.get("torch_dtype") or "float32")
+    chosen = dtype_named(dtype) or DTYPES.get(stored, torch.float32)
+    model = shape_of(config, chosen)
+    tied = bool(raw.get("tie_word_embeddings", False)) * config.d_vocab * config.d_model
+    named = any((directory / name).exists() for name in ("tokenizer.json", "vocab.json"))
+    tokenizer = Tokenizer.from_directory(directory, bos=config.bos_token) if named else None
+    passed = sum(weight.numel() for weight in model.parameters()) - config.d_vocab * config.d_model
+    if config.experts is not None:
+        idle = (config.experts.n_experts - config.experts.n_active) * 3 * config.d_model * config.experts.d_expert
+        passed -= idle * len(config.experts.layers)
+    return Shape(model, chosen, weight_bytes(model) - tied * chosen.itemsize, passed, tokenizer)
+
+
+def rooms(devices: Devices) -> dict[torch.device, int]:
+    """The devices to choose among, with the bytes that each has free."""
+    candidates = gpus() or named_devices("cpu") if devices == "auto" else named_devices(devices)
+    return {device: free_bytes(device) for device in candidates}
+
+
+def memory_beside(device: torch.device, free: int, weights: int) -> int:
+    """The bytes of activations that the engine would hold at once beside weights that are not loaded."""
+    return max(1, int(FREE_SHARE * (free - weights))) if device.type == "cuda" else DEFAULT_MEMORY
+
+
+#: The time of one row of a chunk.
+Timer = Callable[[list[ComponentSet], Ablation], float]
+
+
+@dataclass(frozen=True)
+class Case(Workload):
+    """A workload with the bytes of the weights, where the model is or would be, how many behaviours its tokenizer can
+    say, on how many prompts it is asked first whether it performs (0: it has no behaviour), and the time that it takes.
+    """
+
+    weights: int
+    devices: tuple[torch.device, ...]
+    behaviours: int
+    gate: int
+    seconds_per_row: Timer
+    #: Whether the length of prompts is a guess.
+    tokens_assumed: bool = False
+
+
+def case_of(specimen: Specimen, sizes: Prompts, timer: Timer, *, behaviours: int = 0, gate: int = 0) -> Case:
+    """The case of a model that is there."""
+    model = specimen.model
+    return Case(
+        model=model,
+        dtype=weight_dtype(model),
+        weights=weight_bytes(model),
+        devices=model.devices,
+        memory=activation_memory(model, None),
+        sizes=sizes,
+        finite=isinstance(specimen.vocabulary, FiniteVocabulary),
+        circuit=tuple(specimen.components),
+        behaviours=behaviours,
+        gate=gate,
+        seconds_per_row=timer,
+    )
+
+
+def loaded_case(specimen: Specimen, n: int, seed: int) -> Case:
+    """A model that is there: some of its rows are run and timed."""
+    model, material = specimen.model, trial(specimen, n, seed=seed)
+
+    def timed(sets: list[ComponentSet], kind: Ablation) -> float:
+        return seconds_per_row(
+            model, material.batch, material.readout, sets, kind, counterfactual=material.counterfactual
+        )
+
+    sizes = Prompts.of(material.batch, material.readout)
+    return case_of(specimen, sizes, timed, behaviours=_measurable(specimen), gate=_gate(specimen, seed))
+
+
+def _measurable(specimen: Specimen) -> int:
+    """How many behaviours, the specimen's own included, its tokenizer can say."""
+    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
+        return 0
+    config, tokenizer, fitting = specimen.model.config, specimen.vocabulary.tokenizer, 0
+    for each in own_and_others(behaviour_of(specimen)):
+        try:
+            each.sample(tokenizer, 2, seed=0, split="validation", n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+        except BadInput:
+            continue
+        fitting += 1
+    return fitting
+
+
+def _gate(specimen: Specimen, seed: int) -> int:
+    """Prompts by which it is decided whether a natural model performs its behaviour."""
+    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
+        return 0
+    source, config = behaviour_of(specimen), specimen.model.config
+    sizes = {"n_ctx": config.n_ctx, "d_vocab": config.d_vocab}
+    drawn = source.sample(
+        specimen.vocabulary.tokenizer, PERFORMANCE_PROMPTS, seed=seed, split=source.measured_split, **sizes
+    )
+    return len(drawn)
+
+
+def shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> Case:
+    """A model without weights: memory follows from its shape, time from one matrix product of its size."""
+    source = None if load.behaviour is None else find_behaviour(load.behaviour, metric=load.metric)
+    if source is not None and shape.tokenizer is not None:
+        config = shape.model.config
+        drawn = source.sample(
+            shape.tokenizer, sizes.n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
+        )
+        sizes = Prompts(*drawn.batch.tokens.shape)
+    room = rooms(load.device)
+    devices = fitting_devices(shape.weights, room) if load.device == "auto" else tuple(room)
+    memory = min(memory_beside(one, room[one], shape.weights // len(devices)) for one in devices)
+    per_token = seconds_per_token(shape.model.config, shape.dtype, devices[0], shape.active)
+    return Case(
+        model=shape.model,
+        dtype=shape.dtype,
+        weights=shape.weights,
+        devices=devices,
+        memory=memory,
+        sizes=sizes,
+        finite=False,
+        circuit=tuple(shape.model.components),
+        behaviours=len({each.family for each in behaviours()}),
+        gate=0 if source is None else PERFORMANCE_PROMPTS,
+        seconds_per_row=lambda sets, kind: per_token * sizes.width,
+        tokens_assumed=source is None or shape.tokenizer is None,
+    )
+
+
+def memory_of(case: Case, activations: int, *, loaded: bool) -> dict[str, Any]:
+    """The peak, and whether what is not loaded yet fits into what the devices have free."""
+    room = [available_bytes(one) for one in case.devices]
+    free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
+    unloaded = activations + (0 if loaded else case.weights)
+    return {
+        "peak_bytes": case.weights + activations,
+        "weight_bytes": case.weights,
+        "free_bytes": free,
+        "fits": None if free is None else unloaded <= free,
+    }
