@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from vesalius.runs.scorecard import mean, rounded
+from vesalius.runs.steps import mean, rounded
 
 KEPT = ("subject", "category", "mode", "seed", "suite", "n", "n_error", "metrics", "families")
 BY_KIND = ("success", "understood", "table", "family_named", "noise_named", "interval_found", "false_alarm")

@@ -23,8 +23,8 @@ import torch
 from vesalius.documents.scorecard import DiscoveryFigures, DiscoveryRow, Scorecard
 from vesalius.files import write_json
 from vesalius.grading.discovery import auroc
-from vesalius.runs.discovery_cases import kind_of
 from vesalius.statistics import mean_interval
+from vesalius_bench.discovery.cases import kind_of
 
 FIGURES = ("node_auroc", "node_precision", "edge_auroc", "edge_precision", "cmd", "edge_cmd")
 KIND_FIGURES = (*FIGURES, "jaccard", "guarantee_coverage", "best_false", "false_rivals")

@@ -29,9 +29,6 @@ from typing import Any
 
 import torch
 
-from vesalius.backbones.messages import Prices
-from vesalius.backbones.records import Records, Redactor
-from vesalius.backbones.scripted import read_script
 from vesalius.behaviours.files import read_behaviour
 from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import load_original
@@ -48,6 +45,9 @@ from vesalius.model.gguf import GgufFile
 from vesalius.model.sources import load_huggingface
 from vesalius.model.states import to_state, write_tensors
 from vesalius.runs.ledger import Ledger
+from vesalius_backbones.messages import Prices
+from vesalius_backbones.records import Records, Redactor
+from vesalius_backbones.scripted import read_script
 from vesalius_bench.ratings.reading import read_ratings
 from vesalius_functions.entities import load_published as load_entities
 from vesalius_functions.numeric import load_published as load_numeric

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import settings
 
 from tests.sandboxes import SharedSandboxes
-from vesalius.backbones.local import NAME as LOCAL_MODEL
-from vesalius.backbones.local import LocalServer, find_model
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
 from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
 from vesalius.model.states import load_model
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.runs import engine
+from vesalius_backbones.local import NAME as LOCAL_MODEL
+from vesalius_backbones.local import LocalServer, find_model
 
 # Nothing of the shell or the build system that a test runs in: the width and the colours of its terminal, keys,
 # addresses and proxies. Rich and Typer take these for a terminal even where there is none.

@@ -24,7 +24,7 @@ GROUND = {
 }
 FLOORS = [
     {"documents"},
-    {"model", "sandbox", "backbones"},
+    {"model", "sandbox"},
     {"intervene"},
     {"behaviours", "rasp"},
     {"training"},
@@ -39,7 +39,7 @@ FLOORS = [
     {"__main__"},
 ]
 #: Rooms that stand apart from the stairs: these are all they may import.
-ALONE: dict[str, set[str]] = {"sandbox": set(), "backbones": set()}
+ALONE: dict[str, set[str]] = {"sandbox": set()}
 #: The command line parses, calls the composer and shows: what it may import of the package, apart from its own room.
 FACES = {"cli"}
 OPEN_TO_FACES = {"api", "documents", "errors", "options", "plugins", "report", "version"}
@@ -47,17 +47,19 @@ HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 
 #: The packages beside the core, each with those below it that it may import.
 WINGS: dict[str, set[str]] = {
-    "vesalius_functions": set(),
+    "vesalius_backbones": set(),
+    "vesalius_functions": {"vesalius_backbones"},
     "vesalius_mechrl": set(),
-    "vesalius_bench": {"vesalius_functions", "vesalius_mechrl"},
-    "vesalius_agents": {"vesalius_functions"},
-    "vesalius_workbench": {"vesalius_functions", "vesalius_bench"},
+    "vesalius_bench": {"vesalius_backbones", "vesalius_functions", "vesalius_mechrl"},
+    "vesalius_agents": {"vesalius_backbones", "vesalius_bench", "vesalius_functions"},
+    "vesalius_workbench": {"vesalius_backbones", "vesalius_bench", "vesalius_functions"},
 }
 #: Rooms of the core that every package beside it may use, as plug-ins may.
-OPEN = GROUND | {"", "api", "backbones", "cli", "documents", "report", "runs", "sandbox"}
+OPEN = GROUND | {"", "api", "cli", "documents", "report", "runs", "sandbox"}
 #: Further rooms: those that a wing measures, explains or grades with.
 MEASURES = {"behaviours", "circuits", "discovery", "intervene", "model"}
 OPEN_TO = {
+    "vesalius_backbones": {"explanations"},
     "vesalius_functions": {"grading"},
     "vesalius_mechrl": MEASURES,
     "vesalius_bench": MEASURES | {"explanations", "grading", "rasp", "training"},
@@ -340,11 +342,46 @@ def test_the_package_front_imports_lazily() -> None:
     assert {name for name in eager if str(name).startswith("vesalius")} == {"vesalius.errors", "vesalius.version"}
 
 
-def test_hyve_is_found_as_a_plug_in_is() -> None:
-    """Of the rooms of explanations none asks a language model."""
-    rooms = ("vesalius.explanations", "vesalius.explanations.scientists")
-    asking = {a for a, b, _ in every_import() if a.startswith(rooms[0]) and b.startswith("vesalius.backbones")}
-    assert asking == {rooms[1]}  # for the type of what a scientist is given
+#: Libraries that talk to language models, each behind an extra, and the packages that may import them.
+CLIENTS = {"anthropic", "google", "inspect_ai", "langchain", "litellm", "mcp", "openai", "xllamacpp"}
+ASKING = {"vesalius_agents", "vesalius_backbones"}
+
+
+def asks_a_language_model(imported: str) -> bool:
+    """Whether an imported module is a client of language models, one of our backbones, or the agent on them."""
+    return package(imported).partition("_")[0] in CLIENTS or package(imported) in ASKING
+
+
+def test_the_core_knows_no_language_model() -> None:
+    """It imports no backbone, no provider and no HyVE, for types neither, and no file of it names their modules in
+    code: they are found by entry points.
+    """
+    asking = {package(a) for a, b, _ in every_import() if package(b).partition("_")[0] in CLIENTS}
+    assert asking == ASKING
+    core = [path for path in every_file() if package(module_of(path)) == "vesalius"]
+    assert [found for path in core for found in imports(path) if asks_a_language_model(found[1])] == []
+    named = [
+        f"{module_of(path)}: {text}" for path in core for text in module_texts(path) if asks_a_language_model(text)
+    ]
+    assert named == []
+    assert not {"backbones", "hyve", "judges"} & {name for path in core for name in module_of(path).split(".")}
+
+
+def module_texts(path: Path) -> list[str]:
+    """Texts in a file's code that could be names of modules: `import_module` would take them."""
+    constants = [node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)]
+    texts = [text.partition(":")[0] for text in constants if isinstance(text, str) and ("." in text or ":" in text)]
+    return [text for text in texts if all(part.isidentifier() for part in text.split("."))]
+
+
+@pytest.mark.parametrize(
+    "imported",
+    ["vesalius_backbones.records", "vesalius_agents.hyve", "langchain_openai", "openai.types", "google.genai"],
+)
+def test_a_language_model_in_the_core_is_seen(imported: str, tmp_path: Path) -> None:
+    assert asks_a_language_model(imported)
+    (tmp_path / "file.py").write_text(f"module = import_module('{imported}:name')")
+    assert module_texts(tmp_path / "file.py") == [imported]
 
 
 def test_other_peoples_model_code_is_never_needed() -> None:

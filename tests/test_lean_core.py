@@ -41,10 +41,9 @@ HIDDEN = [
 PACKAGES = sorted(path.parent.name for path in (ROOT / "src").glob("vesalius*/__init__.py"))
 #: The modules that are of no use without their extra.
 ADAPTERS = {
-    "vesalius.backbones.langchain_connection",
+    "vesalius_backbones.langchain_connection",
     "vesalius_mechrl.gym",
     "vesalius_mechrl.sets.gym",
-    "vesalius.backbones.inspect_model",
     "vesalius_agents.inspection",
     *(f"vesalius_agents.mcp.{name}" for name in ("replaying", "resources", "server", "start")),
 }

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         specimens,
         sweep,
         train,
-        watch,
         what_if,
         why_attends,
     )
@@ -118,7 +117,6 @@ __all__ = [
     "specimens",
     "sweep",
     "train",
-    "watch",
     "what_if",
     "why_attends",
 ]

@@ -24,9 +24,9 @@ from vesalius.grading.circuits import Grade, grade
 from vesalius.grading.discovery import median_and_mean
 from vesalius.grading.keys import false_claims
 from vesalius.options import Load
-from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.discovery_cases import DiscoveryCase, discover_case, grade_found
-from vesalius.runs.settings import CircuitCase, chosen_circuits
+from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits
+from vesalius_bench.discovery.benchmark import DiscoverySettings
+from vesalius_bench.discovery.cases import DiscoveryCase, discover_case, grade_found
 
 __all__ = [
     "CircuitCase",

@@ -15,11 +15,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.backbones import Backbone
 from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import plain_json
 from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, LineProgram, arguments_of, command_of
 from vesalius.plugins import INTERPRETERS, named_function
+from vesalius_backbones import Backbone
 from vesalius_functions.agents import DialogueLimits, interpret_with
 from vesalius_functions.agents.dialogue import exemplars_for
 from vesalius_functions.box import Answer, Box, Function, Interpreter, OutOfQueries, Reply, json_value, layers_of

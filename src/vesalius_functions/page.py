@@ -28,8 +28,8 @@ from vesalius.documents.view import (
 )
 from vesalius.progress import Progress
 from vesalius.report.layout import write_view
-from vesalius.runs.conversation import Conversation
 from vesalius.runs.directory import INDEX, calls_path, document_or_none, explanation_path, read_scorecard
+from vesalius_backbones.runs.conversation import Conversation
 from vesalius_functions.bench.settings import GRADES
 from vesalius_functions.bench.work import Graded, Interpreted
 from vesalius_functions.documents import FunctionExample, FunctionTest

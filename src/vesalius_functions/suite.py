@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from vesalius.backbones import Backbone, backbone_name, offers_logprobs
 from vesalius.errors import BadInput, choices
 from vesalius.sandbox import Sandbox
+from vesalius_backbones import Backbone, backbone_name, offers_logprobs
 from vesalius_functions.box import Answer, Box, Function, Grade, Mode, UnitTest
 from vesalius_functions.knowledge.scoring import UnopenedModel
 from vesalius_functions.published import Loaded

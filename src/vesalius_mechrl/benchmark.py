@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -30,9 +30,10 @@ from vesalius.options import Load, Out
 from vesalius.progress import Progress, silent
 from vesalius.report.plots import save_figure
 from vesalius.runs.directory import EVENTS, Run
+from vesalius.runs.engine import Engine
 from vesalius.runs.kinds import Benchmark
 from vesalius.runs.ledger import LedgerState, LedgerStep, Record, read_ledger
-from vesalius.runs.steps import Options, StepProgress, Steps
+from vesalius.runs.steps import StepProgress, Steps
 from vesalius.version import __version__
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.environment import PAPER_QUIRKS
@@ -97,10 +98,10 @@ class MechrlBenchmark(Steps):
         corpus: Callable[[], Corpus] = factbook,
         matrices: Path | None = None,
         progress: Progress = silent,
-        **options: Unpack[Options],
+        engine: Engine | None = None,
     ) -> None:
         self.state = MechrlState(run.ledger.records)
-        super().__init__(run, self.state, **options)
+        super().__init__(run, self.state, engine=engine)
         self.specimen, self.plan, self.scope = specimen, plan, scope
         self.corpus, self.progress = corpus, progress
         self.matrices = matrices or run.directory / MATRICES

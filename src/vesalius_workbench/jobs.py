@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import worker_of
-from vesalius.runs.watching import run_state
+from vesalius.runs.kinds import run_state
 from vesalius_workbench.store import below, located
 
 JOB, LOG = "job.json", "run.log"

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from vesalius.runs.watching import Watcher
+from vesalius_backbones.runs.watching import Watcher
 from vesalius_functions.bench.function_runs import functions_run, one_function
 from vesalius_workbench.jobs import Jobs, RunQuestion
 from vesalius_workbench.store import Store

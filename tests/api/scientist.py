@@ -1,8 +1,8 @@
 """A scientist that says nothing, so that only what was asked is tested."""
 
-from vesalius.backbones import Backbone
 from vesalius.documents import Explanation
 from vesalius.explanations.scientists import Explained, Task
+from vesalius_backbones import Backbone
 
 NAME = "tests.api.scientist:silent"
 

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from tests.backbones.conftest import FakeClock
-from vesalius.backbones import (
+from vesalius.errors import BadInput, Failed
+from vesalius_backbones import (
     Backbone,
     BackboneError,
     Faults,
@@ -25,8 +26,7 @@ from vesalius.backbones import (
     tool_result,
     user,
 )
-from vesalius.backbones.messages import TokenOptions, strict_schema
-from vesalius.errors import BadInput, Failed
+from vesalius_backbones.messages import TokenOptions, strict_schema
 
 
 class Verdict(BaseModel):

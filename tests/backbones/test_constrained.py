@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-import vesalius.backbones.factory as factory
-from vesalius.backbones import Backbone, Scripted, Tool, open_backbone, system, tool_result, user
-from vesalius.backbones.messages import LONGEST_BOUND, SHORTEST_TEXT, Abilities, bounded_schema
-from vesalius.backbones.tools import reply_schema
+import vesalius_backbones.factory as factory
+from vesalius_backbones import Backbone, Scripted, Tool, open_backbone, system, tool_result, user
+from vesalius_backbones.messages import LONGEST_BOUND, SHORTEST_TEXT, Abilities, bounded_schema
+from vesalius_backbones.tools import reply_schema
 
 
 class Place(BaseModel):

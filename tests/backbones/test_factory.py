@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vesalius.backbones import Scripted, open_backbone
 from vesalius.errors import BadInput
+from vesalius_backbones import Scripted, open_backbone
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_reply_that_fails_in_an_unknown_way() -> None:
 
 
 def test_importing_the_room_imports_no_providers_library() -> None:
-    code = "import sys, vesalius.backbones; print(*{name.split('.')[0] for name in sys.modules})"
+    code = "import sys, vesalius_backbones; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     foreign = {"langchain_core", "langchain_openai", "openai", "anthropic", "google", "httpx", "httpx2", "xllamacpp"}
     assert not foreign & set(loaded)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.backbones.untrusted_text import MAX_DEPTH, Unreadable, objects, read
+from vesalius_backbones.untrusted_text import MAX_DEPTH, Unreadable, objects, read
 
 EXPECTED = {"tag": "MAPPER", "score": 2}
 

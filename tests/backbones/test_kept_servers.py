@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vesalius.backbones import local
-from vesalius.backbones.providers import PROVIDERS, Access
+from vesalius_backbones import local
+from vesalius_backbones.providers import PROVIDERS, Access
 
 
 class StubServer:

@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from tests.processes import until_gone
-from vesalius.backbones import Garbled, RetryPolicy, Tool, Unreachable, open_backbone, system, user
-from vesalius.backbones.local import NAME, LocalOptions, LocalServer, find_model, kept_server
 from vesalius.errors import BadInput, Failed
+from vesalius_backbones import Garbled, RetryPolicy, Tool, Unreachable, open_backbone, system, user
+from vesalius_backbones.local import NAME, LocalOptions, LocalServer, find_model, kept_server
 
 pytestmark = pytest.mark.smollm
 
@@ -95,7 +95,7 @@ def test_tool_calls_and_answers_are_held_to_one_schema(local_server: LocalServer
 def test_a_server_does_not_outlive_a_killed_parent() -> None:
     pytest.importorskip("xllamacpp")
     code = (
-        "import os, signal; from vesalius.backbones.local import LocalServer, NAME, find_model;"
+        "import os, signal; from vesalius_backbones.local import LocalServer, NAME, find_model;"
         "server = LocalServer(find_model(NAME)); print(server._process.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from tests.backbones.conftest import FakeClock
 from tests.backbones.fake_server import FakeServer, ReceivedRequest, Response, chat, error, serving
-from vesalius.backbones import (
+from vesalius.errors import BadInput
+from vesalius_backbones import (
     Backbone,
     BackboneError,
     Garbled,
@@ -24,7 +25,6 @@ from vesalius.backbones import (
     tool_result,
     user,
 )
-from vesalius.errors import BadInput
 
 KEY = "sk-planted-0123456789abcdef"
 

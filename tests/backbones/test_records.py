@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from tests.backbones.conftest import FakeClock
 from tests.backbones.fake_server import ReceivedRequest, Response, chat, error, serving
-from vesalius.backbones import (
+from vesalius.errors import BadInput
+from vesalius_backbones import (
     Backbone,
     BadKey,
     NotRecorded,
@@ -31,7 +32,6 @@ from vesalius.backbones import (
     open_backbone,
     user,
 )
-from vesalius.errors import BadInput
 
 SECRETS = [
     "sk-proj-AbCdEf0123456789AbCdEf",
@@ -239,7 +239,7 @@ def test_an_altered_record_is_refused(tmp_path: Path) -> None:
 
 KILLED = """
     import os, signal, sys
-    from vesalius.backbones import Scripted, open_backbone
+    from vesalius_backbones import Scripted, open_backbone
     record, prices, deadline = sys.argv[1], sys.argv[2], int(sys.argv[3])
     calls = 0
 

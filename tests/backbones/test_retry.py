@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.backbones.conftest import FakeClock
-from vesalius.backbones import BackboneError, RetryPolicy
-from vesalius.backbones.failures import KINDS, Retrier
-from vesalius.backbones.messages import Event
+from vesalius_backbones import BackboneError, RetryPolicy
+from vesalius_backbones.failures import KINDS, Retrier
+from vesalius_backbones.messages import Event
 
 TRANSIENT = {"rate_limited", "timed_out", "unreachable", "garbled"}
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.backbones.conftest import FakeClock
-from vesalius.backbones import (
+from vesalius.errors import BadInput
+from vesalius_backbones import (
     Backbone,
     CapReached,
     Prices,
@@ -21,9 +22,8 @@ from vesalius.backbones import (
     TokenUsage,
     open_backbone,
 )
-from vesalius.backbones.messages import CallSettings, ModelRequest, user
-from vesalius.backbones.records import token_bound
-from vesalius.errors import BadInput
+from vesalius_backbones.messages import CallSettings, ModelRequest, user
+from vesalius_backbones.records import token_bound
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from tests.closeness import assert_same_document
 from tests.forked import forked
 from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.ledger import Ledger
+from vesalius_bench.circuits.benchmark import CircuitsBenchmark
 
 pytestmark = pytest.mark.slow
 

@@ -8,13 +8,13 @@ import pytest
 import vesalius as ves
 from tests.agents.hyve.scripts import WALKTHROUGH
 from tests.cli.conftest import Vesalius
-from vesalius.backbones import Backbone
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task
+from vesalius_backbones import Backbone
 
 NAMES_ONLY = f"{__name__}:name_components"
 

@@ -9,8 +9,9 @@ from typer.core import TyperGroup
 
 from vesalius.cli import app
 from vesalius.documents import Request
-from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.settings import BenchmarkSettings, CircuitCase, benchmark_circuits
+from vesalius_bench.circuits.selection import CircuitCase, benchmark_circuits
+from vesalius_bench.circuits.settings import BenchmarkSettings
+from vesalius_bench.discovery.benchmark import DiscoverySettings
 from vesalius_bench.survey.run import SurveySettings
 from vesalius_functions.agents import DialogueLimits
 from vesalius_functions.bench.settings import FunctionSettings

@@ -11,8 +11,13 @@ from vesalius.discovery.method import MethodResult
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, all_logits
 
+#: Methods that train for seconds.
+TRAINED = ("masks", "edge-masks")
 
-@pytest.mark.parametrize("method", CORE_NAMES)
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=pytest.mark.slow if name in TRAINED else ()) for name in CORE_NAMES]
+)
 def test_a_known_circuit_comes_first(method: str) -> None:
     specimen = ves.load("frac_prevs")
     found = discover(specimen, method, n=8)

@@ -25,8 +25,8 @@ from vesalius.explanations.scientists import (
 )
 from vesalius.intervene.estimate import Workload
 from vesalius.options.objects import option
-from vesalius.runs.settings import BenchmarkSettings
 from vesalius_agents.hyve.scientists import Hybrid, Hyve
+from vesalius_bench.circuits.settings import BenchmarkSettings
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def test_a_name_with_options_is_an_object(name: str, options: dict, scientist: S
 
 def test_a_benchmark_is_asked_with_the_options_of_an_object() -> None:
     from vesalius.options import Ask, Who
-    from vesalius.runs.settings import benchmark_circuits
+    from vesalius_bench.circuits.selection import benchmark_circuits
 
     circuits = benchmark_circuits(["3"])
     by_object = BenchmarkSettings.of(circuits, Who(Builtin(leave_out="count")), Ask(), (), None)
@@ -150,7 +150,7 @@ def test_the_built_in_scientist_explains_without_hyve_and_language_models() -> N
 import sys
 import vesalius.explanations.scientists as s
 s.scientist_named("builtin")
-absent = ("vesalius_agents.hyve", "vesalius.backbones", "torch")
+absent = ("vesalius_agents.hyve", "vesalius_backbones", "torch")
 assert not [name for name in sys.modules if name.startswith(absent)]
 assert s.scientist_named("hyve").label == "hyve"
 assert "vesalius_agents.hyve.scientists" in sys.modules and "torch" not in sys.modules

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Backbone, ModelRequest, RetryPolicy, Scripted, open_backbone
 from vesalius.errors import BadInput
 from vesalius.sandbox import Sandbox
+from vesalius_backbones import Backbone, ModelRequest, RetryPolicy, Scripted, open_backbone
 from vesalius_functions import Answer, Box, Grade, Mode, Reply
 from vesalius_functions.box import Category, Example, UnitTest
 

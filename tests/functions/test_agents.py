@@ -4,8 +4,8 @@ import pytest
 
 from tests.functions.fakes import Line, asks, speaking, unit_tests
 from tests.functions.needs import needs_facts, needs_vectors
-from vesalius.backbones import BackboneError
 from vesalius.errors import BadInput
+from vesalius_backbones import BackboneError
 from vesalius_functions import Box
 from vesalius_functions.agents import DialogueLimits, Exemplars, exemplars_for, interpret_with, take_unit_tests
 from vesalius_functions.agents.commands import invented, render

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.functions.fakes import Line
-from vesalius.backbones import RetryPolicy, open_backbone
-from vesalius.backbones.local import NAME, LocalServer
+from vesalius_backbones import RetryPolicy, open_backbone
+from vesalius_backbones.local import NAME, LocalServer
 from vesalius_functions import Box
 from vesalius_functions.agents import DialogueLimits
 from vesalius_functions.box import Category

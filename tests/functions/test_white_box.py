@@ -10,8 +10,8 @@ import pytest
 from numpy import ndarray
 
 from vesalius import api
-from vesalius.backbones import Scripted, open_backbone
 from vesalius.errors import BadInput
+from vesalius_backbones import Scripted, open_backbone
 from vesalius_functions import Box
 from vesalius_functions.agents import interpret_with
 from vesalius_functions.bench.settings import FunctionSettings

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from vesalius.backbones import ModelRequest
+from vesalius_backbones import ModelRequest
 
 MARK = "| "
 OPENING, CLOSING = "‹«〈⟨⟪《˂ᐸ❮≪", "›»〉⟩⟫》˃ᐳ❯≫"

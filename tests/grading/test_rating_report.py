@@ -7,9 +7,9 @@ import pytest
 
 import vesalius as ves
 from vesalius.errors import BadInput
-from vesalius.grading.judges.circuit import JudgedCircuit
-from vesalius.grading.judges.judge import ORDERS
 from vesalius.grading.ratings import Item
+from vesalius_bench.judges.circuit import JudgedCircuit
+from vesalius_bench.judges.judge import ORDERS
 from vesalius_bench.ratings.agreement import rating_report
 from vesalius_bench.ratings.reading import item_fields, item_text, majority, read_ratings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.grading.judges import Item
+from vesalius_bench.judges import Item
 from vesalius_bench.ratings.reading import Rating, rater_agreement, read_ratings
 
 HEADER = "specimen,component,rater,measure,score\n"

@@ -15,12 +15,12 @@ from vesalius.circuits.key.other_keys import established_roles
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.grading.discovery import median_and_mean
-from vesalius.runs.discovery import DiscoverySettings
-from vesalius.runs.discovery_cases import run_case
 from vesalius_agents.cases import chosen_circuits, grade_natural
 from vesalius_agents.inspection import discovery, functions, natural
 from vesalius_agents.inspection.discovery_task import FIGURES as AREAS
 from vesalius_agents.inspection.function_task import FIGURES
+from vesalius_bench.discovery.benchmark import DiscoverySettings
+from vesalius_bench.discovery.cases import run_case
 from vesalius_functions.suite import Suite, in_words
 
 PAIR = ["L0H0", "L0H3"]

@@ -18,13 +18,13 @@ from mcp.client.stdio import StdioServerParameters
 from tests.forked import vesalius
 from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
 from tests.processes import PATIENCE, until
-from vesalius.api.runs import results, watch
+from vesalius.api.runs import results
 from vesalius.errors import BadInput, Note
-from vesalius.runs.watching import Watcher
 from vesalius_agents.mcp.desk import Desk
 from vesalius_agents.mcp.replaying import differing, replay_calls
 from vesalius_agents.mcp.server import Server
 from vesalius_agents.mcp.tools import TOOLS
+from vesalius_backbones.runs.watching import Watcher, watch
 
 #: A circuit whose explanation takes several seconds.
 LARGER = "2"

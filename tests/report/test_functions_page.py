@@ -10,9 +10,9 @@ from tests.functions.fakes import Line
 from tests.report.browser import needs_browser, probe
 from tests.report.test_page import EVIL, read
 from tests.report.test_page_browser import WIDTHS
-from vesalius.backbones import Scripted, open_backbone
 from vesalius.documents import Request
 from vesalius.report.charts import FUNCTION_HEIGHT, FUNCTION_LEFT, FUNCTION_WIDTH, draw_curves
+from vesalius_backbones import Scripted, open_backbone
 from vesalius_functions.agents import interpret_with
 from vesalius_functions.bench.work import Graded, Interpreted
 from vesalius_functions.box import Answer, Box

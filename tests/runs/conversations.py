@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Redactor
-from vesalius.backbones.messages import Answer, CallSettings, Message, ModelRequest, TokenUsage, ToolCall, system, user
-from vesalius.backbones.records import Outcome, Records
+from vesalius_backbones import Redactor
+from vesalius_backbones.messages import Answer, CallSettings, Message, ModelRequest, TokenUsage, ToolCall, system, user
+from vesalius_backbones.records import Outcome, Records
 
 Turns = list[Message]
 

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Redactor
-from vesalius.backbones.messages import Answer, CallSettings, Message, ModelRequest, TokenUsage, system, user
-from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.scorecard import FunctionFailure, Scorecard
 from vesalius.runs.ledger import Ledger
+from vesalius_backbones import Redactor
+from vesalius_backbones.messages import Answer, CallSettings, Message, ModelRequest, TokenUsage, system, user
+from vesalius_backbones.records import Outcome, Records
 from vesalius_functions.bench.scorecard import metrics_of
 from vesalius_functions.bench.settings import FunctionState
 

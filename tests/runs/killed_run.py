@@ -20,9 +20,12 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     """The whole run, or what is left of it; grading is a stand-in too and happens in this process."""
     from tests.runs import stand_in
     from tests.runs.test_circuits import grade_stub
-    from vesalius.runs import circuits, engine
+    from vesalius.runs import engine
     from vesalius.runs.directory import Run
-    from vesalius.runs.settings import BenchmarkSettings, RunLimits, benchmark_circuits, first
+    from vesalius_backbones.runs.steps import RunLimits
+    from vesalius_bench.circuits import benchmark as circuits
+    from vesalius_bench.circuits.selection import benchmark_circuits, first
+    from vesalius_bench.circuits.settings import BenchmarkSettings
 
     engine.START_METHOD = "fork"  # a server, or a fresh worker, would import everything again in every life
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from tests.runs import stand_in
 from tests.runs.test_circuits import grade_stub
-from vesalius.runs import circuits
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
-from vesalius.runs.settings import BenchmarkSettings, RunLimits, benchmark_circuits, first
+from vesalius_backbones.runs.steps import RunLimits
+from vesalius_bench.circuits import benchmark as circuits
+from vesalius_bench.circuits.selection import benchmark_circuits, first
+from vesalius_bench.circuits.settings import BenchmarkSettings
 
 #: Says something that depends on the question, to whoever asks; judges give 1 to everything.
 SCRIPT = """

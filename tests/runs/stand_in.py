@@ -6,10 +6,10 @@ was lost, repeated or mixed up shows in the files.
 
 import json
 
-from vesalius.backbones import Backbone, Garbled
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Trace, Usage
 from vesalius.explanations.scientists import Explained, Task
+from vesalius_backbones import Backbone, Garbled
 
 NAME = f"{__name__}:explain"
 CALLS = 6

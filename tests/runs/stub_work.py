@@ -60,8 +60,8 @@ def linger(case: Path) -> None:
 
 def buy(case: tuple[str, str]) -> int:
     """Spends a cent at a time from a shared purse of a dollar; how often it could."""
-    from vesalius.backbones import CapReached
-    from vesalius.runs.work import SharedCap, SpendingFile
+    from vesalius_backbones import CapReached
+    from vesalius_backbones.runs.access import SharedCap, SpendingFile
 
     path, account = case
     budget, bought = SharedCap(1.000001, SpendingFile(Path(path)), account), 0

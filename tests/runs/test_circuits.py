@@ -17,14 +17,15 @@ from vesalius.explanations.scientists import Builtin, Explained, Task, explain_t
 from vesalius.grading.circuits import CircuitGrade, Graded
 from vesalius.grading.programs import ComponentScore, ProgramGrade
 from vesalius.grading.tags import NULLS, tag_rows
-from vesalius.runs import circuits as benchmark
 from vesalius.runs import steps
-from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
 from vesalius.runs.ledger import Ledger
-from vesalius.runs.settings import BenchmarkSettings, benchmark_circuits
-from vesalius.runs.work import ToExplain, ToGrade
+from vesalius_bench.circuits import benchmark
+from vesalius_bench.circuits.benchmark import CircuitsBenchmark
+from vesalius_bench.circuits.selection import benchmark_circuits
+from vesalius_bench.circuits.settings import BenchmarkSettings
+from vesalius_bench.circuits.work import ToExplain, ToGrade
 
 IDS = ["3", "8", "46"]
 

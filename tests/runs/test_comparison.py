@@ -8,8 +8,8 @@ import pytest
 
 import vesalius as ves
 from tests.runs.models import perform, settings
-from vesalius.backbones import Prices, TokenUsage
 from vesalius.errors import BadInput
+from vesalius_backbones import Prices, TokenUsage
 from vesalius_bench.papers import published
 from vesalius_bench.papers.comparison import ComparedTable, compare_runs
 from vesalius_functions.page_kinds import draw_kinds

@@ -17,15 +17,15 @@ from tests.forked import forked
 from vesalius.documents.scorecard import AREAS
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import Run
-from vesalius.runs.discovery import (
+from vesalius.runs.engine import Engine, Failure
+from vesalius_bench.circuits.selection import CircuitCase, benchmark_circuits
+from vesalius_bench.discovery.benchmark import (
     DiscoveryBenchmark,
     DiscoverySettings,
     DiscoveryState,
     discovery_scorecard,
 )
-from vesalius.runs.discovery_cases import run_case
-from vesalius.runs.engine import Engine, Failure
-from vesalius.runs.settings import CircuitCase, benchmark_circuits
+from vesalius_bench.discovery.cases import run_case
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from vesalius.errors import BadInput, Failed
 from vesalius.runs.comparing import replay
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
-from vesalius.runs.settings import RunLimits
 from vesalius.sandbox import Sandbox
+from vesalius_backbones.runs.steps import RunLimits
 from vesalius_functions import suite as suites
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.bench.benchmark import FunctionsBenchmark

@@ -13,7 +13,7 @@ from vesalius.discovery.attribution import contrast
 from vesalius.documents.scorecard import DiscoveryFigures, HardFigures, Scorecard
 from vesalius.grading.discovery import precision_at_size
 from vesalius.intervene import Recordings
-from vesalius.runs.discovery_cases import hard_metrics
+from vesalius_bench.discovery.cases import hard_metrics
 
 
 def test_precision_at_the_true_size_by_hand() -> None:

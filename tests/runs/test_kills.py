@@ -15,7 +15,7 @@ import pytest
 
 from tests.runs.killed_run import CAP, CASES
 from tests.runs.stand_in import CALLS
-from vesalius.runs.work import totals
+from vesalius_backbones.runs.access import totals
 
 #: `python -m benchmarks.kills` makes a hundred.
 KILLS = 6

@@ -4,9 +4,9 @@ import pytest
 
 from vesalius.documents.scorecard import CaseError
 from vesalius.errors import BadInput
-from vesalius.runs.discovery import DiscoveryState
 from vesalius.runs.ledger import LedgerState, LedgerStep
-from vesalius.runs.scorecard import State
+from vesalius_bench.circuits.scorecard import State
+from vesalius_bench.discovery.benchmark import DiscoveryState
 from vesalius_functions.bench.settings import FunctionState
 
 EVENTS = {"explain": "explained", "grade": "graded"}

@@ -14,8 +14,8 @@ from vesalius.discovery.discover import discover, method_named
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.errors import BadInput
 from vesalius.intervene import Readout
-from vesalius.runs import discovery_cases as methods
-from vesalius.runs.discovery_cases import DiscoveryCase, run_case
+from vesalius_bench.discovery import cases as methods
+from vesalius_bench.discovery.cases import DiscoveryCase, run_case
 
 
 def case_of(method: str, name: str, n: int) -> DiscoveryCase:

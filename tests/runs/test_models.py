@@ -12,7 +12,6 @@ from tests.runs import stand_in
 from tests.runs.models import PRICES, perform, results, serial, settings
 from tests.runs.stand_in import CALLS
 from vesalius.api import explain
-from vesalius.backbones.failures import KINDS, SystemClock
 from vesalius.cli.console import print_view
 from vesalius.documents.metric import metric_sheet
 from vesalius.documents.scorecard import Scorecard
@@ -20,9 +19,11 @@ from vesalius.errors import BadInput, Failed
 from vesalius.runs.comparing import differences, replay
 from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
-from vesalius.runs.scorecard import State
-from vesalius.runs.settings import BenchmarkSettings, RunLimits
-from vesalius.runs.work import no_connections, totals
+from vesalius_backbones.failures import KINDS, SystemClock
+from vesalius_backbones.runs.access import no_connections, totals
+from vesalius_backbones.runs.steps import RunLimits
+from vesalius_bench.circuits.scorecard import State
+from vesalius_bench.circuits.settings import BenchmarkSettings
 from vesalius_bench.papers.comparison import compare_runs
 
 pytestmark = pytest.mark.slow

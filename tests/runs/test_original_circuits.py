@@ -14,7 +14,6 @@ import torch
 import vesalius as ves
 from tests.circuits.test_originals import settings_of
 from vesalius import api
-from vesalius.backbones import Backbone
 from vesalius.circuits.originals import BOS, PAD, load_directory, load_original, original_folders, tracr_order
 from vesalius.cli.console import print_view
 from vesalius.documents.explanation import ComponentExplanation, Explanation
@@ -24,7 +23,8 @@ from vesalius.grading.circuits import grade_circuit
 from vesalius.grading.keys import reference_texts, true_tags
 from vesalius.grading.programs import Grader
 from vesalius.model.states import to_state
-from vesalius.runs.settings import chosen_circuits, original_circuits
+from vesalius_backbones import Backbone
+from vesalius_bench.circuits.selection import chosen_circuits, original_circuits
 
 TAGS = {"L0_MLP": "INDICATOR", "L1H2": "AGGREGATOR"}
 

@@ -13,8 +13,9 @@ import pytest
 from tests.processes import PATIENCE
 from tests.runs.models import perform, results, settings
 from vesalius.errors import BadInput
-from vesalius.runs import circuits, ray_engine
+from vesalius.runs import ray_engine
 from vesalius.runs.engine import engine_named
+from vesalius_bench.circuits import benchmark as circuits
 
 SLOW_MODEL = """
 import hashlib, os, time

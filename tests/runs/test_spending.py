@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.runs import stub_work
-from vesalius.backbones import CapReached
 from vesalius.errors import Failed
 from vesalius.runs.engine import map_cases
-from vesalius.runs.work import SharedCap, SpendingFile
+from vesalius_backbones import CapReached
+from vesalius_backbones.runs.access import SharedCap, SpendingFile
 
 HELD = (
     r"cap \$1.00: \$0.0000 is spent, \$0.6000 is held for calls of other jobs that are under way, and the next call"

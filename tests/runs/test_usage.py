@@ -8,13 +8,13 @@ import pytest
 
 from tests.runs.models import perform, settings
 from tests.runs.test_comparison import finished
-from vesalius.backbones import Redactor, TokenUsage
-from vesalius.backbones.messages import Answer, CallSettings, ModelRequest, user
-from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace, Usage
 from vesalius.errors import BadInput
-from vesalius.runs.usage import run_usage, stage_of
+from vesalius_backbones import Redactor, TokenUsage
+from vesalius_backbones.messages import Answer, CallSettings, ModelRequest, user
+from vesalius_backbones.records import Outcome, Records
+from vesalius_backbones.runs.usage import run_usage, stage_of
 from vesalius_bench.papers.comparison import compare_runs
 
 #: label, input, cached, output, dollars, seconds. By hand: the sums in the tests below.

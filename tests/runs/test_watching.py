@@ -17,10 +17,10 @@ from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
 from vesalius.progress import silent
 from vesalius.runs import directory
-from vesalius.runs.conversation import LONGEST, Conversation
 from vesalius.runs.directory import UNDER_WAY, under_way, worker_of
 from vesalius.runs.listing import ResultIndex
-from vesalius.runs.watching import Watcher
+from vesalius_backbones.runs.conversation import LONGEST, Conversation
+from vesalius_backbones.runs.watching import Watcher
 
 #: Marks a directory in another process, says so, and works until its input ends.
 WORKER = """

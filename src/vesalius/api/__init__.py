@@ -30,7 +30,7 @@ from vesalius.plugins import VERBS, all_names, loaded_plugin
 
 if TYPE_CHECKING:
     from vesalius.api.atlases import atlas
-    from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery
+    from vesalius.api.benchmarks import bench
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.discoveries import discover, neurons
     from vesalius.api.explanations import explain
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from vesalius.api.plans import plan
     from vesalius.api.plugin_listing import plugins
     from vesalius.api.retesting import retest
-    from vesalius.api.runs import diff, replay, report, rerun, results, watch, what_if_again
+    from vesalius.api.runs import diff, replay, report, rerun, results, what_if_again
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
     from vesalius.documents.attribution_graph import convert
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: The names that each module defines.
 _DEFINED = {
     "vesalius.api.atlases": ("atlas",),
-    "vesalius.api.benchmarks": ("bench", "bench_circuits", "bench_discovery"),
+    "vesalius.api.benchmarks": ("bench",),
     "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
     "vesalius.api.discoveries": ("discover", "neurons"),
     "vesalius.api.explanations": ("explain",),
@@ -64,7 +64,7 @@ _DEFINED = {
     "vesalius.api.plans": ("plan",),
     "vesalius.api.plugin_listing": ("plugins",),
     "vesalius.api.retesting": ("retest",),
-    "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "watch", "what_if_again"),
+    "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "what_if_again"),
     "vesalius.api.sweeps": ("sweep", "sweep_report"),
     "vesalius.api.training": ("generate", "train"),
     "vesalius.documents.attribution_graph": ("convert",),
@@ -77,8 +77,6 @@ __all__ = [
     "attention",
     "behaviours",
     "bench",
-    "bench_circuits",
-    "bench_discovery",
     "bos_text",
     "check",
     "check_document",
@@ -113,7 +111,6 @@ __all__ = [
     "sweep",
     "sweep_report",
     "train",
-    "watch",
     "what_if",
     "what_if_again",
     "why_attends",

@@ -26,7 +26,6 @@ from vesalius.files import read_json
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.runs.directory import CIRCUITS, is_run, read_run, read_scorecard
-from vesalius.runs.discovery import BENCHMARK as DISCOVERY_BENCHMARK
 
 Named = Iterable[str | Component] | str | Component
 Given = Circuit | Discovery | Named | None
@@ -96,7 +95,7 @@ def read_circuit(path: Path, specimen: Specimen, *, method: str | None = None) -
 
 def _from_run(run: Path, specimen: Specimen, method: str | None) -> Circuit:
     """The circuit that a finished benchmark discovered in this specimen."""
-    if read_run(run)["settings"].get("benchmark") != DISCOVERY_BENCHMARK:
+    if read_run(run)["settings"].get("benchmark") != "discovery":
         path = run / CIRCUITS / f"{specimen.id}.json"
         if not path.is_file():
             raise BadInput(

@@ -12,8 +12,6 @@ from typing import Any
 
 from vesalius.api.circuit_sources import Given, circuit_fields
 from vesalius.api.door import directory_for, note_problems, removed_if_empty, subject_options, verb
-from vesalius.backbones import Backbone, open_backbone
-from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.discover import circuit_method
@@ -34,6 +32,7 @@ from vesalius.explanations.verdicts import FREE_CODE
 from vesalius.json_lines import short_name
 from vesalius.model.specimen import Specimen
 from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Out, Parts
+from vesalius.plugins import VERBS, loaded_plugin
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_page
 from vesalius.runs.directory import EXECUTIONS, calls_path, under_way
@@ -46,7 +45,6 @@ __all__ = [
     "PAGE_FILE",
     "TRACE_FILE",
     "explain",
-    "inspect_backbone",
     "scientist_named",
 ]
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
@@ -133,13 +131,21 @@ def explain(
         task = replace(task, **kept.executions, **_circuit_file(task, directory))
         if isinstance(backbone, str):
             how = {"base_url": ask.base_url, "max_tokens": ask.max_tokens, "timeout": ask.timeout, **kept.calls}
-            opened = open_backbone(backbone, **how, prices=ask.prices, cap=ask.max_cost)
+            opened = _open_backbone(backbone, **how, prices=ask.prices, cap=ask.max_cost)
             backbone = stack.enter_context(opened).within(kept.scope)
         result = explain_task(task, backbone)
         progress("rendering the page", 0, 0)
         explanation = result.explanation if directory is None else _write_files(result, directory, specimen)
     note_problems(result.trace)
     return explanation
+
+
+def _open_backbone(name: str, **options: Any) -> Any:
+    """A language model, opened by the verb `open_backbone` of an installed package."""
+    opener = loaded_plugin(VERBS, "open_backbone", ())
+    if opener is None:
+        raise BadInput(f"`backbone` {name}: no installed package opens language models; install vesalius whole")
+    return opener(name, **options)
 
 
 def _circuit_file(task: Task, directory: Path | None) -> dict[str, str]:
@@ -169,21 +175,14 @@ def _kept_calls(record: str | Path | None, replay: str | Path | None, case: str,
     calls = {"record": None if replay else record, "replay": replay}
     if place is None:
         return KeptCalls(scope, calls, {})
-    file = records_file(Path(place)).with_name(EXECUTIONS_FILE)
-    return KeptCalls(scope, calls, {"executions": file, "executions_writable": not replay})
+    folder = Path(place).parent if Path(place).suffix == ".jsonl" else Path(place)
+    return KeptCalls(scope, calls, {"executions": folder / EXECUTIONS_FILE, "executions_writable": not replay})
 
 
 def _backbone_options(base_url: str | None, max_tokens: int) -> dict[str, Any]:
     """The options of a language model that decide what it answers, where they are not the usual ones."""
     given = {} if max_tokens == MAX_TOKENS else {"max_tokens": max_tokens}
     return given if base_url is None else {**given, "base_url": base_url}
-
-
-def inspect_backbone(model: Any) -> Backbone:
-    """The model of an inspect_ai evaluation as a backbone."""
-    from vesalius.backbones.inspect_model import inspect_backbone
-
-    return inspect_backbone(model)
 
 
 def _place(specimen: Specimen) -> Path | None:

@@ -1,4 +1,4 @@
-"""Finished runs and results: list them, draw their pages, watch one, repeat one, compare two with each other."""
+"""Finished runs and results: list them, draw their pages, repeat one, compare two with each other."""
 
 from importlib import import_module
 from inspect import signature
@@ -15,7 +15,6 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.kinds import kind_in, stored_kinds
 from vesalius.documents.printed import ResultList
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
-from vesalius.documents.trace import AgentRun
 from vesalius.documents.view import Viewable
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
@@ -27,7 +26,6 @@ from vesalius.runs.comparing import replay as replayed
 from vesalius.runs.directory import is_run, read_run
 from vesalius.runs.kinds import kind_of_directory
 from vesalius.runs.listing import list_results
-from vesalius.runs.watching import Watcher
 
 
 def replay(
@@ -155,18 +153,3 @@ def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | boo
         raise BadInput(f"{file}: {error}") from None
     assert isinstance(again, WhatIf)
     return again
-
-
-# Runs while they are under way: what a language model has done so far.
-
-
-def watch(run: str | Path, *, case: str | None = None) -> AgentRun:
-    """What a run of a language model has done so far: its calls stage by stage, its hypotheses, tokens and cost.
-
-    `run` is a directory that `vesalius explain` or `vesalius bench circuits` writes to, now or before; `case` is one
-    circuit of a benchmark (default: the one that was asked about last).
-    """
-    directory = Path(run)
-    if not directory.is_dir():
-        raise BadInput(f"run {run}: no such directory")
-    return Watcher().look(directory, case=case)

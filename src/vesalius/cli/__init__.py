@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vesalius.cli.commands import bench, circuits, runs, specimens
+from vesalius.cli.commands import circuits, runs, specimens
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.cli.options import command
 from vesalius.errors import BadInput, Failed
@@ -57,9 +57,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-PARTS = (specimens, circuits, runs, bench)
-for part in PARTS:
-    app.add_typer(part.commands)
+#: Benchmarks are commands of other packages.
+bench = typer.Typer(
+    name="bench", help="Run a benchmark and print its scorecard.", no_args_is_help=True, rich_markup_mode="rich"
+)
+PARTS = (specimens, circuits, runs)
+for part in (*(one.commands for one in PARTS), bench):
+    app.add_typer(part)
 
 
 def _add_commands() -> None:
@@ -69,7 +73,7 @@ def _add_commands() -> None:
     group `bench`. What cannot be imported is left out, and `vesalius plugins --check` says why; a name that this
     package has is not taken.
     """
-    groups, own = {"": app, "bench": bench.commands}, own_commands()
+    groups, own = {"": app, "bench": bench}, own_commands()
     for plugin in sorted(installed(COMMANDS), key=lambda one: not one.built_in):
         group, _, name = plugin.name.rpartition(".")
         if why_hidden(plugin, own) is not None or group not in groups:
@@ -87,12 +91,8 @@ def _add_commands() -> None:
 
 
 def own_commands() -> set[str]:
-    """The commands of this package: `load`, `bench`, `bench.circuits`."""
-    names = {"bench"}
-    for part in PARTS:
-        group = "bench." if part is bench else ""
-        names |= {f"{group}{one.name}" for one in part.commands.registered_commands}
-    return names
+    """The commands of this package: `load`, `bench`."""
+    return {"bench"} | {str(one.name) for part in PARTS for one in part.commands.registered_commands}
 
 
 _add_commands()

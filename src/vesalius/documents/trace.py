@@ -15,6 +15,8 @@ from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Sheet, View, Viewable, join_first
 
 TRACE_FILE = "trace.json"
+#: The recorded calls of a language model.
+CALLS_FILE = "calls.jsonl"
 Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
 #: How HyVE tests hypotheses: by typed claims that the engine decides, or by the model's own code, as published.
 Protocol = Literal["typed", "paper"]

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Protocol as Interface
 
 from pydantic import JsonValue
 
@@ -46,7 +47,6 @@ from vesalius.plugins import SCIENTISTS as PLUGINS
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
-    from vesalius.backbones import Backbone
     from vesalius.behaviours.natural import Spread
     from vesalius.intervene.estimate import Workload
     from vesalius.model.specimen import Specimen
@@ -67,6 +67,15 @@ CHOOSING, ACCOUNT = 1_500, 700
 _OWN_FIELDS = ("protocol", "program", "function")
 #: Every scientist that has a name, by it.
 REGISTERED: dict[str, type["Scientist"]] = {}
+
+
+class Backbone(Interface):
+    """What is known here of an open language model: how requests name it. `vesalius_backbones` opens them."""
+
+    @property
+    def name(self) -> str:
+        """As `provider:model`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ class Scientist(Configured):
         if self.asks == "never" and given:
             raise BadInput(f"`backbone`: `scientist` {self.label} asks no language model; add `scientist` hyve")
 
-    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+    def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
         """What the task's components do, with evidence."""
         raise NotImplementedError(f"{type(self).__name__} explains nothing")
 
@@ -153,7 +162,7 @@ class Builtin(Studying):
             self.refuse_natural_options(specimen, force=force)
             require_families(frozenset() if self.leave_out is None else frozenset({self.leave_out}))
 
-    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+    def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
         """Explain a specimen without asking anybody."""
         from vesalius.explanations.natural import PROMPTS, explain_natural
         from vesalius.explanations.scientist import explain_specimen
@@ -221,7 +230,7 @@ class Command(Studying):
         if given:
             raise BadInput("`backbone`: a command asks no language model of ours; leave it out")
 
-    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+    def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
         """Start the program and carry out what it asks for."""
         from vesalius.explanations.command import explain_by_command
         from vesalius.sandbox import Executions
@@ -259,7 +268,7 @@ class Function(Studying):
         """The name of the function."""
         return self.function
 
-    def explain(self, task: "Task", backbone: "Backbone | None") -> "Explained":
+    def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
         """What the function returns."""
         return named_function(PLUGINS, self.function, known=[BUILTIN])(task, backbone)
 
@@ -316,7 +325,7 @@ class Explained:
     circuit: Circuit | None = None
 
 
-def explain_task(task: Task, backbone: "Backbone | None" = None) -> Explained:
+def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     """Let the task's scientist explain it; the explanation holds the request and the edges of the circuit."""
     started = time.monotonic()
     if task.circuit_from is not None and task.circuit is None:
@@ -372,7 +381,7 @@ def protocol_of(scientist: Scientist) -> str | None:
     return getattr(scientist, "protocol", None)
 
 
-def request_of(task: Task, backbone: "Backbone | None") -> Request:
+def request_of(task: Task, backbone: Backbone | None) -> Request:
     """The request that explains the same again."""
     specimen, scientist = task.loaded, task.scientist
     given = {
@@ -396,7 +405,7 @@ def request_of(task: Task, backbone: "Backbone | None") -> Request:
         method=scientist.label,
         options={name: value for name, value in given.items() if value is not None},
         seed=task.seed,
-        backbone=task.backbone or (backbone and backbone.name),
+        backbone=task.backbone or (None if backbone is None else backbone.name),
         protocol=protocol_of(scientist),
     )
 

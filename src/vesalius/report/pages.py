@@ -55,7 +55,6 @@ from vesalius.runs.directory import (
     read_scorecard,
     require_benchmark,
 )
-from vesalius.runs.settings import BENCHMARK
 
 TOO_LARGE = "Left out to keep this page under its size limit; make a page for fewer components to see it."
 
@@ -215,7 +214,7 @@ def render_index(rows: Sequence[IndexRow], path: Path | str, *, title: str = "Ex
 
 def render_circuits(directory: Path, *, progress: Progress | None = None) -> Path:
     """Write the pages of a finished run and return the path of the index."""
-    places = require_benchmark(directory, BENCHMARK).get("places", {})
+    places = require_benchmark(directory, "circuits").get("places", {})
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)
     rows = []

@@ -10,9 +10,8 @@
     scorecard.json  the figures
     report.html     the index page, with one page per specimen under pages/
 
-`ledger` is the file of events, `directory` the rest. `circuits` is the benchmark: its `settings`, the `state` that its
-ledger says, its `scorecard`. Cases are the `work` of an engine, local processes (`engine`) or Ray (`ray_engine`); they
-ask a scientist and share one cap (`spending`). `replay` does a run again from its records, `comparison` sets runs
-beside the `published` figures. Lower rooms do not write here: long work returns results or yields events, and
-these modules write them down.
+`ledger` is the file of events and what it says, `directory` the rest. A benchmark takes cases through `steps` on an
+engine, local processes (`engine`) or Ray (`ray_engine`); it is a kind of run (`kinds`), found by entry point.
+`comparing` does a run again from its records and sets two results beside each other, `listing` lists them. Lower rooms
+do not write here: long work returns results or yields events, and these modules write them down.
 """

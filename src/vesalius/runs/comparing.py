@@ -9,7 +9,7 @@ Everything in the scorecard is compared except how long things took and how it w
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from math import isclose
 from pathlib import Path
@@ -21,13 +21,11 @@ from vesalius.documents.kinds import kind_of_file, stored_kinds
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
-from vesalius.runs.directory import CALLS, EXECUTIONS, RUN, Run, is_run, read_run, read_scorecard
+from vesalius.runs.directory import EXECUTIONS, RUN, Run, is_run, read_run, read_scorecard
 from vesalius.runs.engine import Engine
 from vesalius.runs.kinds import kind_of_directory, kind_of_run
 from vesalius.runs.ledger import REMEDY
-from vesalius.runs.settings import RunLimits
 from vesalius.runs.steps import StepProgress
-from vesalius.runs.work import ModelAccess
 
 #: What is not compared.
 NOT_COMPARED = ("seconds", "request")
@@ -80,18 +78,13 @@ def replay(
         raise BadInput(f"{directory / RUN}: the settings cannot be read ({error}); {REMEDY}") from None
     unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
 
-    def recorded(access: ModelAccess) -> ModelAccess:
-        calls = (directory / CALLS / access.calls.name).resolve()
-        return replace(access, calls=calls, cap=None, cap_file=None, replay=True)
-
     with (
         tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place,
         Run(Path(place), settings=settings.as_data()) as run,
     ):
-        limits = RunLimits(sandbox_unsafe=unsafe)
         if not execute and (directory / EXECUTIONS).is_dir():
             shutil.copytree(directory / EXECUTIONS, Path(place) / EXECUTIONS)
-        benchmark = kind.steps(run, settings, limits=limits, engine=engine, access=recorded)
+        benchmark = kind.steps(run, settings, directory, engine=engine, sandbox_unsafe=unsafe)
         for event in benchmark.work(jobs=jobs):
             if progress is not None:
                 progress(event)

@@ -20,13 +20,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import first_error
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import installed_versions
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
-from vesalius.documents.trace import Trace
+from vesalius.documents.trace import CALLS_FILE, Trace
 from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import read_json, write_json
 from vesalius.progress import Progress, silent

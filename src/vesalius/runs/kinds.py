@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vesalius.documents.difference import Compared, compared_explanations
+from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.scorecard import Scorecard
-from vesalius.documents.trace import AgentRun
+from vesalius.documents.trace import AgentRun, RunState
 from vesalius.errors import BadInput, choices
 from vesalius.plugins import BENCHMARKS, RUNS, Plugin, PluginGroup, find_plugin, plugin_names
 from vesalius.progress import Progress
@@ -22,11 +23,16 @@ from vesalius.runs.directory import (
     EXPLANATIONS,
     SCORECARD,
     Run,
+    Worker,
     read_explanation,
+    read_own_run,
     read_run,
     require_benchmark,
+    worker_of,
 )
+from vesalius.runs.engine import Engine
 from vesalius.runs.ledger import read_ledger
+from vesalius.runs.steps import ScoredSteps
 
 #: The first main metrics of a scorecard.
 MAIN = ("tag_accuracy", "task_exact", "success", "exact_match", "sweep.node_auroc_mean")
@@ -75,8 +81,10 @@ class RunKind:
         """The settings in `run.json`, to do the run again; refused where runs of this kind cannot be."""
         require_benchmark(directory, "circuits")
 
-    def steps(self, run: Run, settings: Any, **options: Any) -> Any:
-        """Its steps in an open run directory: `work` and `scorecard` (see `runs.steps`)."""
+    def steps(
+        self, run: Run, settings: Any, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
+    ) -> ScoredSteps:
+        """Its steps in an open run directory, with the records of the run `replayed` in place of language models."""
         raise NotImplementedError
 
     def replay(self, directory: Path) -> Any:
@@ -127,6 +135,26 @@ def kind_of_run(run: Mapping[str, Any] | None) -> RunKind:
 def kind_of_directory(directory: Path) -> RunKind:
     """The kind of run in a directory."""
     return kind_of_run(read_run(directory))
+
+
+def kind_of_calls() -> RunKind | None:
+    """What lists a directory in which a language model's calls are recorded and no result is yet, where a package that
+    reads them is installed.
+    """
+    return _found(RUNS, "calls")
+
+
+def run_state(directory: Path, worker: Worker | None = None) -> RunState:
+    """Whether a process works on a run, its result is there, or neither."""
+    return "running" if worker or worker_of(directory) else state_of_files(directory, read_own_run(directory))
+
+
+def state_of_files(directory: Path, run: Mapping[str, Any] | None) -> RunState:
+    """The state of a run that no process works on; `run` is its `run.json`, None of an explanation."""
+    if kind_of_run(run).HAS_CALLS:
+        return "finished"  # it has no end of its own
+    result = EXPLANATION_FILE if run is None else SCORECARD
+    return "finished" if (directory / result).is_file() else "stopped"
 
 
 def _found(group: PluginGroup, name: str) -> RunKind | None:

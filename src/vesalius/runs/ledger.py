@@ -14,6 +14,7 @@ Ledgers of before 0.2 have no checksums: they are read with a note, and lines ad
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -24,9 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from vesalius.backbones import Totals
 from vesalius.documents.base import first_error
 from vesalius.documents.scorecard import CaseError
 from vesalius.errors import BadInput, Failed, note, shortened
@@ -163,6 +163,35 @@ def _record(line: bytes) -> Record | None:
 # the first step makes everything known of the case void, because the later steps were about the old one.
 
 FAILED = "failed"
+
+
+class Totals(BaseModel):
+    """Totals of recorded calls of language models. `cost` is the sum of known costs, None where one is not known;
+    `at_most` also counts what may have been charged without a bill, such as a call whose process was killed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = 0.0
+    at_most: float = 0.0
+
+    @classmethod
+    def together(cls, parts: Iterable["Totals"]) -> "Totals":
+        """The sum of several totals; the cost is not known where one part's is not."""
+        parts = list(parts)
+        costs = [part.cost for part in parts if part.cost is not None]
+        return cls(
+            calls=sum(part.calls for part in parts),
+            input_tokens=sum(part.input_tokens for part in parts),
+            output_tokens=sum(part.output_tokens for part in parts),
+            cached_tokens=sum(part.cached_tokens for part in parts),
+            cost=math.fsum(costs) if len(costs) == len(parts) else None,
+            at_most=math.fsum(part.at_most for part in parts),
+        )
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import Document
 from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.printed import ResultList, ResultRow
+from vesalius.documents.trace import CALLS_FILE
 from vesalius.errors import BadInput
 from vesalius.files import plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, UNDER_WAY, Worker, read_run, worker_of
-from vesalius.runs.kinds import kind_of_run
-from vesalius.runs.work import totals
+from vesalius.runs.kinds import kind_of_calls, kind_of_run
 
 #: Directories this far below are looked at, and so many results are listed.
 DEPTH, MOST = 6, 2_000
@@ -183,11 +182,10 @@ def _at_work(worker: Worker | None, described: Described) -> Described:
 
 def _unfinished(place: Path) -> Described:
     """An explanation that is not there yet: how many calls were made for it."""
-    calls = place / CALLS_FILE
-    if not _is_plain(str(calls)) or calls.stat().st_size > MOST_BYTES:
+    calls, kind = place / CALLS_FILE, kind_of_calls()
+    if kind is None or not _is_plain(str(calls)) or calls.stat().st_size > MOST_BYTES:
         return {"state": "unfinished"}
-    used = totals(calls)
-    return {"state": "unfinished", "figures": f"{used.calls} calls", "cost": used.cost}
+    return kind.listed(place, {})
 
 
 def _run(place: Path) -> Described:

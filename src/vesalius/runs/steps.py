@@ -1,23 +1,20 @@
-"""What all benchmarks share: take cases through steps, keep each result at once, and respect the spending cap.
+"""What all benchmarks share: take cases through steps, keep each result at once, and round the figures.
 
-A benchmark says what a step is and how a result is kept; the rest is here. When the spending cap is reached no further
-case is started, those under way are finished, and the run stops.
+A benchmark says what a step is and how a result is kept; the rest is here. After a failure of a kind that ends the run
+(a spending cap that is reached, say) no further case is started, and those under way are finished.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, ClassVar, Protocol
 
-from vesalius.backbones import CapReached
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import Failed
-from vesalius.runs.directory import CALLS, SPENDING, Run
+from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure, map_cases
 from vesalius.runs.ledger import FAILED, LedgerState
-from vesalius.runs.settings import RunLimits
-from vesalius.runs.work import ModelAccess, SpendingFile, totals
 
 
 @dataclass(frozen=True)
@@ -38,17 +35,6 @@ class StepProgress:
         return f"{text}, cost so far {'unknown' if self.cost is None else f'${self.cost:.4f}'}"
 
 
-class Options(TypedDict, total=False):
-    """How a benchmark is run, whatever its cases are.
-
-    `access` may change how a case reaches a language model: replay puts its records in place.
-    """
-
-    limits: RunLimits | None
-    engine: Engine | None
-    access: Callable[[ModelAccess], ModelAccess] | None
-
-
 class RunSettings(Protocol):
     """What decides the results of a run."""
 
@@ -64,11 +50,12 @@ class RunSettings(Protocol):
 class Steps(ABC):
     """The part of a benchmark that does not know what its cases are."""
 
-    def __init__(self, run: Run, state: LedgerState, *, prices: str | None = None, **options: Unpack[Options]) -> None:
-        self.run, self.limits = run, options.get("limits") or RunLimits()
-        self._ledger_state, self._prices = state, prices
-        self._engine, self._access = options.get("engine") or map_cases, options.get("access")
-        self._capped: str | None = None
+    #: Kinds of failures that end the run: the next case would fail in the same way.
+    ENDING: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, run: Run, state: LedgerState, *, engine: Engine | None = None) -> None:
+        self.run, self._ledger_state, self._engine = run, state, engine or map_cases
+        self._ended: str | None = None
 
     @abstractmethod
     def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
@@ -106,42 +93,24 @@ class Steps(ABC):
     ) -> Generator[StepProgress]:
         """One step over its cases: every result is kept, every failure noted."""
         done = of - len(cases)
-        with closing(self._engine(work, self._until_capped(cases), jobs=jobs)) as results:
+        with closing(self._engine(work, self._until_ended(cases), jobs=jobs)) as results:
             for case, result in results:
                 if isinstance(result, Failure):
-                    if result.kind == CapReached.kind:
-                        self._capped = self._capped or result.reason
+                    if result.kind in self.ENDING:
+                        self._ended = self._ended or result.reason
                     self._note_failure(step, case, result)
                 else:
                     keep(case, result)
                 done += 1
                 yield StepProgress(self._label(step, case), case.id, done, of, self._ledger_state.total().cost)
-        if self._capped:
-            raise Failed(f"{self._capped} ({self._finished()})")
+        if self._ended:
+            raise Failed(f"{self._ended} ({self._finished()})")
 
-    def _until_capped(self, cases: Sequence[Any]) -> Iterator[Any]:
+    def _until_ended(self, cases: Sequence[Any]) -> Iterator[Any]:
         for case in cases:
-            if self._capped:
+            if self._ended:
                 return
             yield case
-
-    def _reach(self, model: str, case: str, role: str = "") -> ModelAccess:
-        """How a case reaches a model, and where its calls are recorded."""
-        access = ModelAccess(
-            model,
-            self.run.calls_path(case, role),
-            prices=self._prices,
-            cap=self.limits.max_cost,
-            cap_file=self.run.directory / SPENDING,
-            timeout=self.limits.timeout,
-        )
-        return access if self._access is None else self._access(access)
-
-    def _open_cap(self) -> None:
-        """Start the cap's counter from what the records say, where there is a cap."""
-        if self.limits.max_cost is not None:
-            calls = sorted((self.run.directory / CALLS).glob("*.jsonl"))
-            SpendingFile(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})
 
 
 class ScoredSteps(Steps):
@@ -150,3 +119,22 @@ class ScoredSteps(Steps):
     @abstractmethod
     def scorecard(self) -> Scorecard:
         """The figures, written to the run directory and returned."""
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; None of no values."""
+    return sum(values) / len(values) if values else None
+
+
+def rounded_card(card: Scorecard) -> Scorecard:
+    """A scorecard with its figures rounded."""
+    return Scorecard.from_data(rounded(card.as_data()))
+
+
+def rounded(data: Any) -> Any:
+    """Figures to six places: what lies beyond is arithmetic, not measurement."""
+    if isinstance(data, dict):
+        return {name: rounded(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [rounded(value) for value in data]
+    return round(data, 6) if isinstance(data, float) else data

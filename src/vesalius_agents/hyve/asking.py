@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from vesalius.backbones import Backbone, BackboneError, Garbled, Message, Refused, Rejected, Reply, tool_result, user
 from vesalius.components import Component
 from vesalius.documents.explanation import Tag
 from vesalius.documents.trace import Usage
 from vesalius.errors import BadInput
 from vesalius.files import plain_json
 from vesalius_agents.hyve.tools import Bench
+from vesalius_backbones import Backbone, BackboneError, Garbled, Message, Refused, Rejected, Reply, tool_result, user
 
 Shape = TypeVar("Shape", bound=BaseModel)
 #: Tool calls of one reply that are carried out; the rest get the reply to call one at a time.

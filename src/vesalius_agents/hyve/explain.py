@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack, get_args
 
-from vesalius.backbones import Backbone
 from vesalius.components import Component
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Attempt, ComponentTrace, Protocol, Trace
@@ -41,6 +40,7 @@ from vesalius.rasp.text import render
 from vesalius.sandbox import Executions
 from vesalius_agents.hyve.asking import TASK, Asker
 from vesalius_agents.hyve.stages import Stages, State, run_stages, study_components
+from vesalius_backbones import Backbone
 
 HYVE = "hyve"
 

@@ -6,11 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol
-from vesalius.explanations.scientists import HYBRID, HYVE, Builtin, Explained, Studying, Task, require_protocol
+from vesalius.explanations.scientists import (
+    HYBRID,
+    HYVE,
+    Backbone,
+    Builtin,
+    Explained,
+    Studying,
+    Task,
+    require_protocol,
+)
 from vesalius.options.objects import option
 
 if TYPE_CHECKING:
-    from vesalius.backbones import Backbone
     from vesalius.model.specimen import Specimen
     from vesalius_agents.hyve import HyveResult
 
@@ -37,7 +45,7 @@ class Hyve(Studying):
         if not isinstance(specimen.vocabulary, TextVocabulary):
             self.refuse_natural_options(specimen, force=force)
 
-    def explain(self, task: Task, backbone: "Backbone | None") -> Explained:
+    def explain(self, task: Task, backbone: Backbone | None) -> Explained:
         """Let the language model explain."""
         from vesalius_agents.hyve import explain_hyve
 
@@ -56,7 +64,7 @@ class Hybrid(Studying):
     meaning = "The built-in scientist, then a language model for what it left open."
     compact: bool = option(False, "Short typed prompts without free code, for models with a small context.")
 
-    def explain(self, task: Task, backbone: "Backbone | None") -> Explained:
+    def explain(self, task: Task, backbone: Backbone | None) -> Explained:
         """Explain with experiments first."""
         first = Builtin(n=self.n, top=self.top)
         if backbone is None:
@@ -69,7 +77,7 @@ class Hybrid(Studying):
 
 
 def _with_language_model(
-    explain: "Callable[..., HyveResult]", scientist: Hyve | Hybrid, task: Task, backbone: "Backbone"
+    explain: "Callable[..., HyveResult]", scientist: Hyve | Hybrid, task: Task, backbone: Backbone
 ) -> Explained:
     from vesalius.sandbox import Executions
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vesalius.backbones import Message, system, user
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
@@ -53,6 +52,7 @@ from vesalius_agents.hyve.prompting import (
     failures_of,
 )
 from vesalius_agents.hyve.tools import Bench
+from vesalius_backbones import Message, system, user
 
 #: Results of earlier programs that a natural model's prompts quote, and characters of each program.
 MOST_MEASURED, LONGEST_CODE = 6, 120

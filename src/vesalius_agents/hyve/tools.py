@@ -14,8 +14,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field, model_validator
 
-from vesalius.backbones import Tool, ToolCall
-from vesalius.backbones.untrusted_text import objects
 from vesalius.components import Component
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
@@ -28,6 +26,8 @@ from vesalius.explanations.verdicts import record_text, verdict_of
 from vesalius.files import plain_json
 from vesalius.sandbox import Outcome
 from vesalius.sandbox.program import MISSING
+from vesalius_backbones import Tool, ToolCall
+from vesalius_backbones.untrusted_text import objects
 
 LONGEST_RESULT_COMPACT, LONGEST_OUTPUT = 600, 2_000
 USED_UP = "not done: all {limit:,.0f} {name} of this stage are used; answer with the JSON object"

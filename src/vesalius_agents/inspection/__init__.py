@@ -7,7 +7,7 @@
 |----------------------|------------------------------------------------|----------------------------------------------|
 | `vesalius/circuits`  | explain a circuit with a known answer          | tags and program, by the answer key          |
 | `vesalius/discovery` | find a circuit with a known answer             | scores of components and edges, by the key   |
-| `vesalius_functions` | say what a black-box function does             | code and description, by the function        |
+| `vesalius/functions` | say what a black-box function does             | code and description, by the function        |
 | `vesalius/natural`   | explain a behaviour of a natural model         | claims, on fresh prompts                     |
 
 The solver never opens the answer key; the scorer opens it when the solver is done. Errors of infrastructure are errors

@@ -14,9 +14,10 @@ from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import store
 
-from vesalius.api.explanations import BUILTIN, inspect_backbone
+from vesalius.api.explanations import BUILTIN
 from vesalius.errors import BadInput
 from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
+from vesalius_agents.inspection.backbone import inspect_backbone
 from vesalius_agents.inspection.metrics import number, over_functions, with_ours
 from vesalius_agents.inspection.sessions import ANSWER, SESSION, close, in_thread, session
 from vesalius_agents.inspection.tools import query_function, submit_function

@@ -15,11 +15,11 @@ from vesalius.documents.explanation import Verdict
 from vesalius.documents.trace import AgentCall, AgentCase, AgentRun, Text, ToolUse
 from vesalius.errors import BadInput, choices
 from vesalius.runs.comparing import Replayed
-from vesalius.runs.conversation import LONGEST, LONGEST_WHOLE
 from vesalius.runs.kinds import RunKind
 from vesalius.runs.ledger import Record
-from vesalius.runs.usage import summed
 from vesalius_agents.mcp.runs import TOOLS, recorded_calls, tool_calls
+from vesalius_backbones.runs.conversation import LONGEST, LONGEST_WHOLE
+from vesalius_backbones.runs.usage import summed
 
 #: The tool whose argument is a program, and the argument.
 _CODE_TOOL, _CODE = "run_code", "code"

@@ -53,7 +53,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.model.states import load_model, weights_sha256
 from vesalius.progress import Progress, shown
 from vesalius.report.layout import write_view
-from vesalius.runs.scorecard import rounded
+from vesalius.runs.steps import rounded
 from vesalius_bench.league.documents import (
     IDENTITY,
     ROWS,

@@ -18,9 +18,9 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable
 from vesalius.errors import BadInput
 from vesalius.runs.directory import EXPLANATIONS, document_or_none, is_run, read_run, read_scorecard
-from vesalius.runs.scorecard import mean, model_name
-from vesalius.runs.settings import BENCHMARK
-from vesalius.runs.usage import run_usage
+from vesalius.runs.steps import mean
+from vesalius_backbones.runs.usage import model_name, run_usage
+from vesalius_bench.circuits.settings import BENCHMARK
 from vesalius_bench.papers import published
 from vesalius_bench.papers.documents import figure_cell, figure_cells
 from vesalius_bench.papers.published import NOT_MEASURED, PAPERS, SOURCE, FigureRow, printed

@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from vesalius.api.benchmarks import bench_circuits
 from vesalius.api.door import RUNS, verb
-from vesalius.backbones.messages import Price, Prices, TokenUsage
 from vesalius.errors import BadInput
 from vesalius.progress import Progress
-from vesalius.runs.settings import chosen_circuits
+from vesalius_backbones.messages import Price, Prices, TokenUsage
+from vesalius_bench.circuits.benchmark import bench_circuits
+from vesalius_bench.circuits.selection import chosen_circuits
 from vesalius_bench.options import Filling
 from vesalius_bench.papers.documents import PaperPlan, PaperStep
 from vesalius_bench.papers.published import GPT, TABLE_11, Filled, PrintedTable

@@ -13,12 +13,12 @@ from vesalius.api.door import directory_for, require_place
 from vesalius.api.runs import require_run
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_text
-from vesalius.grading.judges.circuit import JudgedCircuit, score_metric
 from vesalius.grading.ratings import MEASURES, Item, MeasureName
 from vesalius.options import Out
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.scorecard import State
+from vesalius_bench.circuits.scorecard import State
+from vesalius_bench.judges.circuit import JudgedCircuit, score_metric
 from vesalius_bench.papers import published
 from vesalius_bench.papers.comparison import ComparedRow, ComparedTable, Comparison, beside
 from vesalius_bench.papers.published import SOURCE, FigureRow

@@ -23,8 +23,8 @@ from vesalius.grading.ratings import MEASURES, ratings_csv
 from vesalius.options import Out
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, is_run, read_explanation, require_benchmark
 from vesalius.runs.ledger import Ledger, Record, read_ledger
-from vesalius.runs.scorecard import model_name
-from vesalius.runs.settings import BENCHMARK
+from vesalius_backbones.runs.usage import model_name
+from vesalius_bench.circuits.settings import BENCHMARK
 from vesalius_bench.ratings.documents import (
     ANNOTATION_FILE,
     AnnotatedText,

@@ -149,7 +149,7 @@ _LEVEL = re.compile(r"^- (\d), ([^:]+): (.+?)(?=^- |\Z)", re.MULTILINE | re.DOTA
 @cache
 def rubric(measure: MeasureName) -> Rubric:
     """What raters are asked about one kind of text, the lowest level first."""
-    file = resources.files("vesalius.grading.judges") / "templates" / f"{measure}.md"
+    file = resources.files("vesalius_bench.judges") / "templates" / f"{measure}.md"
     best = MEASURES[measure].best
     levels = [
         RubricLevel(

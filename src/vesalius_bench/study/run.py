@@ -26,8 +26,8 @@ from vesalius.files import sha256, write_text
 from vesalius.grading.keys import ReferenceRoles
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, RUN, Run, read_explanation
 from vesalius.runs.ledger import Record
-from vesalius.runs.settings import RunLimits
 from vesalius.version import __version__
+from vesalius_backbones.runs.steps import RunLimits
 from vesalius_bench.papers.published import SOURCE as PUBLISHED_IN
 from vesalius_bench.papers.published import TABLE_4
 from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, kappa_fields, rater_agreement

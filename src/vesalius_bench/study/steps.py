@@ -10,7 +10,6 @@ from typing import Any
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import discover
 from vesalius.api.looking import instruments
-from vesalius.backbones import CapReached, SpendingCap, open_backbone
 from vesalius.behaviours.addition import ADDITION, Addition, addition
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.behaviours.performance import measure, undecided
@@ -25,13 +24,15 @@ from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.natural.instruments import MOST_SETS, Instruments
 from vesalius.files import write_json
-from vesalius.grading.judges import Judge
 from vesalius.grading.keys import ReferenceRoles
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress
 from vesalius.runs.directory import CALLS, EXPLANATIONS, read_explanation
-from vesalius.runs.work import judging_errors, totals
+from vesalius_backbones import CapReached, SpendingCap, open_backbone
+from vesalius_backbones.runs.access import totals
+from vesalius_bench.circuits.work import judging_errors
+from vesalius_bench.judges import Judge
 from vesalius_bench.study.documents import CircuitEvidence, ComponentEvidence, Localisation, PruningStep
 from vesalius_bench.study.roles import RatedText, rated_by_judges
 from vesalius_bench.study.run import StudyRun, StudySettings, folder_of

@@ -24,7 +24,6 @@ from vesalius.api.explanations import explain
 from vesalius.api.loading import loaded
 from vesalius.api.plans import plan
 from vesalius.api.workloads import read_shape
-from vesalius.backbones import open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component, split_names
 from vesalius.discovery.known_heads import AF1_COMPONENTS, LLAMA_3_8B, is_llama_3_8b
@@ -39,7 +38,8 @@ from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.options import Load, Out, require_drawable
 from vesalius.progress import Progress, silent
-from vesalius.runs.settings import RunLimits
+from vesalius_backbones import open_backbone
+from vesalius_backbones.runs.steps import RunLimits
 from vesalius_bench.options import Explainer, RatedBy, StudyOptions
 from vesalius_bench.ratings.reading import Rating, read_ratings
 from vesalius_bench.study.documents import Localisation, Study

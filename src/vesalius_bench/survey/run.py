@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -37,8 +37,9 @@ from vesalius.model.states import fingerprint
 from vesalius.options import Load
 from vesalius.progress import Progress
 from vesalius.runs.directory import Run
+from vesalius.runs.engine import Engine
 from vesalius.runs.ledger import LedgerState, LedgerStep
-from vesalius.runs.steps import Options, StepProgress, Steps
+from vesalius.runs.steps import StepProgress, Steps
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__
 from vesalius_bench.survey.documents import CellDiscovery, CellSweep, Status, Survey, SurveyCell, short_name
@@ -130,13 +131,14 @@ class SurveyRun(Steps):
         run: Run,
         settings: SurveySettings,
         measure: Callable[[CellCase], SurveyCell],
-        **options: Unpack[Options],
+        *,
+        engine: Engine | None = None,
     ) -> None:
         self.settings, self._measure = settings, measure
         self.cases = settings.cells(run.directory.absolute())
         step = LedgerStep(MEASURE, "measured", lambda record: SurveyCell.model_validate(record["cell"]))
         self.state = LedgerState([step], run.ledger.records)
-        super().__init__(run, self.state, **options)
+        super().__init__(run, self.state, engine=engine)
 
     def work(self, *, jobs: int = 1) -> Generator[StepProgress]:
         """Measure the cells that are not measured yet."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from vesalius.backbones import Backbone, Message, Rejected, TokenUsage, assistant, system, user
-from vesalius.backbones.untrusted_text import THOUGHTS
 from vesalius.errors import BadInput, choices
+from vesalius_backbones import Backbone, Message, Rejected, TokenUsage, assistant, system, user
+from vesalius_backbones.untrusted_text import THOUGHTS
 from vesalius_functions.agents.commands import (
     DIGITS,
     Ask,

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.backbones import Backbone, Garbled, Message, system, user
-from vesalius.backbones.untrusted_text import fence_key, neutralise, objects
 from vesalius.errors import BadInput, choices
+from vesalius_backbones import Backbone, Garbled, Message, system, user
+from vesalius_backbones.untrusted_text import fence_key, neutralise, objects
 from vesalius_functions.agents.commands import render, said_input
 from vesalius_functions.box import Example, Function, UnitTest, json_value
 from vesalius_functions.suite import SEED, SUITE, Suite

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-from vesalius.api.benchmarks import absolute, note_errors, performed
+from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
 from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.scorecard import Scorecard
@@ -20,12 +20,12 @@ from vesalius.json_lines import short_name
 from vesalius.options import Out, Spend
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, Run, document_or_none, read_document
-from vesalius.runs.engine import engine_named
+from vesalius.runs.engine import Engine, engine_named
 from vesalius.runs.kinds import Benchmark
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.settings import RunLimits, selection_word
-from vesalius.runs.steps import Options, ScoredSteps, StepProgress
-from vesalius.runs.work import ModelAccess, totals
+from vesalius.runs.steps import StepProgress
+from vesalius_backbones.runs.access import ModelAccess, totals
+from vesalius_backbones.runs.steps import AskingOptions, AskingSteps, RunLimits
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.bench.functions import chosen_suite, suite_functions, usual_mode
 from vesalius_functions.bench.scorecard import COUNTED, deciding, functions_scorecard
@@ -62,10 +62,10 @@ from vesalius_functions.suite import GRADING_SEEDS
 _EVALUATOR, _FUNCTION = "evaluator", "function"
 
 
-class FunctionsBenchmark(ScoredSteps):
+class FunctionsBenchmark(AskingSteps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
-    def __init__(self, run: Run, settings: FunctionSettings, **options: Unpack[Options]) -> None:
+    def __init__(self, run: Run, settings: FunctionSettings, **options: Unpack[AskingOptions]) -> None:
         self.settings, self.state = settings, FunctionState(run.ledger.records)
         super().__init__(run, self.state, prices=settings.prices, **options)
         self.functions: Sequence[Function] = settings.suite.functions()
@@ -313,9 +313,12 @@ class FunctionsBench(Benchmark):
             return settings
         return replace(settings, grading_seed=stored_seed(directory, settings))
 
-    def steps(self, run: Run, settings: FunctionSettings, **options: Any) -> FunctionsBenchmark:
+    def steps(
+        self, run: Run, settings: FunctionSettings, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
+    ) -> FunctionsBenchmark:
         """Interpret, grade, evaluate."""
-        return FunctionsBenchmark(run, settings, **options)
+        limits = RunLimits(sandbox_unsafe=sandbox_unsafe)
+        return FunctionsBenchmark(run, settings, limits=limits, engine=engine, replayed=replayed)
 
     def page(self, directory: Path, *, progress: Progress | None = None) -> Path:
         """The page of all functions."""

@@ -12,7 +12,6 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import Text
 from vesalius.errors import BadInput, choices
 from vesalius.report.layout import drawn
-from vesalius.runs.conversation import LONGEST, MOST_CALLS
 from vesalius.runs.directory import (
     EVENTS,
     EXPLANATIONS,
@@ -25,8 +24,10 @@ from vesalius.runs.directory import (
     require_benchmark,
     worker_of,
 )
+from vesalius.runs.kinds import run_state
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.watching import Watcher, run_state
+from vesalius_backbones.runs.conversation import LONGEST, MOST_CALLS
+from vesalius_backbones.runs.watching import Watcher
 from vesalius_functions.bench.scorecard import case_figures, deciding, is_failure
 from vesalius_functions.bench.settings import GRADES, INTERPRET, FunctionState
 from vesalius_functions.bench.work import Interpreted

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from vesalius.api.door import directory_for, verb
-from vesalius.backbones import Backbone, open_backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, choices, note, quoted
 from vesalius.files import write_text
+from vesalius_backbones import Backbone, open_backbone
 from vesalius_functions.agents import exemplars_for
 from vesalius_functions.agents.commands import render, said_input, said_output, said_pairs, usable_input
 from vesalius_functions.agents.dialogue import PARTS, WORDS

@@ -18,16 +18,17 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from vesalius.api.door import directory_for, findable_model, verb
-from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.options import Out, Paid
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import CALLS, SPENDING
-from vesalius.runs.scorecard import call_totals, rounded
-from vesalius.runs.settings import RunLimits
-from vesalius.runs.work import ModelAccess, SpendingFile, totals
+from vesalius.runs.steps import rounded
+from vesalius_backbones import Backbone
+from vesalius_backbones.runs.access import ModelAccess, SpendingFile, totals
+from vesalius_backbones.runs.steps import RunLimits
+from vesalius_backbones.runs.usage import call_totals
 from vesalius_functions.bench.functions import chosen_suite, suite_functions
 from vesalius_functions.bench.scorecard import metrics_of
 from vesalius_functions.box import Function, Reply

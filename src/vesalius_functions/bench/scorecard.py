@@ -14,8 +14,9 @@ import torch
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import Family, FunctionFailure, Scorecard
 from vesalius.errors import Failed, choices
-from vesalius.runs.scorecard import call_totals, mean, model_name, rounded_card
+from vesalius.runs.steps import mean, rounded_card
 from vesalius.statistics import mean_interval
+from vesalius_backbones.runs.usage import call_totals, model_name
 from vesalius_functions.bench.settings import (
     BENCHMARK,
     EvaluatedResult,

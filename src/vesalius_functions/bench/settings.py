@@ -7,11 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from vesalius.backbones import Totals
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
-from vesalius.runs.ledger import LedgerState, LedgerStep, Record
+from vesalius.runs.ledger import LedgerState, LedgerStep, Record, Totals
 from vesalius.version import __version__
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter, check_white_box

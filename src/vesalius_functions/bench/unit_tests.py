@@ -22,7 +22,6 @@ import numpy as np
 
 from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.api.runs import require_run
-from vesalius.backbones import Backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.files import write_text
@@ -30,10 +29,12 @@ from vesalius.grading.ratings import plain_cell, safe_cell
 from vesalius.options import Out, Paid
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.scorecard import model_name, rounded
-from vesalius.runs.work import ModelAccess
+from vesalius.runs.steps import rounded
 from vesalius.sandbox import Executions
 from vesalius.statistics import spearman, spearman_interval, spearman_p
+from vesalius_backbones import Backbone
+from vesalius_backbones.runs.access import ModelAccess
+from vesalius_backbones.runs.usage import model_name
 from vesalius_functions.agents import take_unit_tests
 from vesalius_functions.agents.commands import said_input
 from vesalius_functions.bench.benchmark import stored_seed

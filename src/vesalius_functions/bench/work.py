@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from vesalius.json_lines import TIMEOUT
-from vesalius.runs.work import ModelAccess
 from vesalius.sandbox import Executions, RecordedSandbox
 from vesalius.sandbox.libraries import PRELOAD
+from vesalius_backbones.runs.access import ModelAccess
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.agents import take_unit_tests
 from vesalius_functions.bench.settings import EvaluatedResult

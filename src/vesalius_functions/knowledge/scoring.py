@@ -17,8 +17,8 @@ from typing import Any, Literal, NoReturn, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from vesalius.backbones import Backbone, Garbled, Refused, system, user
 from vesalius.errors import BadInput, Failed, choices
+from vesalius_backbones import Backbone, Garbled, Refused, system, user
 from vesalius_functions.box import Mode, Reply
 from vesalius_functions.knowledge.geography import data_folder, read_texts
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation

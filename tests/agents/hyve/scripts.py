@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Backbone, ModelRequest, RetryPolicy, Scripted, open_backbone
+from vesalius_backbones import Backbone, ModelRequest, RetryPolicy, Scripted, open_backbone
 
 ROOT = Path(__file__).parents[3]
 WALKTHROUGH = ROOT / "examples" / "hyve_frac_prevs.py"

@@ -12,7 +12,6 @@ from tests.agents.hyve.test_pipeline import CARRIERS, SHARE, of_circuit, valid
 from tests.circuits.test_canary import leaks
 from tests.closeness import assert_same_document
 from vesalius.api import explain, load
-from vesalius.backbones import ModelRequest, Unreachable
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientist import explain_specimen
@@ -20,6 +19,7 @@ from vesalius.explanations.scientists import chosen_scientist, protocol_of
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import explain_hybrid
 from vesalius_agents.hyve.scientists import Hybrid
+from vesalius_backbones import ModelRequest, Unreachable
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,6 @@ from tests.agents.hyve.scripts import ROOT, opened
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.api import load
-from vesalius.backbones import ModelRequest
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
@@ -20,6 +19,7 @@ from vesalius.explanations.natural.explain import explain_natural
 from vesalius.explanations.session.natural_scope import INSTRUMENTS, instrument_lines, plain, prompts_from
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import HyveResult, explain_hybrid, explain_hyve
+from vesalius_backbones import ModelRequest
 
 SCRIPT = ROOT / "examples" / "hyve_natural.py"
 

@@ -12,15 +12,6 @@ from hypothesis import strategies as st
 from tests.agents.hyve.scripts import call, colourless, opened, raving, walkthrough
 from tests.closeness import assert_same_document
 from vesalius.api import load
-from vesalius.backbones import (
-    BackboneError,
-    CapReached,
-    ModelRequest,
-    OutOfCredit,
-    Rejected,
-    Scripted,
-    Unreachable,
-)
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput
@@ -29,6 +20,15 @@ from vesalius.explanations.verdicts import FREE_CODE, FREE_CODE_RULE
 from vesalius.grading import grade
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import HyveResult, explain_hyve
+from vesalius_backbones import (
+    BackboneError,
+    CapReached,
+    ModelRequest,
+    OutOfCredit,
+    Rejected,
+    Scripted,
+    Unreachable,
+)
 
 pytestmark = pytest.mark.slow
 EXECUTIONS, CLAIMS, LOOKS = (limit or 0 for limit in (STAGE.executions, STAGE.claims, STAGE.looks))

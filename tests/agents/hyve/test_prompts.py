@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-import vesalius.backbones.factory as factory
 import vesalius.circuits.key as key
+import vesalius_backbones.factory as factory
 from tests.agents.hyve.scripts import call, colourless, opened, spoken
 from tests.agents.hyve.test_pipeline import FakeWorkspace
 from tests.circuits.test_canary import leaks, secrets
 from vesalius.api import load
-from vesalius.backbones import ModelRequest
 from vesalius.components import Component
 from vesalius.explanations.session.briefing import TAXONOMY, Briefing, helper_lines
 from vesalius.explanations.session.scope import LIBRARIES, TOOLBOX, public
 from vesalius_agents.hyve import explain_hyve
 from vesalius_agents.hyve.prompting import PROMPTS, Known, StagePrompts
+from vesalius_backbones import ModelRequest
 
 HEAD = Component.parse("L1H2")
 KNOWN = [Known("L0_MLP", "it marks something", "supported")]

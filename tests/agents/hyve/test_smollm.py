@@ -8,13 +8,13 @@ import json
 import pytest
 
 from vesalius.api import load
-from vesalius.backbones import RetryPolicy, open_backbone
-from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.session import briefing
 from vesalius.explanations.session.grammar import describe_claims
 from vesalius_agents.hyve import explain_hyve, stages
+from vesalius_backbones import RetryPolicy, open_backbone
+from vesalius_backbones.local import NAME, LocalServer
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 

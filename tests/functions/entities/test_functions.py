@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.functions.needs import needs_vectors
-from vesalius.backbones import Scripted, ScriptedReply, open_backbone
-from vesalius.backbones.messages import ModelRequest, TokenOptions
 from vesalius.errors import BadInput
+from vesalius_backbones import Scripted, ScriptedReply, open_backbone
+from vesalius_backbones.messages import ModelRequest, TokenOptions
 from vesalius_functions import Box
 from vesalius_functions.entities import all_concepts, sample
 from vesalius_functions.entities.functions import EntityFunction

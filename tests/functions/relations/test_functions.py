@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.functions.needs import needs_facts
-from vesalius.backbones import Scripted, ScriptedReply, open_backbone
-from vesalius.backbones.messages import ModelRequest
 from vesalius.errors import BadInput
+from vesalius_backbones import Scripted, ScriptedReply, open_backbone
+from vesalius_backbones.messages import ModelRequest
 from vesalius_functions import Box
 from vesalius_functions.box import Mode
 from vesalius_functions.knowledge.scoring import NO_ANSWER, TableMapper

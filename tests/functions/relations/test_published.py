@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.functions.needs import needs_facts
-from vesalius.backbones import Scripted, open_backbone
 from vesalius.errors import BadInput
+from vesalius_backbones import Scripted, open_backbone
 from vesalius_functions.box import Example
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition
 from vesalius_functions.relations import load_published, unit_tests

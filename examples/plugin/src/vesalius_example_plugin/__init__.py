@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vesalius.backbones import Backbone
     from vesalius.behaviours import Behaviour
     from vesalius.behaviours.trial import Trial
     from vesalius.discovery.discover import Scores
     from vesalius.explanations.scientists import Explained, Task
     from vesalius.model.sources import LoadedModel
     from vesalius.model.specimen import Specimen
+    from vesalius_backbones import Backbone
     from vesalius_functions import Answer, Box
 
 

@@ -1,10 +1,8 @@
-"""The benchmarks."""
-
-import typer
+"""`vesalius bench circuits` and `vesalius bench discovery`."""
 
 from vesalius import api
 from vesalius.cli.console import output, resumable
-from vesalius.cli.options import Printed, command
+from vesalius.cli.options import Printed
 from vesalius.options import (
     BENCHED,
     Ask,
@@ -19,12 +17,7 @@ from vesalius.options import (
     Workers,
 )
 
-commands = typer.Typer(
-    name="bench", help="Run a benchmark and print its scorecard.", no_args_is_help=True, rich_markup_mode="rich"
-)
 
-
-@command(commands)
 def circuits(
     *,
     who: Who,
@@ -48,7 +41,6 @@ def circuits(
     output(card, as_json=printed.json)
 
 
-@command(commands)
 def discovery(*, compared: Compared, chosen: Chosen, sample: Sample = BENCHED, workers: Jobs, printed: Printed) -> None:
     """Find circuits with known answers by each method; print how well the scores separate the true parts.
 

@@ -24,8 +24,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from vesalius.backbones import tools as tool_text
-from vesalius.backbones.failures import (
+from vesalius.errors import BadInput
+from vesalius.files import plain_json, plain_text
+from vesalius_backbones import tools as tool_text
+from vesalius_backbones.failures import (
     BackboneError,
     CapReached,
     Garbled,
@@ -36,7 +38,7 @@ from vesalius.backbones.failures import (
     from_data,
     to_data,
 )
-from vesalius.backbones.messages import (
+from vesalius_backbones.messages import (
     Abilities,
     Answer,
     CallSettings,
@@ -58,9 +60,7 @@ from vesalius.backbones.messages import (
     user,
     with_instructions,
 )
-from vesalius.backbones.records import Outcome, PaidCall, Records, Redactor, digest
-from vesalius.errors import BadInput
-from vesalius.files import plain_json, plain_text
+from vesalius_backbones.records import Outcome, PaidCall, Records, Redactor, digest
 
 Schema = TypeVar("Schema", bound=BaseModel)
 #: OpenAI's limit, which the other providers follow.

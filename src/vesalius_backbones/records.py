@@ -23,9 +23,11 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from vesalius.backbones.failures import BackboneError, Garbled, Refused, Rejected, SpendingCap
-from vesalius.backbones.messages import Answer, Connection, Event, FrozenModel, ModelRequest, Price, TokenUsage
+from vesalius.documents.trace import CALLS_FILE
 from vesalius.errors import BadInput, Failed
+from vesalius.runs.ledger import Totals
+from vesalius_backbones.failures import BackboneError, Garbled, Refused, Rejected, SpendingCap
+from vesalius_backbones.messages import Answer, Connection, Event, FrozenModel, ModelRequest, Price, TokenUsage
 
 # Redact secrets from everything that is recorded.
 #
@@ -138,7 +140,6 @@ _SPELLINGS: tuple[tuple[re.Pattern[str] | None, Callable[[str], list[str]]], ...
 )
 
 
-FILE = "calls.jsonl"
 SCHEMA = 1
 
 
@@ -157,33 +158,6 @@ class Outcome(FrozenModel):
     seconds: float | None = Field(default=None, description="all tries and the waits between them; None: not recorded")
 
 
-class Totals(FrozenModel):
-    """Totals of the recorded calls. `cost` is the sum of known costs, None where one is not known; `at_most` also
-    counts what may have been charged without a bill, such as a call whose process was killed.
-    """
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cost: float | None = 0.0
-    at_most: float = 0.0
-
-    @classmethod
-    def together(cls, parts: Iterable["Totals"]) -> "Totals":
-        """The sum of several totals; the cost is not known where one part's is not."""
-        parts = list(parts)
-        costs = [part.cost for part in parts if part.cost is not None]
-        return cls(
-            calls=sum(part.calls for part in parts),
-            input_tokens=sum(part.input_tokens for part in parts),
-            output_tokens=sum(part.output_tokens for part in parts),
-            cached_tokens=sum(part.cached_tokens for part in parts),
-            cost=math.fsum(costs) if len(costs) == len(parts) else None,
-            at_most=math.fsum(part.at_most for part in parts),
-        )
-
-
 def canonical(data: Any) -> str:
     """A value as canonical JSON: sorted names, no spaces."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -196,7 +170,7 @@ def digest(data: Any) -> str:
 
 def records_file(path: Path) -> Path:
     """The file of records: `path` if it is named *.jsonl, else `calls.jsonl` in that directory."""
-    return path if path.suffix == ".jsonl" else path / FILE
+    return path if path.suffix == ".jsonl" else path / CALLS_FILE
 
 
 class Records:

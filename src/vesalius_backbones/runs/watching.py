@@ -10,27 +10,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation, Verdict
 from vesalius.documents.trace import (
+    CALLS_FILE,
     TRACE_FILE,
     AgentCall,
     AgentCase,
     AgentRun,
     Decider,
     HypothesisState,
-    RunState,
     Text,
     Trace,
 )
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.verdicts import verdict_of_kinds
-from vesalius.runs.conversation import LONGEST, Conversation
 from vesalius.runs.directory import (
     CALLS,
     EVENTS,
     EXPLANATIONS,
-    SCORECARD,
     TRACES,
     UNDER_WAY,
     Worker,
@@ -40,28 +37,15 @@ from vesalius.runs.directory import (
     read_own_run,
     worker_of,
 )
-from vesalius.runs.kinds import kind_of_run
-from vesalius.runs.usage import summed
+from vesalius.runs.kinds import RunKind, kind_of_run, state_of_files
+from vesalius_backbones.runs.access import totals
+from vesalius_backbones.runs.conversation import LONGEST, Conversation
+from vesalius_backbones.runs.usage import summed
 
 #: Conversations that are kept, so that the next look reads only what was added.
 MOST_KEPT = 16
 #: Calls of one look.
 MOST_CALLS = 400
-
-
-def run_state(directory: Path, worker: Worker | None = None) -> RunState:
-    """Whether a process works on a run, its result is there, or neither."""
-    if (worker or worker_of(directory)) is not None:
-        return "running"
-    return _state_of_files(directory, read_own_run(directory))
-
-
-def _state_of_files(directory: Path, run: Mapping[str, Any] | None) -> RunState:
-    """The state of a run that no process works on; `run` is its `run.json`, None of an explanation."""
-    if kind_of_run(run).HAS_CALLS:
-        return "finished"  # it has no end of its own
-    result = EXPLANATION_FILE if run is None else SCORECARD
-    return "finished" if (directory / result).is_file() else "stopped"
 
 
 def is_watchable(directory: Path) -> bool:
@@ -82,7 +66,7 @@ class Watcher:
         if not (expected or is_watchable(directory)):
             raise BadInput(f"run {directory.name}: there is nothing to watch (no calls, no explanation)")
         worker, run = worker_of(directory), read_own_run(directory)
-        state = _state_of_files(directory, run) if worker is None else "running"
+        state = state_of_files(directory, run) if worker is None else "running"
         common: dict[str, Any] = {"run": directory.name, "state": state, **_doing(worker)}
         if (kind := kind_of_run(run)).HAS_CALLS:
             inside(directory, EVENTS)
@@ -249,3 +233,26 @@ def _latest(directory: Path, cases: Sequence[AgentCase]) -> str | None:
 def _document(kind: Any, directory: Path, *parts: str) -> Any:
     path = inside(directory, *parts)
     return document_or_none(kind, path) if path.is_file() else None
+
+
+def watch(run: str | Path, *, case: str | None = None) -> AgentRun:
+    """What a run of a language model has done so far: its calls stage by stage, its hypotheses, tokens and cost.
+
+    `run` is a directory that `vesalius explain` or `vesalius bench circuits` writes to, now or before; `case` is one
+    circuit of a benchmark (default: the one that was asked about last).
+    """
+    directory = Path(run)
+    if not directory.is_dir():
+        raise BadInput(f"run {run}: no such directory")
+    return Watcher().look(directory, case=case)
+
+
+class RecordedCalls(RunKind):
+    """A directory in which calls are recorded and no result is yet: of an explanation under way or killed."""
+
+    NAME = "calls"
+
+    def listed(self, directory: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """How many calls were made for it, and what they cost."""
+        used = totals(directory / CALLS_FILE)
+        return {"state": "unfinished", "figures": f"{used.calls} calls", "cost": used.cost}

@@ -15,9 +15,9 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.backbones.untrusted_text import objects
 from vesalius.errors import BadInput
 from vesalius.files import parse_json
+from vesalius_backbones.untrusted_text import objects
 
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "tools", "refused"]
@@ -383,7 +383,7 @@ class Prices(BaseModel):
     def load(cls, override: Path | str | None = None) -> "Prices":
         """The table of this package; entries of the user's file replace it or are added."""
         shipped = cls.model_validate_json(
-            resources.files("vesalius.backbones").joinpath("prices.json").read_text("utf-8")
+            resources.files("vesalius_backbones").joinpath("prices.json").read_text("utf-8")
         )
         if override is None:
             return shipped

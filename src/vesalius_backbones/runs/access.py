@@ -1,8 +1,7 @@
-"""What a worker does with a case: explain it, grade it, or have it judged, within one spending cap.
+"""How the cases of a run reach language models: within one spending cap, each case's calls in a file of its own.
 
-Everything here is sent between processes, so cases are small frozen data and functions are looked up by name. Heavy
-modules are imported when a case needs them. Each case writes its calls to its own file, locked by one process at a
-time: a worker that outlived its run cannot write beside its successor.
+The file is locked by one process at a time: a worker that outlived its run cannot write beside its successor.
+Everything here is sent between processes.
 """
 
 import fcntl
@@ -10,14 +9,15 @@ import json
 import math
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vesalius.backbones import (
+from vesalius.errors import Failed
+from vesalius.runs.ledger import Totals
+from vesalius_backbones import (
     MAX_TOKENS,
     TIMEOUT,
     Backbone,
@@ -25,15 +25,8 @@ from vesalius.backbones import (
     Records,
     Redactor,
     SpendingCap,
-    Totals,
     open_backbone,
 )
-from vesalius.errors import Failed
-from vesalius.explanations.scientists import Explained, Task, explain_task
-
-if TYPE_CHECKING:
-    from vesalius.grading.circuits import CircuitGrade
-
 
 # One spending cap for all processes of a run: a counter file that is read and written under a lock.
 #
@@ -176,94 +169,6 @@ class ModelAccess:
             return None
         assert self.cap_file is not None
         return SharedCap(self.cap, SpendingFile(self.cap_file), self.calls.name)
-
-
-@dataclass(frozen=True)
-class ToExplain:
-    """A case of the first step."""
-
-    task: Task
-    access: ModelAccess | None = None
-
-    @property
-    def id(self) -> str:
-        return self.task.id
-
-
-@dataclass(frozen=True)
-class ToGrade:
-    """A case of the second step: an explanation, and the one its shuffled null borrows a program from."""
-
-    id: str
-    directory: Path
-    explanation: Path
-    donor: Path | None
-    annotation: Path | None = None
-
-
-@dataclass(frozen=True)
-class ToJudge:
-    """A case of the third step: an explanation, the way to it, and the models that judge them."""
-
-    id: str
-    directory: Path
-    explanation: Path
-    trace: Path | None
-    judges: tuple[ModelAccess, ...]
-    annotation: Path | None = None
-
-
-def explain_case(case: ToExplain) -> Explained:
-    """Explain one circuit."""
-    if case.access is None:
-        return explain_task(case.task)
-    with case.access.open() as backbone:
-        return explain_task(case.task, backbone.within(case.id))
-
-
-def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":
-    """Grade one explanation and its nulls; also how many seconds that took."""
-    from vesalius.grading.circuits import grade_circuit
-    from vesalius.runs.directory import read_explanation
-
-    started = time.monotonic()
-    donor = None if case.donor is None else read_explanation(case.donor)
-    explanation = read_explanation(case.explanation)
-    graded = grade_circuit(explanation, donor=donor, directory=case.directory, annotation=case.annotation)
-    return graded, time.monotonic() - started
-
-
-def judge_case(case: ToJudge) -> dict[str, Any]:
-    """Have one explanation judged; JSON data of a `JudgedCircuit`. A cap that was reached is raised, not kept."""
-    from vesalius.grading.judges import Judge, PluginJudge, judge_explanation, judge_plugin
-    from vesalius.runs.directory import read_explanation, read_trace
-
-    trace = None if case.trace is None else read_trace(case.trace)
-    with ExitStack() as stack:
-        judges = [
-            Judge(stack.enter_context(access.open())) if plugin is None else PluginJudge(plugin)
-            for access in case.judges
-            for plugin in [judge_plugin(access.model)]
-        ]
-        explanation = read_explanation(case.explanation)
-        given = judge_explanation(
-            explanation, trace, judges=judges, directory=case.directory, annotation=case.annotation
-        )
-        judged = given.model_dump(mode="json")
-    capped = next((error for error in judging_errors(judged) if error["kind"] == CapReached.kind), None)
-    if capped:
-        raise CapReached(capped["error"])
-    return judged
-
-
-def judging_errors(judged: Any) -> Iterator[dict[str, Any]]:
-    """Every opinion in a judged circuit that is an error instead of a score."""
-    if isinstance(judged, dict):
-        if judged.get("error") and "kind" in judged:
-            yield judged
-        judged = list(judged.values())
-    for part in judged if isinstance(judged, list) else ():
-        yield from judging_errors(part)
 
 
 def totals(calls: Path) -> Totals:

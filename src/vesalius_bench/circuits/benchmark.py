@@ -11,25 +11,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from vesalius.backbones import MAX_TOKENS, Totals
+from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
+from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task
 from vesalius.grading.circuits import CircuitGrade
 from vesalius.grading.tags import donor_of
+from vesalius.json_lines import short_name
+from vesalius.options import MAX_TOKENS, Ask, CircuitMethod, Judges, Out, Published, Who, Workers
+from vesalius.progress import Progress, silent
+from vesalius.report.pages import render_circuits
 from vesalius.runs.directory import Run
-from vesalius.runs.engine import Failure
-from vesalius.runs.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
-from vesalius.runs.settings import BenchmarkSettings, CircuitCase
-from vesalius.runs.steps import Options, ScoredSteps, StepProgress
-from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
+from vesalius.runs.engine import Engine, Failure, engine_named
+from vesalius.runs.kinds import Benchmark
+from vesalius.runs.ledger import Totals
+from vesalius.runs.steps import StepProgress
+from vesalius_backbones.runs.access import ModelAccess, totals
+from vesalius_backbones.runs.steps import AskingOptions, AskingSteps, RunLimits
+from vesalius_bench.circuits.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
+from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits
+from vesalius_bench.circuits.settings import BENCHMARK, BenchmarkSettings
+from vesalius_bench.circuits.work import ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case
 
 
-class CircuitsBenchmark(ScoredSteps):
+class CircuitsBenchmark(AskingSteps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
-    def __init__(self, run: Run, settings: BenchmarkSettings, **options: Unpack[Options]) -> None:
+    def __init__(self, run: Run, settings: BenchmarkSettings, **options: Unpack[AskingOptions]) -> None:
         self.settings, self.state = settings, State(run.ledger.records)
         super().__init__(run, self.state, prices=settings.prices, **options)
 
@@ -161,3 +171,81 @@ def _from_file(explanation: Explanation, circuit: Path) -> Explanation:
         return explanation
     update = {"circuit": str(circuit), "components": None}
     return explanation.model_copy(update={"request": request.model_copy(update=update)})
+
+
+@verb
+def bench_circuits(
+    *,
+    who: Who,
+    ask: Ask,
+    judged: Judges,
+    chosen: Published,
+    source: CircuitMethod,
+    workers: Workers,
+    out: Out = None,
+    progress: Progress = silent,
+) -> Scorecard:
+    """Explain circuits with known answers, grade tags and programs, and draw a page for each.
+
+    `scientist` is "builtin", "hyve" (the default where there is a `backbone`) or `package.module:function`. `specimens`
+    is a directory of specimens made by `vesalius train` instead of the 84, or of the published InterpBench models (a
+    directory with one folder per case, or a hub id), which are graded against the published `annotations` (a directory
+    or a hub dataset; default: `annotations` in or beside it). `ids` chooses among the 84, or among the cases;
+    `circuit_from` names a method that discovers the circuit instead of taking the given one. `base_url`, `max_tokens`
+    and `compact` are for the scientist's language model: where it is served, its longest reply, and short typed
+    prompts.
+    """
+    model, annotations = ask.backbone, None if chosen.annotations is None else str(chosen.annotations)
+    circuits = chosen_circuits(chosen.folder, chosen.names, chosen.limit, annotations)
+    ask = replace(ask, backbone=findable_model(ask.backbone), prices=absolute(ask.prices))
+    judges = tuple(findable_model(judge) or "" for judge in judged.judges)
+    settings = BenchmarkSettings.of(circuits, who, ask, judges, source.circuit_from)
+    if ask.base_url is not None and ask.backbone is None:
+        raise BadInput("`base_url`: the scientist asks no language model; leave it out")
+    limits, runs_on = RunLimits.of(ask, base_url=ask.base_url), engine_named(workers.engine)
+    limits.check_models(settings.models, settings.prices)
+    directory = directory_for(
+        out,
+        "bench-circuits",
+        short_name(settings.scientist),
+        None if model is None else model.replace(":", "_"),
+        settings.protocol,
+        "compact" if settings.compact else None,
+        selection_word(chosen.folder, chosen.names, chosen.limit),
+        None if source.circuit_from is None else f"from-{source.circuit_from}",
+        None if settings.leave_out is None else f"without-{settings.leave_out}",
+        f"seed{who.seed}",
+    )
+
+    def benchmark(run: Run) -> CircuitsBenchmark:
+        return CircuitsBenchmark(run, settings, limits=limits, engine=runs_on)
+
+    names = {circuit.id: circuit.name for circuit in settings.circuits}
+    card = performed(directory, settings, benchmark, limits, names=names, jobs=workers.jobs, progress=progress)
+    note_errors(card, len(settings.circuits), "circuits")
+    return card
+
+
+class CircuitsBench(Benchmark):
+    """`vesalius bench circuits`."""
+
+    NAME = BENCHMARK
+
+    def run(self, **options: Any) -> Scorecard:
+        """Explain and grade."""
+        return bench_circuits(**options)
+
+    def settings_of(self, directory: Path, asked: dict[str, Any]) -> BenchmarkSettings:
+        """What was asked."""
+        return BenchmarkSettings.of_run(asked)
+
+    def steps(
+        self, run: Run, settings: BenchmarkSettings, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
+    ) -> CircuitsBenchmark:
+        """Explain, grade, judge."""
+        limits = RunLimits(sandbox_unsafe=sandbox_unsafe)
+        return CircuitsBenchmark(run, settings, limits=limits, engine=engine, replayed=replayed)
+
+    def page(self, directory: Path, *, progress: Progress | None = None) -> Path:
+        """The index page, and one page per circuit."""
+        return render_circuits(directory, progress=progress)

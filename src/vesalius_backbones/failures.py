@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from vesalius.backbones.messages import Event, TokenUsage
 from vesalius.errors import BadInput, Failed, shortened
+from vesalius_backbones.messages import Event, TokenUsage
 
 
 class BackboneError(Failed):

@@ -5,15 +5,15 @@ import random
 from pathlib import Path
 from typing import Annotated
 
-from vesalius.backbones.backbone import Backbone, Pays
-from vesalius.backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
-from vesalius.backbones.local import LocalConnection
-from vesalius.backbones.messages import Abilities, CallSettings, Connection, Prices
-from vesalius.backbones.providers import PROVIDERS, Access
-from vesalius.backbones.records import Records, Redactor
-from vesalius.backbones.scripted import Scripted, read_script
 from vesalius.errors import BadInput, choices
 from vesalius.options import MAX_TOKENS, TIMEOUT, Calls, Record, flag, flattened
+from vesalius_backbones.backbone import Backbone, Pays
+from vesalius_backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
+from vesalius_backbones.local import LocalConnection
+from vesalius_backbones.messages import Abilities, CallSettings, Connection, Prices
+from vesalius_backbones.providers import PROVIDERS, Access
+from vesalius_backbones.records import Records, Redactor
+from vesalius_backbones.scripted import Scripted, read_script
 
 LOCAL, SCRIPTED = "local", "scripted"
 NAMES = (*PROVIDERS, LOCAL, SCRIPTED)

@@ -19,10 +19,10 @@ from typing import Any, cast
 
 from pydantic import Field, ValidationError
 
-from vesalius.backbones.failures import KINDS, BackboneError
-from vesalius.backbones.messages import Answer, Finish, FrozenModel, ModelRequest, TokenOptions, TokenUsage, ToolCall
-from vesalius.backbones.records import digest
 from vesalius.errors import BadInput, Failed, choices, quoted
+from vesalius_backbones.failures import KINDS, BackboneError
+from vesalius_backbones.messages import Answer, Finish, FrozenModel, ModelRequest, TokenOptions, TokenUsage, ToolCall
+from vesalius_backbones.records import digest
 
 EMPTY = "empty"
 #: The failures that occur with real providers.

@@ -36,7 +36,7 @@ from vesalius.grading.discovery import (
 )
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen
-from vesalius.runs.settings import CircuitCase
+from vesalius_bench.circuits.selection import CircuitCase
 
 # `bench discovery --hard`: models written by hand that mislead discovery, and what is asked of each method on them.
 #

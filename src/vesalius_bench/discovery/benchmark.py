@@ -8,22 +8,26 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vesalius.discovery.discover import circuit_method, circuit_method_names
+from vesalius.api.benchmarks import performed, selection_word
+from vesalius.api.door import directory_for, verb
+from vesalius.discovery.discover import CORE_NAMES, circuit_method, circuit_method_names
 from vesalius.discovery.method import Method
 from vesalius.discovery.pruning import LARGE_EDGES, LARGE_PROMPTS
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
-from vesalius.errors import BadInput, Failed, require_whole
+from vesalius.errors import BadInput, Failed, note, require_whole
 from vesalius.grading.discovery import median_and_mean
-from vesalius.options import require_drawable
+from vesalius.options import BENCHED, Chosen, Compared, Jobs, Out, Sample, require_drawable
+from vesalius.progress import Progress, silent
 from vesalius.runs.directory import Run
-from vesalius.runs.discovery_cases import DiscoveryCase, hard_metrics, run_case
 from vesalius.runs.engine import Engine, Failure
+from vesalius.runs.kinds import Benchmark
 from vesalius.runs.ledger import FAILED, LedgerState, LedgerStep, Record
-from vesalius.runs.settings import CircuitCase, selection_options
 from vesalius.runs.steps import ScoredSteps, StepProgress
 from vesalius.version import __version__
+from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits, selection_options
+from vesalius_bench.discovery.cases import DiscoveryCase, hard_circuits, hard_metrics, run_case
 
 BENCHMARK = "discovery"
 #: What a ranking that knows nothing earns; those of the other areas are measured.
@@ -241,3 +245,71 @@ def _area(name: str, results: Sequence[DiscoveryFigures]) -> tuple[Metric, Metri
         return median_and_mean(values, baseline=AUROC_OF_CHANCE)
     chance = median_and_mean([result.chance[name] for result in known])
     return median_and_mean(values, baseline=None if chance is None else chance[0].value)
+
+
+@verb
+def bench_discovery(
+    *,
+    compared: Compared,
+    chosen: Chosen,
+    sample: Sample = BENCHED,
+    workers: Jobs,
+    out: Out = None,
+    progress: Progress = silent,
+) -> Scorecard:
+    """Find circuits with known answers by each method, on `n` prompts, and grade the scores against the answer.
+
+    `hard` takes models written by hand that mislead discovery (redundant, negative, cancelling and position-only parts,
+    a second task, noise) instead of the 84, each also with a behaviour of which a share of the answers is wrong, and
+    adds precision at the true size, the coverage of guarantees and how often faithful circuits are false; `limit` is
+    the number of models. With `specimens` or `ids` these are asked the same instead. `steps` is the number of gradients
+    that EAP-IG averages (0: 5).
+    """
+    folder, named, limit, hard = chosen.folder, chosen.names, chosen.limit, compared.hard
+    planted = hard and folder is None and named is None
+    method_word = None if compared.names == CORE_NAMES else "_".join(compared.names)
+    settings_words = (f"steps{compared.steps}" if compared.steps else None, f"n{sample.n}", f"seed{sample.seed}")
+    words = (method_word, selection_word(None, None, limit), *settings_words)
+    place = directory_for(out, "bench-discovery-hard", *words) if planted else None
+    circuits = (
+        chosen_circuits(folder, named, limit)
+        if place is None
+        else hard_circuits(place.with_name(f"{place.name}-models"), limit)
+    )
+    if any(circuit.annotation is not None for circuit in circuits):
+        raise BadInput(f"`specimens` {folder}: holds published models, which `bench circuits` grades; use that")
+    settings = DiscoverySettings(tuple(circuits), compared.names, sample.n, sample.seed, hard, compared.steps)
+    directory = place or directory_for(
+        out,
+        "bench-discovery-hard" if hard else "bench-discovery",
+        method_word,
+        selection_word(folder, named, limit),
+        *settings_words,
+    )
+    names = {circuit.id: circuit.name for circuit in settings.circuits}
+    card = performed(
+        directory,
+        settings,
+        lambda run: DiscoveryBenchmark(run, settings),
+        names=names,
+        jobs=workers.jobs,
+        pages=False,
+        progress=progress,
+    )
+    if card.errors:
+        first = card.errors[0]
+        note(
+            f"{len(card.errors)} cases ended in an error and are not in the figures (the first, {first.method} on "
+            f"{first.case}: {first.reason}); the same command tries them again"
+        )
+    return card
+
+
+class DiscoveryBench(Benchmark):
+    """`vesalius bench discovery`."""
+
+    NAME = BENCHMARK
+
+    def run(self, **options: Any) -> Scorecard:
+        """Discover and grade."""
+        return bench_discovery(**options)

@@ -17,9 +17,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vesalius.backbones.messages import Message, Tool, ToolCall, user
-from vesalius.backbones.untrusted_text import Unreadable, objects, read
 from vesalius.errors import choices
+from vesalius_backbones.messages import Message, Tool, ToolCall, user
+from vesalius_backbones.untrusted_text import Unreadable, objects, read
 
 CALLS = re.compile(
     r"""<tool\s+name\s*=\s*["']?(?P<tool>[\w-]+)["']?\s*>(?P<tool_body>.*?)</tool>

@@ -6,15 +6,15 @@ out of many. What is graded stays in its block of the prompt (`blocks`), and a j
 zero.
 """
 
-from vesalius.grading.judges.circuit import (
+from vesalius.grading.ratings import MEASURES, Item, Measure, MeasureName
+from vesalius_bench.judges.circuit import (
     JudgedCircuit,
     JudgedItem,
     judge_agreement,
     judge_explanation,
     judged_metrics,
 )
-from vesalius.grading.judges.judge import Judge, Judgement, Opinion, PluginJudge, judge_plugin
-from vesalius.grading.ratings import MEASURES, Item, Measure, MeasureName
+from vesalius_bench.judges.judge import Judge, Judgement, Opinion, PluginJudge, judge_plugin
 
 __all__ = [
     "MEASURES",

@@ -19,7 +19,7 @@ from langchain_core.exceptions import LangChainException
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from vesalius.backbones.failures import (
+from vesalius_backbones.failures import (
     BackboneError,
     BadKey,
     Garbled,
@@ -30,7 +30,7 @@ from vesalius.backbones.failures import (
     TimedOut,
     Unreachable,
 )
-from vesalius.backbones.messages import (
+from vesalius_backbones.messages import (
     Answer,
     CallSettings,
     Finish,
@@ -40,7 +40,7 @@ from vesalius.backbones.messages import (
     TokenUsage,
     ToolCall,
 )
-from vesalius.backbones.untrusted_text import Unreadable, read
+from vesalius_backbones.untrusted_text import Unreadable, read
 
 # Map exceptions of providers' libraries to our failures.
 #

@@ -19,10 +19,10 @@ from inspect_ai.model import (
     ModelOutput,
 )
 
-from vesalius.backbones import Backbone, ModelRequest, Redactor, RetryPolicy, Unreachable
-from vesalius.backbones import TokenUsage as Tokens
-from vesalius.backbones.failures import Retrier, SystemClock
-from vesalius.backbones.messages import Abilities, Answer, CallSettings, Finish
+from vesalius_backbones import Backbone, ModelRequest, Redactor, RetryPolicy, Unreachable
+from vesalius_backbones import TokenUsage as Tokens
+from vesalius_backbones.failures import Retrier, SystemClock
+from vesalius_backbones.messages import Abilities, Answer, CallSettings, Finish
 
 _FINISHES: dict[str, Finish] = {"max_tokens": "length", "model_length": "length", "content_filter": "refused"}
 _ROLES: dict[str, Callable[..., ChatMessage]] = {

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Redactor
-from vesalius.backbones.records import FILE as CALLS_FILE
-from vesalius.backbones.records import Outcome, Records
 from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.printed import CallUsage, ComponentUsage, RunUsage, StageUsage
-from vesalius.documents.trace import TRACE_FILE
+from vesalius.documents.scorecard import CallTotals
+from vesalius.documents.trace import CALLS_FILE, TRACE_FILE
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import HYBRID
 from vesalius.runs.directory import CALLS, is_run, read_explanation, read_run, read_trace
-from vesalius.runs.scorecard import model_name
+from vesalius.runs.ledger import Totals
+from vesalius_backbones import Redactor
+from vesalius_backbones.records import Outcome, Records
 
 #: The stages of HyVE by the end of a call's label, in the order of the loop.
 STAGES = {
@@ -177,3 +177,14 @@ def _sum_known(values: Sequence[float | None]) -> float | None:
 
 def _shared(used: dict[str, Any], n: int) -> dict[str, float | None]:
     return {name: None if value is None else value / n for name, value in used.items()}
+
+
+def model_name(model: str | None) -> str | None:
+    """A model's name as its calls have it: of a script the file's name alone."""
+    provider, _, name = (model or "").partition(":")
+    return f"{provider}:{Path(name).name}" if provider == "scripted" else model
+
+
+def call_totals(used: Totals) -> CallTotals:
+    """What calls used, as a scorecard holds it."""
+    return CallTotals.model_validate(used.model_dump(exclude={"at_most"}))

@@ -15,12 +15,12 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from vesalius.backbones.messages import Answer, Message, ModelRequest
-from vesalius.backbones.records import Outcome, digest
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.trace import AgentCall, Text, ToolUse
 from vesalius.errors import BadInput, choices
-from vesalius.runs.usage import Call, stage_of
+from vesalius_backbones.messages import Answer, Message, ModelRequest
+from vesalius_backbones.records import Outcome, digest
+from vesalius_backbones.runs.usage import Call, stage_of
 
 #: Characters of a text that are shown at first, and of one that is asked for.
 LONGEST, LONGEST_WHOLE = 4_000, 1_000_000

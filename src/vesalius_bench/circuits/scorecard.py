@@ -4,13 +4,11 @@ Circuits are taken in the order of the benchmark, so nothing depends on who fini
 `n_error`: circuits that the machinery failed on are counted there and are in no figure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vesalius.backbones import Totals
 from vesalius.documents.metric import Metric
-from vesalius.documents.scorecard import CallTotals, CircuitRow, InertComponents, NullFigures, Scorecard
+from vesalius.documents.scorecard import CircuitRow, InertComponents, NullFigures, Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.grading.circuits import (
     CircuitGrade,
@@ -23,8 +21,12 @@ from vesalius.grading.programs import fresh_seed
 from vesalius.grading.tags import NULLS
 from vesalius.runs.directory import Run
 from vesalius.runs.ledger import LedgerState, LedgerStep, Record
-from vesalius.runs.settings import BENCHMARK, BenchmarkSettings, CircuitCase
-from vesalius.runs.work import judging_errors
+from vesalius.runs.steps import mean, rounded_card
+from vesalius_backbones.runs.usage import call_totals, model_name
+from vesalius_bench.circuits.selection import CircuitCase
+from vesalius_bench.circuits.settings import BENCHMARK, BenchmarkSettings
+from vesalius_bench.circuits.work import judging_errors
+from vesalius_bench.judges import JudgedCircuit, judged_metrics
 
 # What the ledger of the circuits benchmark says: which circuits are explained, graded and judged.
 
@@ -142,8 +144,6 @@ def _judgements(settings: BenchmarkSettings, state: State, metrics: dict[str, Me
     data = [state.judged[c.id] for c in settings.circuits if c.id in state.judged]
     if not data:
         return {}
-    from vesalius.grading.judges import JudgedCircuit, judged_metrics
-
     circuits = [JudgedCircuit.model_validate(each) for each in data]
     metrics |= judged_metrics(circuits)
     grounding = [item.score for circuit in circuits for item in circuit.items if item.measure == "grounding"]
@@ -200,33 +200,3 @@ def _inert(grades: Mapping[str, CircuitGrade]) -> InertComponents:
 
 def _with_errors(metrics: Mapping[str, Metric], n_error: int) -> dict[str, Metric]:
     return {name: metric.with_errors(n_error) for name, metric in metrics.items()}
-
-
-def model_name(model: str | None) -> str | None:
-    """A model's name as its calls have it: of a script the file's name alone."""
-    provider, _, name = (model or "").partition(":")
-    return f"{provider}:{Path(name).name}" if provider == "scripted" else model
-
-
-def call_totals(used: Totals) -> CallTotals:
-    """What calls used, as a scorecard holds it."""
-    return CallTotals.model_validate(used.model_dump(exclude={"at_most"}))
-
-
-def mean(values: Sequence[float]) -> float | None:
-    """The mean; None of no values."""
-    return sum(values) / len(values) if values else None
-
-
-def rounded_card(card: Scorecard) -> Scorecard:
-    """A scorecard with its figures rounded."""
-    return Scorecard.from_data(rounded(card.as_data()))
-
-
-def rounded(data: Any) -> Any:
-    """Figures to six places: what lies beyond is arithmetic, not measurement."""
-    if isinstance(data, dict):
-        return {name: rounded(value) for name, value in data.items()}
-    if isinstance(data, list):
-        return [rounded(value) for value in data]
-    return round(data, 6) if isinstance(data, float) else data

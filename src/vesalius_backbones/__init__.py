@@ -4,9 +4,9 @@
 provider's library is imported before a provider is opened.
 """
 
-from vesalius.backbones.backbone import Backbone, ChoiceScores
-from vesalius.backbones.factory import MAX_TOKENS, TIMEOUT, backbone_name, offers_logprobs, open_backbone
-from vesalius.backbones.failures import (
+from vesalius_backbones.backbone import Backbone, ChoiceScores
+from vesalius_backbones.factory import MAX_TOKENS, TIMEOUT, backbone_name, offers_logprobs, open_backbone
+from vesalius_backbones.failures import (
     BackboneError,
     BadKey,
     CapReached,
@@ -22,7 +22,7 @@ from vesalius.backbones.failures import (
     TimedOut,
     Unreachable,
 )
-from vesalius.backbones.messages import (
+from vesalius_backbones.messages import (
     Event,
     Message,
     ModelRequest,
@@ -37,8 +37,8 @@ from vesalius.backbones.messages import (
     tool_result,
     user,
 )
-from vesalius.backbones.records import Records, Redactor, Totals
-from vesalius.backbones.scripted import Faults, Scripted, ScriptedReply
+from vesalius_backbones.records import Records, Redactor
+from vesalius_backbones.scripted import Faults, Scripted, ScriptedReply
 
 __all__ = [
     "MAX_TOKENS",
@@ -72,7 +72,6 @@ __all__ = [
     "TokenUsage",
     "Tool",
     "ToolCall",
-    "Totals",
     "Unreachable",
     "assistant",
     "backbone_name",

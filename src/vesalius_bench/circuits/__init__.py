@@ -1,0 +1,1 @@
+"""`bench circuits`: circuits with known answers explained, graded and judged."""

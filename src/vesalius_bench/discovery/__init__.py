@@ -1,0 +1,1 @@
+"""`bench discovery`: methods on circuits with known answers."""
