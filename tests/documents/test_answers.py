@@ -11,8 +11,10 @@ from vesalius.documents.answers import (
     beyond_chance,
     effects_answer,
     kept_answer,
+    program_answer,
     replaced_answer,
 )
+from vesalius.documents.claims import Evidence
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
@@ -116,6 +118,28 @@ def test_a_set_that_chance_would_match_is_no_circuit() -> None:
     kept = metric(0.9, 0.85, 0.95)
     assert kept_answer("s", kept, keep=0.8, random=0.1).verdict == "yes"
     assert str(kept_answer("s", kept, keep=0.8, random=0.5)) == "Partly: s, but as many at random keep 0.50"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "supported", "verdict"),
+    [
+        (1.0, 0.996, 1.0, 2, "yes"),
+        (1.0, 0.996, 1.0, 1, "partly"),  # one of two components is not established
+        (0.96, 0.94, 0.97, 2, "partly"),  # the interval reaches below 0.95
+        (0.80, 0.77, 0.82, 2, "no"),
+        (1.0, 0.996, 1.0, 0, "no"),  # a table of all inputs would agree too
+    ],
+)
+def test_a_program_explains_a_circuit_that_it_agrees_with(
+    value: float, low: float, high: float, supported: int, verdict: str
+) -> None:
+    agreement = Evidence(
+        experiment="program", measure="agreement", value=value, low=low, high=high, n=1000, seed=0, rule="all"
+    )
+    said = program_answer("It counts.", agreement, supported=supported, components=2)
+    assert said.verdict == verdict
+    assert said.text.startswith(f"It counts. Its program agrees with the model on {value:.3f} [")
+    assert program_answer("It counts.", None, supported=supported, components=2).verdict in ("partly", "no")
 
 
 def test_the_next_command_is_about_the_same_model_and_behaviour() -> None:
