@@ -4,17 +4,27 @@ Values with a known mean are looked at 8, 16, 24, 32, 48, 64, 96 and 128 at a ti
 An interval is right where it holds the mean at every look, so that whoever stops at any of them is not misled. Beside
 it: Student's interval at the same error of each look, and what one look at 16 gave by resampling, the rule before. How
 many prompts it takes is measured with the mean at several distances from the bar, in standard deviations.
+
+Rules that join several figures are run on drawn values by their own code (`joint_errors`): *necessary* with four
+replacements, a loss in score or in right answers (*backs up*), *not needed alone* and *small part*. All true figures
+lie at the bar, where each decision is an error; of answers a twentieth is lost.
 """
 
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
+from vesalius.components import Component
+from vesalius.explanations.claims import Necessary, SmallPart
+from vesalius.explanations.claims.base import MIN_EFFECT, Outcome, either, may_decide
+from vesalius.explanations.claims.necessary import MOST_SMALL, costs_nothing
+from vesalius.explanations.laboratory import FIRST_LOOK, GrowingLab
 from vesalius.statistics import (
     LOOKS,
     errors_of_looks,
@@ -81,13 +91,92 @@ def coverage(repetitions: int = REPETITIONS, *, seed: int = 0) -> dict[str, Any]
     return {"repetitions": repetitions, "level": LEVEL, "looks": list(LOOKS), "noise": results}
 
 
+class Look(GrowingLab):
+    """A look at values: `draws` are effects by replacement, `given` the right answers lost. No model is run."""
+
+    def __init__(self, count: int) -> None:
+        self.n, self.seed, self.settled = LOOKS[count], 0, {}
+        self._looks, self._parts = LOOKS, (None,) * (count + 1)  # type: ignore[assignment]
+        self.model = SimpleNamespace(config=SimpleNamespace(n_layers=1, n_heads=1))  # type: ignore[assignment]
+        self.draws: dict[str, torch.Tensor] = {}
+        self.given = torch.zeros(0)
+
+    replacements = ("zero", "mean", "resample", "moved")  # type: ignore[assignment]
+
+    def effect(self, components: Any, replacement: str) -> torch.Tensor:
+        """The values that were given."""
+        return self.draws[replacement][: self.n]
+
+    def first_effect(self, components: Any, replacement: str) -> torch.Tensor:
+        """The first of them."""
+        return self.draws[replacement][:FIRST_LOOK]
+
+    def losses(self, components: Any, how: str, at: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those of a replacement, and the right answers."""
+        return self.draws[how][: self.n], self.given[: self.n]
+
+    def matched(self, component: Component, *, exclude: Any = (), k: int = 4) -> list[Component]:
+        """No controls."""
+        return []
+
+
+RULES: dict[str, tuple[float, Callable[[Look], Outcome]]] = {
+    "necessary": (MIN_EFFECT, lambda look: Necessary(component="L0H0").examine(look, level=LEVEL)),
+    "loss in score or answers": (
+        MIN_EFFECT,
+        lambda look: either(look, "", look.losses((), "zero"), dict, least=MIN_EFFECT, level=LEVEL),
+    ),
+    "not needed alone": (MIN_EFFECT, lambda look: costs_nothing(look, Component(0, 0), ["zero"], level=LEVEL)),
+    "small part, at nothing": (0.0, lambda look: SmallPart(component="L0H0").examine(look, level=LEVEL)),
+    "small part, at its most": (MOST_SMALL, lambda look: SmallPart(component="L0H0").examine(look, level=LEVEL)),
+}
+#: Standard deviation of effects as a share of the score, and what replacements share of their noise.
+SPREAD, SHARED = 0.2, 0.8
+
+
+def joint_errors(repetitions: int = REPETITIONS, *, seed: int = 0) -> dict[str, Any]:
+    """How often each joint rule decides where its true figures lie at the bar."""
+    results: dict[str, Any] = {}
+    for name in ("normal", "skewed"):
+        rng, results[name] = np.random.default_rng(seed), {}
+        for rule, (bar, examine) in RULES.items():
+            counts = {"supported": 0, "refuted": 0, "undecided": 0}
+            for _ in range(repetitions):
+                counts[_decided(rng, NOISE[name], bar, examine)] += 1
+            results[name][rule] = {verdict: _share(count, repetitions) for verdict, count in counts.items()}
+    return {"repetitions": repetitions, "spread": SPREAD, "shared": SHARED, "noise": results}
+
+
+def _decided(
+    rng: np.random.Generator,
+    noise: Callable[[np.random.Generator, tuple[int, int]], np.ndarray],
+    bar: float,
+    examine: Callable[[Look], Outcome],
+) -> str:
+    """The verdict of one claim on drawn values, at the look that decides it or the last that may."""
+    common, *own = noise(rng, (5, LOOKS[-1]))
+    kinds = ("zero", "mean", "resample", "moved")
+    values = [bar + SPREAD * (math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * one) for one in own]
+    draws = {kind: torch.from_numpy(one) for kind, one in zip(kinds, values, strict=True)}
+    lost = torch.from_numpy((rng.random(LOOKS[-1]) < MIN_EFFECT).astype(float))
+    settled: dict[Any, Any] = {}
+    verdict = "undecided"
+    for count in range(len(LOOKS)):
+        look = Look(count)
+        look.settled, look.draws, look.given = settled, draws, lost
+        verdict, evidence = examine(look)
+        if verdict != "undecided" or not may_decide(evidence, look):
+            break
+    return verdict
+
+
 def _share(hits: int, n: int) -> dict[str, float]:
     low, high = share_interval(hits, n)
     return {"value": hits / n, "low": round(low, 4), "high": round(high, 4), "n": n}
 
 
 if __name__ == "__main__":
-    results = coverage()
+    results = coverage() | {"joint": joint_errors()}
     path = Path(__file__).parent / "results" / "looks.json"
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(results["noise"]))

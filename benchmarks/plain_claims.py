@@ -46,6 +46,9 @@ class PlainCheck:
         values = [*self._neutral(part), self._value(part, self.source), own.roll(1, 1)]
         return max(self._lost([self._put(part, value)])[0] for value in values) > LEAST
 
+    def _small_part(self, text: str) -> bool:
+        return 0 < self._resampled(_parts(text)[0]) < 3 * LEAST
+
     def _not_needed_alone(self, text: str) -> bool:
         part = _parts(text)[0]
         zero, mean = self._neutral(part)

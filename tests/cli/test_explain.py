@@ -175,8 +175,11 @@ def test_the_summary_is_one_screen_with_the_page_last(vesalius: Vesalius, tmp_pa
     """As wide as the terminal: what it computes, a line per component, the counts, where the page is."""
     lines = vesalius("explain", "frac_prevs", "--out", tmp_path / "run").out.splitlines()
     assert len(lines) <= LINES
-    assert lines[0].startswith("The circuit gives the share of 'x' among the tokens up to each position.")
-    assert lines[1] == "frac_prevs, explained by builtin: 2 components (2 supported)"
+    assert lines[0].startswith(
+        "Yes: The circuit gives the share of 'x' among the tokens up to each position. Its program "
+    )
+    assert lines[1] == f"next: vesalius open {tmp_path / 'run'}"
+    assert lines[2] == "frac_prevs, explained by builtin: 2 components (2 supported)"
     assert any(re.match(r"L0_MLP +INDICATOR +supported +Map\(", line) for line in lines)
     assert "what components compute: 2 of 2 supported, 0 refuted, 0 undecided" in lines
     assert "at a fixed position only: 2 of 2" in lines

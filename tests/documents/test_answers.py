@@ -11,8 +11,10 @@ from vesalius.documents.answers import (
     beyond_chance,
     effects_answer,
     kept_answer,
+    program_answer,
     replaced_answer,
 )
+from vesalius.documents.claims import Evidence
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
@@ -109,13 +111,35 @@ def test_a_set_keeps_a_share_only_where_its_figure_and_interval_do(kept: Metric,
         assert 0.7 <= low <= value <= high <= 1.3
         assert 0.8 <= value <= 1.2
         assert (kept.n >= 8, random != 0.5) == (True, True)
-    assert (said.verdict == "no") == (high < 0.8)
+    assert (said.verdict == "no") == (high < 0.8 or low <= 0)
 
 
 def test_a_set_that_chance_would_match_is_no_circuit() -> None:
     kept = metric(0.9, 0.85, 0.95)
     assert kept_answer("s", kept, keep=0.8, random=0.1).verdict == "yes"
     assert str(kept_answer("s", kept, keep=0.8, random=0.5)) == "Partly: s, but as many at random keep 0.50"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "supported", "verdict"),
+    [
+        (1.0, 0.996, 1.0, 2, "yes"),
+        (1.0, 0.996, 1.0, 1, "partly"),  # one of two components is not established
+        (0.96, 0.94, 0.97, 2, "partly"),  # the interval reaches below 0.95
+        (0.80, 0.77, 0.82, 2, "no"),
+        (1.0, 0.996, 1.0, 0, "no"),  # a table of all inputs would agree too
+    ],
+)
+def test_a_program_explains_a_circuit_that_it_agrees_with(
+    value: float, low: float, high: float, supported: int, verdict: str
+) -> None:
+    agreement = Evidence(
+        experiment="program", measure="agreement", value=value, low=low, high=high, n=1000, seed=0, rule="all"
+    )
+    said = program_answer("It counts.", agreement, supported=supported, components=2)
+    assert said.verdict == verdict
+    assert said.text.startswith(f"It counts. Its program agrees with the model on {value:.3f} [")
+    assert program_answer("It counts.", None, supported=supported, components=2).verdict in ("partly", "no")
 
 
 def test_the_next_command_is_about_the_same_model_and_behaviour() -> None:
@@ -136,3 +160,12 @@ def test_the_next_command_is_about_the_same_model_and_behaviour() -> None:
     given_in_python = asked.model_copy(update={"options": {"material": "0a1b"}})
     assert given_in_python.followed_by("discover") is None
     assert given_in_python.with_prompts(8) is None
+
+
+def test_a_share_whose_interval_holds_0_is_a_no_and_so_is_an_empty_contrast() -> None:
+    wide = metric(0.9, -0.2, 2.0)
+    said = kept_answer("5 neurons keep 0.9", wide, keep=0.8, random=0.0)
+    assert str(said) == "No: 5 neurons keep 0.9, but that holds 0: use more prompts (--n) or another contrast"
+    assert (
+        kept_answer("s", metric(0.9, 0.85, 0.95), keep=0.8, random=0.0, empty="the contrast is empty").verdict == "no"
+    )

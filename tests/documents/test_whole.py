@@ -1,6 +1,8 @@
 """The rule that says Yes, Partly or No of a circuit, on figures written by hand."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vesalius.documents.metric import Metric
 from vesalius.documents.whole import WholeCircuit, WithMLPs, answer, first_doubt
@@ -96,3 +98,55 @@ def test_a_circuit_that_fails_clearly_on_other_prompts_is_a_no() -> None:
     said = answer(_whole(kept=_metric(-0.08, -1.45, 0.23)), "addition")
     assert said.verdict == "no"
     assert "keep -0.08 [-1.45, 0.23] on 32 other prompts" in said.text
+
+
+def test_an_interval_that_holds_0_is_a_no_with_what_to_do() -> None:
+    """Addition on SmolLM2, which read "Partly"."""
+    said = answer(_whole(kept=_metric(0.60, -0.94, 2.90)), "addition")
+    assert (said.verdict, said.text) == (
+        "no",
+        "it cannot be said that 30 of 300 components keep anything of addition: 0.60 [-0.94, 2.90] on 32 prompts holds "
+        "0, the rest replaced from the counterfactual prompts; use more prompts (--n) or another contrast",
+    )
+
+
+def test_one_prompt_without_an_interval_is_a_no() -> None:
+    said = answer(_whole(kept=Metric(value=1.0, low=None, high=None, n=1)), "ioi")
+    assert said.verdict == "no"
+    assert "1.00 on 1 prompt has no interval" in said.text
+
+
+def test_an_empty_contrast_is_a_no_however_much_is_kept() -> None:
+    said = answer(_whole(), "past tense", weak="the contrast is empty", empty="the contrast is empty")
+    assert (said.verdict, said.text) == ("no", "nothing can be said of past tense: the contrast is empty")
+
+
+@given(
+    ends=st.tuples(*[st.floats(-3, 3) for _ in range(3)]),
+    n=st.integers(1, 64),
+    found=st.booleans(),
+    empty=st.booleans(),
+    stable=st.none() | st.floats(0, 1),
+    random=st.floats(-1, 1),
+    bare=st.booleans(),
+)
+def test_nothing_is_a_yes_or_partly_whose_interval_holds_0_or_whose_contrast_is_empty(
+    ends: tuple[float, float, float],
+    n: int,
+    found: bool,
+    empty: bool,
+    stable: float | None,
+    random: float,
+    bare: bool,
+) -> None:
+    low, value, high = sorted(ends)
+    kept = Metric(value=value, low=None if bare else low, high=None if bare else high, n=n)
+    whole = _whole(kept=kept, found=found, stable=stable, random=_metric(random))
+    doubt = "the contrast is empty" if empty else None
+    verdict = answer(whole, "x", weak=doubt, empty=doubt).verdict
+    if empty or bare or low <= 0 or not found:
+        assert verdict == "no"
+    if verdict == "yes":
+        assert low >= 0.7
+        assert 0.8 <= value <= 1.2
+        assert high <= 1.3

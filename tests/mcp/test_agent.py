@@ -8,7 +8,9 @@ import pytest
 from mcp.client.client import Client
 
 import vesalius as ves
+from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, refusal, text_of, with_client
+from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius_agents.mcp.server import Server
 from vesalius_agents.mcp.start import listed_tools
 from vesalius_agents.mcp.tools import TOOLS
@@ -302,3 +304,25 @@ def test_a_single_call_is_in_the_ledger(tmp_path: Path) -> None:
         (call,) = desk.run.calls
     assert (call["tool"], call["connection"], call["ok"]) == ("list_specimens", "local", True)
     assert call["arguments"] == {"contains": "arith", "first": 0, "count": 30}
+
+
+def test_an_empty_contrast_is_refused_with_the_fix_and_goes_on_by_force(tmp_path: Path) -> None:
+    """Of a model with random weights; what it then gives says what is wrong."""
+    tokenizer = word_tokenizer()
+    write_tiny_gpt2(tmp_path / "tiny", d_vocab=tokenizer.size, n_ctx=48, bos=BOS)
+    tokenizer._backend.save(str(tmp_path / "tiny" / "tokenizer.json"))
+    asked_of = {"specimen": "tiny", "behaviour": "induction", "n": 4}
+
+    async def use(client: Client) -> None:
+        for tool in ("sweep", "discover"):
+            line = await refusal(client, tool, **asked_of)
+            assert "`force`" in line
+            assert "\n" not in line
+        swept = await data(client, "sweep", **asked_of, force=True)
+        assert "; but the contrast " in swept["text"]
+        assert len(swept["rows"]) == 10  # two layers of four heads and an MLP
+        found = await data(client, "discover", **asked_of, method="eap", force=True)
+        assert "eap, n 4; components: " in found["text"]
+
+    with desk_in(tmp_path) as desk:
+        with_client(Server(desk), use)

@@ -176,7 +176,8 @@ def explained_answer(account: Account | None, performance: Performance | None, b
     weak = None if performance is None else performance.weak
     if account is None:
         return None if weak is None else Answer(f"nothing can be said of the whole: {weak}", "no")
-    return answer(account.whole, title_of(behaviour), weak=weak)
+    empty = None if performance is None else performance.empty
+    return answer(account.whole, title_of(behaviour), weak=weak, empty=empty)
 
 
 def _largest(parts: Sequence[PartOfSet]) -> list[PartOfSet]:

@@ -7,10 +7,18 @@ circuit and of an explanation are those of `documents/whole.py`.
 from collections.abc import Sequence
 from math import inf, sqrt
 
+from vesalius.documents.claims import Evidence
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
 from vesalius.documents.view import Answer, prompts
-from vesalius.documents.whole import INTERVAL_SLACK, LEAST_REPORTING, MOST_RANDOM, TOO_MUCH
+from vesalius.documents.whole import (
+    INTERVAL_SLACK,
+    KEEP_LISTED,
+    LEAST_REPORTING,
+    MOST_RANDOM,
+    TOO_MUCH,
+    shows_nothing,
+)
 
 #: The chance that any of the effects of a sweep is called one by mistake.
 ERROR = 0.05
@@ -104,14 +112,19 @@ def replaced_answer(
     return Answer(f"replacing {subject} {change} the score, {figures} {on}{moved}", "yes")
 
 
-def kept_answer(said: str, kept: Metric, *, keep: float, random: float | None) -> Answer:
-    """Whether a given set keeps a share of the behaviour: No where the whole interval lies below it, Partly by the
-    first condition that fails.
+def kept_answer(said: str, kept: Metric, *, keep: float, random: float | None, empty: str | None = None) -> Answer:
+    """Whether a given set keeps a share of the behaviour: No where the contrast is `empty`, where the whole interval
+    lies below the share and where it holds 0, Partly by the first condition that fails.
     """
     if kept.value is None:
         return Answer(said)
+    if empty:
+        return Answer(f"{said}, but {empty}", "no")
     if kept.value < keep and (kept.high is None or kept.high < keep):
         return Answer(f"{said}, less than {keep:g}", "no")
+    if shows_nothing(kept):
+        why = "that holds 0" if kept.low is not None else "that has no interval"
+        return Answer(f"{said}, but {why}: use more prompts (--n) or another contrast", "no")
     doubt = _doubt(kept, keep, random)
     return Answer(said, "yes") if doubt is None else Answer(f"{said}, but {doubt}", "partly")
 
@@ -130,3 +143,20 @@ def _doubt(kept: Metric, keep: float, random: float | None) -> str | None:
     if random is not None and random >= MOST_RANDOM:
         return f"as many at random keep {random:.2f}"
     return None
+
+
+def program_answer(said: str, agreement: Evidence | None, *, supported: int, components: int) -> Answer:
+    """Whether a circuit is explained by a program that runs: Yes where it agrees with the model on fresh inputs and
+    everything said of its components is supported, No where it does not agree or nothing is supported.
+    """
+    if not components:
+        return Answer(said, "no")
+    counted = f"supported: {supported} of {components} component{'s' * (components != 1)}"
+    if agreement is None or agreement.value is None:
+        return Answer(f"{said} No program was found that could be run; {counted}", "partly" if supported else "no")
+    value, low, high = agreement.value, agreement.low, agreement.high
+    figures = f"{value:.3f}{'' if low is None or high is None else f' [{low:.3f}, {high:.3f}]'}"
+    text = f"{said} Its program agrees with the model on {figures} of {agreement.n:,} fresh inputs; {counted}"
+    if not supported or (value if high is None else high) < KEEP_LISTED:
+        return Answer(text, "no")
+    return Answer(text, "yes" if supported == components and low is not None and low >= KEEP_LISTED else "partly")

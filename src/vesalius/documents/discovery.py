@@ -44,7 +44,7 @@ from vesalius.documents.view import (
     title_of,
     words,
 )
-from vesalius.documents.whole import WholeCircuit, answer
+from vesalius.documents.whole import WholeCircuit, answer, shows_nothing
 from vesalius.documents.whole import sections as whole_sections
 from vesalius.errors import BadInput
 from vesalius.files import read_json
@@ -149,11 +149,16 @@ class Discovery(PromptedDocument, kind="discovery"):
         if self.whole is None:
             return None
         subject = title_of(self.behaviour) if self.behaviour else "the outputs"
-        said = answer(self.whole, subject, weak=self.performance and self.performance.weak)
+        asked = self.performance
+        said = answer(self.whole, subject, weak=asked and asked.weak, empty=asked and asked.empty)
         return replace(said, then=self._next(said.verdict, self.whole))
 
     def _next(self, verdict: str | None, whole: WholeCircuit) -> str | None:
-        """Explain a circuit that there is; where there is none, ask for the size that was found to be enough."""
+        """Explain a circuit that there is; where there is none, ask for the size that was found to be enough, and where
+        nothing is shown, for more prompts.
+        """
+        if whole.found and shows_nothing(whole.kept) and not (self.performance and self.performance.empty):
+            return self.request.with_prompts(2 * max(self.n, whole.kept.n))
         if verdict != "no":
             place = [] if self.directory is None else ["--circuit", self.directory]
             return self.request.followed_by("explain", *place)

@@ -19,6 +19,7 @@ from pydantic import Field, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
+from vesalius.documents.answers import program_answer
 from vesalius.documents.base import FrozenList, Line, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
@@ -140,15 +141,22 @@ class Explanation(ShownDocument, kind="explanation"):
     @computed_field
     @property
     def answer(self) -> dict[str, str] | None:
-        """Whether the named components carry the behaviour of a natural model: yes, partly or no, and why."""
+        """Whether the named components carry the behaviour of a natural model, or the program that of a circuit: yes,
+        partly or no, why, and the next command.
+        """
         said = self.decided_answer()
         return None if said is None else said.as_data()
 
     def decided_answer(self) -> Answer | None:
         """The answer as it is shown; None where no rule decides one."""
         if self.behaviour is None:
-            return None
-        if not self.components and self.account is None:
+            said = program_answer(
+                _in_brief(self.task_description),
+                self.program_agreement,
+                supported=sum(part.verdict == "supported" for part in self.components),
+                components=len(self.components),
+            )
+        elif not self.components and self.account is None:
             said = Answer(_in_brief(self.task_description), "no")
         else:
             said = explained_answer(self.account, self.performance, self.behaviour)
@@ -158,9 +166,10 @@ class Explanation(ShownDocument, kind="explanation"):
         """Open what was found, or measure the contrast, or search for a set that carries the behaviour."""
         if self.request is None:
             return None
-        if said.verdict != "no":
+        if said.verdict != "no" or self.behaviour is None:
             return f"vesalius open {shlex.quote(self.directory)}" if self.directory else None
-        return self.request.followed_by("behaviours" if self.account is None else "discover")
+        empty = self.account is None or (self.performance is not None and self.performance.empty)
+        return self.request.followed_by("behaviours" if empty else "discover")
 
     def with_account(self, account: Account | None) -> Self:
         """The explanation with an account, and with the effects of its components that were measured for it."""
@@ -231,13 +240,13 @@ def view_of(
     """The view of an explanation. `name` is the specimen's own name."""
     natural, account = explanation.behaviour is not None, explanation.account
     description, said = explanation.task_description, explanation.decided_answer()
-    long = said is not None or len(description) > ANSWER
+    long = (natural and said is not None) or len(description) > ANSWER
     return View(
         subject_of(name or explanation.specimen, explanation.behaviour),
         said or Answer(_in_brief(description)),
         [
             *([] if account is None else account.sections()),
-            *([Text([_in_brief(description)], terminal_only=True)] if said is not None else []),
+            *([Text([_in_brief(description)], terminal_only=True)] if natural and said is not None else []),
             Facts(_brief(explanation)),
             *([Text([description], pages_only=True)] if long else []),
             *(_summary(explanation) if natural else ()),
@@ -355,17 +364,6 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
         *([("at a fixed position only", f"{fixed} of {len(parts)}")] if fixed else []),
         ("all claims", verdict_counts(sum((part.decided for part in parts), Counter()))),
     ]
-    agreement = explanation.program_agreement
-    if not natural:
-        measured = agreement is not None and agreement.value is not None
-        facts.append(
-            (
-                "program agrees with the model",
-                f"{figure(agreement.value)} {interval(agreement.low, agreement.high)} of {agreement.n} fresh inputs"
-                if agreement is not None and measured
-                else "not measured",
-            )
-        )
     rows = f", {explanation.rows:,} model rows" if explanation.rows else ""
     cost = f"${explanation.cost:.2f}" if explanation.cost else "no cost"
     return [

@@ -140,6 +140,7 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             self.share,
             keep=self.keep,
             random=self.share.baseline,
+            empty=self.performance and self.performance.empty,
         )
         few = said.verdict is not None and said.verdict != "yes"
         return replace(said, then=self.request.with_prompts(2 * self.n) if few else None)

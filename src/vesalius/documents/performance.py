@@ -126,6 +126,11 @@ class Performance(Record):
         return next(iter(self.doubts), None)
 
     @property
+    def empty(self) -> str | None:
+        """Why nothing can be shown: the contrast is empty or reversed; None where it is not."""
+        return None if self.contrast is None or self.contrast.usable else self.contrast.doubt
+
+    @property
     def _not_preferred(self) -> str | None:
         if self.performs:
             return None

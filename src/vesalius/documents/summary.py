@@ -34,6 +34,7 @@ SPARED = "not_needed_alone"
 #: What a refuted claim would have said, by its kind.
 REFUTED = {
     "necessary": "necessary alone",
+    "small_part": "a small part, neither nothing nor much",
     "attends": "most of its attention where it was suspected",
     "uses": "needs the keys it looks at",
     "acts_at_answer": "acts mostly at the answer position",

@@ -1,13 +1,14 @@
 """The smallest connected circuit that keeps a stated share of a behaviour, and the rule that says what it amounts to.
 
 The rule reads figures that were measured on prompts which chose nothing. It is the only place where Yes, Partly and No
-are decided for a circuit; its limits are the constants below, and `benchmarks/answers.py` counts how often it is right
-on circuits whose truth is known.
+are decided for a circuit, of components or of neurons; its limits are the constants below, and `benchmarks/answers.py`
+counts how often it is right on circuits whose truth is known. Where the contrast is empty, or the interval of what is
+kept holds 0, the answer is No: nothing was shown, and the answer says what to do about it.
 """
 
 from vesalius.documents.base import Record
 from vesalius.documents.metric import Metric
-from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text
+from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text, prompts
 
 #: The share that is asked for where the user says nothing, and that of a specimen with a listed vocabulary.
 KEEP, KEEP_LISTED = 0.8, 0.95
@@ -103,8 +104,17 @@ class WholeCircuit(Record):
         return len(self.edges)
 
 
-def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Answer:
-    """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the contrast, if anything."""
+def shows_nothing(kept: Metric) -> bool:
+    """Whether it is open that anything is kept at all: the interval holds 0, or there is none."""
+    return kept.low is None or kept.high is None or kept.low <= 0
+
+
+def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None, empty: str | None = None) -> Answer:
+    """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the behaviour as it was asked, if
+    anything, and `empty` why its contrast can show nothing, where it cannot.
+    """
+    if empty:
+        return Answer(f"nothing can be said of {subject}: {empty}", "no")
     of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
     kept, rest = f"{whole.kept.text()} of {subject}", f"the rest {REPLACED}"
     if not whole.found:
@@ -116,6 +126,10 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None) -> Ans
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
         return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, {rest}", "no")
+    if shows_nothing(whole.kept):
+        why = "holds 0" if whole.kept.low is not None else "has no interval"
+        text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {whole.kept.text()} on"
+        return Answer(f"{text} {prompts(whole.kept.n)} {why}, {rest}; use more prompts (--n) or another contrast", "no")
     unseen = "" if whole.method == GIVEN else " that chose nothing"  # who gave the components may have seen them
     said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts{unseen}, {rest}"
     if doubt := first_doubt(whole) or weak:
@@ -139,7 +153,7 @@ def first_doubt(whole: WholeCircuit) -> str | None:
     if kept.value > TOO_MUCH:
         return f"more than {TOO_MUCH:g} means that something which hinders was left out"
     if kept.low is None or kept.high is None:
-        return "one prompt has no interval"
+        return "it has no interval"
     if kept.low < low_most or kept.high > high_most:
         return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
     there = None if whole.elsewhere is None else whole.elsewhere.value

@@ -32,14 +32,14 @@ from vesalius.components import Component
 from vesalius.documents.claims import TOO_CLOSE
 from vesalius.documents.explanation import ClaimRecord, Evidence, Executable, Verdict
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.claims.attending import Attends, Composes, ReadsRole, Uses
+from vesalius.explanations.claims.attending import ONE_PLACE, Attends, Composes, ReadsRole, Uses
 from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome, level_for, may_decide
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.interchange import Computes, examine_program, expression_of
 from vesalius.explanations.claims.joint import BackupOf, Covers, Redundant, Sufficient
 from vesalius.explanations.claims.moved import scoped
 from vesalius.explanations.claims.movers import BacksUp, MovesRole, Primary, Together
-from vesalius.explanations.claims.necessary import Inhibits, Necessary, NotNeededAlone
+from vesalius.explanations.claims.necessary import Inhibits, Necessary, NotNeededAlone, SmallPart
 from vesalius.explanations.claims.paths import (
     ActsAtAnswer,
     ActsDirectly,
@@ -85,6 +85,7 @@ __all__ = [
     "ReadsFrom",
     "ReadsRole",
     "Redundant",
+    "SmallPart",
     "Sufficient",
     "Suppresses",
     "Together",
@@ -126,6 +127,7 @@ KINDS: dict[str, type[Claim]] = {
         ReadsFrom,
         ReadsRole,
         Redundant,
+        SmallPart,
         Sufficient,
         Suppresses,
         Together,
@@ -218,6 +220,8 @@ def worded(text: str, verdict: Verdict, evidence: tuple[Evidence, ...]) -> str:
         return text
     if any(one.outcome == BESIDE for one in evidence):
         text += " It carries something beside: swaps where this value is equal change outputs too."
+    if any(one.outcome == ONE_PLACE for one in evidence):
+        text += f" That is {ONE_PLACE}, so that it may attend to the position alone."
     return text + input_words(evidence)
 
 

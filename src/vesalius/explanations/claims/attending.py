@@ -52,6 +52,10 @@ MIN_ATTENTION_LOSS = 0.1
 SHOWN = 3
 
 
+#: The outcome of *attends* where the role sits at the same position in every prompt.
+ONE_PLACE = "the same position in every prompt"
+
+
 def meaning(role: str) -> str:
     """A token role as a phrase."""
     return MEANINGS.get(role, f"{role} (from the answer position)")
@@ -81,7 +85,8 @@ class Attends(Claim, frozen=True):
         else:
             others = {f"other heads of layer {head.layer}": _other_heads(lab, head, target)}
             controls = others if lab.model.config.n_heads > 1 else {}
-        if self.role not in ("previous", *SINKS):
+        fixed = bool((target == target[:1]).all())
+        if self.role not in ("previous", *SINKS) and not fixed:  # where the place is the same, so is its control
             controls["places of another prompt"] = lab.mass(head, shuffled(target))
         if self.role in ("induction", "duplicate"):
             without_copy = target & ~everywhere_in(lab.runs, lab.prompts.counterfactual)[self.role]
@@ -93,6 +98,8 @@ class Attends(Claim, frozen=True):
         verdict, evidence = figure(lab, "attention", f"mass on {self.role}", own, bar, level=level, remark=remark)
         if empty and verdict == "supported":  # what could have refuted it was not there
             return "untested", (evidence.model_copy(update={"passed": None}),)
+        if fixed and self.role in lab.prompts.roles and verdict == "supported":
+            evidence = evidence.model_copy(update={"outcome": ONE_PLACE})
         return verdict, (evidence,)
 
 

@@ -158,9 +158,14 @@ def mean_evidence(
     rule: str,
     bar: float | None = None,
     controls: dict[str, float | None] | None = None,
+    upper: float | None = None,
 ) -> Evidence:
-    """Evidence from one value per prompt: their mean and its interval; marked by whether it lies above the bar."""
+    """Evidence from one value per prompt: their mean and its interval; marked by whether it lies above the bar. The
+    upper end has a level of its own where `upper` gives one.
+    """
     mean, low, high = measured(lab, values, level) if len(values) else (None, None, None)
+    if upper is not None and len(values):
+        high = measured(lab, values, upper)[2]
     evidence = Evidence(
         experiment=experiment,
         measure=measure,
@@ -285,9 +290,17 @@ def bar_above(least: float, controls: Mapping[str, PerPrompt], *, shown: int | N
 
 
 def figure(
-    lab: Lab, experiment: str, measure: str, values: PerPrompt, bar: Bar, *, level: float, remark: str = ""
+    lab: Lab,
+    experiment: str,
+    measure: str,
+    values: PerPrompt,
+    bar: Bar,
+    *,
+    level: float,
+    upper: float | None = None,
+    remark: str = "",
 ) -> tuple[Verdict, Evidence]:
-    """The verdict of values against a bar, and the evidence that shows both."""
+    """The verdict of values against a bar, and the evidence that shows both; levels as in `mean_evidence`."""
     evidence = mean_evidence(
         lab,
         experiment,
@@ -297,6 +310,7 @@ def figure(
         rule=bar.rule + remark,
         bar=bar.value,
         controls=bar.controls,
+        upper=upper,
     )
     return above(evidence, bar.value), evidence
 
@@ -331,22 +345,35 @@ def either(
 ) -> Outcome:
     """A loss shown by the score or by right answers, each at half the error; `before` must hold as well. `controls`
     are measured where one of the two exceeds the least that counts.
+
+    The score refutes alone: right answers are yes or no, and a hundred prompts do not bound the share that is lost
+    below a twentieth. They must only not point the other way (`_not_against`).
     """
     evidence, verdicts, half = [], [], 1 - (1 - level) / 2
     shows = any(exceeds(lab, one, least, level=half) for one in values)
     others = controls() if shows else {}
     for place, measure in enumerate(measures):
         bar = bar_above(least, {name: pair[place] for name, pair in others.items()})
-        remark = "; one of the two decides"
+        remark = "; either shows it, and the score refutes it"
         verdict, one = figure(lab, experiment, measure, values[place], bar, level=half, remark=remark)
         evidence.append(one)
         verdicts.append(verdict)
-    shown: Verdict = (
-        "supported" if "supported" in verdicts else "refuted" if set(verdicts) == {"refuted"} else "undecided"
-    )
+    shown: Verdict = "supported" if "supported" in verdicts else verdicts[0]
+    if shown == "refuted" and not _not_against(lab, evidence[1]):
+        shown = "undecided"
     marks: dict[bool | None, Verdict] = {True: "supported", False: "refuted", None: "undecided"}
     needed: list[Verdict] = [marks[one.passed] for one in before]
     return all_of(shown, *needed), (*before, *evidence)
+
+
+def _not_against(lab: Lab, answers: Evidence) -> bool:
+    """Whether the right answers do not speak against a score that shows no loss: they show none either, or, on enough
+    prompts, their mean does not lie above the bar.
+    """
+    if answers.passed is not None:
+        return not answers.passed
+    enough = answers.n >= LEAST_BEFORE_GIVING_UP or not isinstance(lab, GrowingLab)
+    return enough and answers.value is not None and answers.bar is not None and answers.value <= answers.bar
 
 
 Measured = TypeVar("Measured", Tensor, tuple[Tensor, Tensor])

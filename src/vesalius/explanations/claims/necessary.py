@@ -24,6 +24,7 @@ from vesalius.explanations.claims.base import (
     Bar,
     Claim,
     Outcome,
+    above,
     all_of,
     below,
     figure,
@@ -48,6 +49,8 @@ INERT_BELOW = 0.01
 NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "moved", "mean", "zero")
 #: Level of the interval by which the first prompts show an effect that no verdict rests on alone.
 SHOWN_LEVEL = 0.9
+#: The most that a small part costs: three times the least that counts.
+MOST_SMALL = round(3 * MIN_EFFECT, 12)
 #: Replacements that know nothing of the prompt.
 Neutral = Literal["zero", "mean"]
 NEUTRAL: dict[Neutral, str] = {"zero": "zeros", "mean": "its mean"}
@@ -145,11 +148,9 @@ class Necessary(Claim, frozen=True):
         """
         component = self.part.within(lab.model.config)
         kinds = order_of(lab) if self.replacement is None else (self.replacement,)
-        # One replacement that shows is enough, so each is held to its part of the error.
-        each = 1 - (1 - level) / len(kinds)
         evidence: list[Evidence] = []
         for kind in kinds:
-            evidence.append(_effect_evidence(lab, component, kind, each, before=evidence))
+            evidence.append(_effect_evidence(lab, component, kind, _levels(lab, level, kinds), before=evidence))
             if _is_settled(lab, evidence, kinds):
                 break
         # What passed on all prompts is what decides, so the first figure is one of these, the largest.
@@ -157,14 +158,25 @@ class Necessary(Claim, frozen=True):
         return _verdict(lab, evidence, kinds), tuple(strongest_first)
 
 
+def _levels(lab: Lab, level: float, kinds: Sequence[Replacement]) -> tuple[float, float]:
+    """The levels of the lower and of the upper end of an effect. One replacement that shows is enough, so each lower
+    end is held to its part of the error. All must fail to refute the claim, so that whoever refutes a true one has
+    erred about the replacement that shows it: in a natural model each upper end may leave the whole error (an
+    intersection-union test). Inputs of a finite specimen are many, and its intervals narrow as they are.
+    """
+    each = 1 - (1 - level) / len(kinds)
+    return each, each if lab.finite else level
+
+
 def _effect_evidence(
-    lab: Lab, component: Component, kind: Replacement, level: float, *, before: Sequence[Evidence]
+    lab: Lab, component: Component, kind: Replacement, levels: tuple[float, float], *, before: Sequence[Evidence]
 ) -> Evidence:
     """What one replacement of a component costs, against its bar. In a natural model where one has passed `before`, a
     second must only change something: a few prompts may show that, and nothing is compared.
     """
+    level, upper = levels
     second = not lab.finite and any(one.passed is True for one in before)
-    key = "effect", component, kind, level, second
+    key = "effect", component, kind, levels, second
     if key in lab.settled:  # at an earlier look
         return lab.settled[key]
     early = shows_early(lab, component, kind) if second else None
@@ -173,7 +185,7 @@ def _effect_evidence(
         bar = Bar(MIN_EFFECT, f"{_LEAST}, beside another that passed", {})
     else:
         bar = bar_for(lab, component, kind, values, level=level)
-    evidence = figure(lab, f"{kind} replacement", "effect", values, bar, level=level)[1]
+    evidence = figure(lab, f"{kind} replacement", "effect", values, bar, level=level, upper=upper)[1]
     if isinstance(lab, GrowingLab) and evidence.passed is not None:
         lab.settled[key] = evidence
     return evidence
@@ -255,7 +267,7 @@ def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Compone
     it asks for. Returns the components that it does not support.
     """
     kinds, evidence = order_of(lab), {part: list[Evidence]() for part in components}
-    level = 1 - ALPHA / len(kinds)
+    levels = _levels(lab, 1 - ALPHA, kinds)
     for kind in kinds:
         wanted = [part for part in components if not _is_settled(lab, evidence[part], kinds)]
         passed = [part for part in wanted if any(one.passed is True for one in evidence[part])]
@@ -263,8 +275,39 @@ def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Compone
             lab.measure([[part] for part in passed], [kind], n=FIRST_LOOK)
         lab.measure([[part] for part in wanted if part not in passed or shows_early(lab, part, kind) is None], [kind])
         for part in wanted:
-            evidence[part].append(_effect_evidence(lab, part, kind, level, before=evidence[part]))
+            evidence[part].append(_effect_evidence(lab, part, kind, levels, before=evidence[part]))
     return [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
+
+
+class SmallPart(Claim, frozen=True):
+    """Replacing the component by its values on other prompts costs something, but not much of the score."""
+
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+    functional: ClassVar[bool] = False
+
+    kind: Literal["small_part"] = "small_part"
+
+    @property
+    def text(self) -> str:
+        most = f"{MOST_SMALL:.0%} of the score"
+        return f"{self.component} plays a small part: replacing it costs more than nothing and less than {most}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """Both ends of one interval: the lower one above nothing, the upper one below what is no small part. Both are
+        needed, so that neither shares its error.
+        """
+        component = self.part.within(lab.model.config)
+        effects = lab.effect([component], "resample")
+        sides = (above, 0.0, "above 0.000: it does something"), (below, MOST_SMALL, f"below {MOST_SMALL:.3f}: not much")
+        verdicts: list[Verdict] = []
+        evidence: list[Evidence] = []
+        for decide, bar, words in sides:
+            one = mean_evidence(
+                lab, "resample replacement", measure="effect", values=effects, level=level, rule=f"interval {words}"
+            )
+            verdicts.append(decide(one, bar))
+            evidence.append(marked(one.model_copy(update={"bar": bar}), verdicts[-1]))
+        return all_of(*verdicts), tuple(evidence)
 
 
 class Inhibits(Claim, frozen=True):
@@ -308,7 +351,9 @@ class NotNeededAlone(Claim, frozen=True):
 
 
 def costs_nothing(lab: NaturalLab, component: Component, hows: Sequence[How], *, level: float) -> Outcome:
-    """Whether no replacement costs score or right answers: every interval below the least that counts."""
+    """Whether no replacement costs score or right answers: every interval below the least that counts. One that lies
+    above refutes, by either measure.
+    """
     verdicts: list[Verdict] = []
     evidence: list[Evidence] = []
     for how in hows:

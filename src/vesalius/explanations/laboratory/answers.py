@@ -19,7 +19,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.intervene import Batch, Readout, Values
-from vesalius.intervene.probes import zeroing
+from vesalius.intervene.probes import hooked_scores, zeroing
 from vesalius.intervene.readout import chosen_logits
 from vesalius.intervene.signed import Sides, parted
 from vesalius.intervene.values import activations_and_logits
@@ -166,14 +166,21 @@ class Moved:
         ]
 
 
+#: Further tokens that are tried at a role where the first one leaves the answer as it is.
+FURTHER_TOKENS = 6
+
+
 class Corrupted:
     """The prompts with the token of another prompt at one role, run once.
 
-    `others` are the tokens that may be put there, beginning with the prompts' own (default: only these). `whole` is
-    what that run answers, `differs` where it is not the clean answer, `clean` the clean answers with their
-    margin against it; `recordings` start from the clean run and read that margin. `outputs` are those of a run in which
-    the `suppressed` components are zeroed `at` one position of each prompt (None: everywhere), as in the run that they
-    are patched into.
+    `others` are the tokens that may be put there, beginning with the prompts' own (default: only these). A role is
+    exchanged on purpose: where the first token leaves the model's answer as it is, others are tried, first those that
+    stand at other roles of the same prompt. What is chosen by is the answer of the whole model, never a component, so
+    that claims are about the same prompts as before, those whose answer depends on the token, and there are more of
+    them. `whole` is what that run answers, `differs` where it is not the clean answer, `clean` the clean answers with
+    their margin against it; `recordings` start from the clean run and read that margin. `outputs` are those of a run in
+    which the `suppressed` components are zeroed `at` one position of each prompt (None: everywhere), as in the run that
+    they are patched into.
     """
 
     def __init__(
@@ -185,7 +192,8 @@ class Corrupted:
         *,
         others: Int[Tensor, " token"] | None = None,
     ) -> None:
-        self._runs, self._batch = runs, Batch(_with_other_tokens(runs, role, place, others), runs.batch.mask)
+        self._runs = runs
+        self._batch = Batch(self._exchanged(role, place, clean, others), runs.batch.mask)
         values, logits, read = self._run(())
         self._done: dict[tuple[frozenset[Component], tuple[int, ...] | None], tuple[Values, Read]] = {}
         self._done[frozenset(), None] = values, read
@@ -197,6 +205,38 @@ class Corrupted:
         self.clean = answers_of(self.recordings.scores())
         self.whole = answers_of(readout.score(logits, prompt))
         self.moved = Moved(self.whole, self.clean, self.differs)
+
+    def _exchanged(
+        self, role: str, place: Int[Tensor, " prompt"], clean: Answers, others: Int[Tensor, " token"] | None
+    ) -> Int[Tensor, "prompt pos"]:
+        """The clean prompts with another token at the role: for each the first one tried that changes the answer, or
+        else the first.
+        """
+        runs = self._runs
+        first = tokens = _with_other_tokens(runs, role, place, others)
+        left, changed = torch.arange(len(runs)), torch.zeros(len(runs), dtype=torch.bool)
+        further = _further_tokens(runs, place, first, others)
+        for turn in range(1 + FURTHER_TOKENS):
+            if turn:
+                left = left[[len(further[row]) >= turn for row in left.tolist()]]
+                tokens = tokens.clone()
+                other = torch.tensor([further[row][turn - 1] for row in left.tolist()], dtype=tokens.dtype)
+                tokens[left, place[left]] = other.to(tokens.device)
+            if not len(left):
+                break
+            changed[left] = self._answers_to(tokens, left).token != clean.token[left]
+            left = left[~changed[left]]
+        return torch.where(changed[:, None].to(tokens.device), tokens, first)
+
+    @torch.no_grad()
+    def _answers_to(self, tokens: Int[Tensor, "prompt pos"], rows: Int[Tensor, " row"]) -> Answers:
+        """What the model answers to some of the prompts with other tokens."""
+        runs, whole = self._runs, answer_readout(self._runs)
+        assert whole.at is not None
+        some = Readout(lambda logits, row: whole.score(logits, rows.to(row.device)[row]), whole.at[rows])
+        mask = None if runs.batch.mask is None else runs.batch.mask[rows]
+        runs.cost.rows += len(rows)
+        return answers_of(hooked_scores(runs.model, Batch(tokens[rows], mask), some, ()))
 
     def outputs(self, suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> Values:
         """What every component writes."""
@@ -252,6 +292,25 @@ class Corrupted:
         assert runs.readout.at is not None
         runs.cost.rows += len(runs)
         return activations_and_logits(runs.model, self._batch, runs.readout.at, hooks=hooks)
+
+
+def _further_tokens(
+    runs: Runs, place: Int[Tensor, " prompt"], first: Int[Tensor, "prompt pos"], others: Int[Tensor, " token"] | None
+) -> list[list[int]]:
+    """For each prompt further values of the role: those that stand at its other roles, then those of other prompts in
+    their order; neither its own token nor the first that was tried.
+    """
+    rows, tokens = torch.arange(len(runs)), runs.prompts.tokens
+    own = tokens[rows, place]
+    others = own if others is None else others
+    values, tried = set(others.tolist()), first[rows, place].tolist()
+    beside = [tokens[rows, at].tolist() for at in runs.prompts.roles.values()]
+    further = []
+    for row, token in enumerate(own.tolist()):
+        here = [value for role in beside if (value := role[row]) in values]
+        candidates = dict.fromkeys([*here, *others.roll(-row).tolist()])
+        further.append([one for one in candidates if one not in (token, tried[row])][:FURTHER_TOKENS])
+    return further
 
 
 def _with_other_tokens(

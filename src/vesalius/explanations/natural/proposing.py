@@ -29,6 +29,7 @@ from vesalius.explanations.claims import (
     Primary,
     ReadsFrom,
     ReadsRole,
+    SmallPart,
     Suppresses,
     Together,
     Uses,
@@ -67,6 +68,7 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 #                                  a backup head, where it was shown neither to move a role nor where it attends
 #     mover of X, not needed alone it moves X, and zeros or its mean in its place cost next to nothing
 #     mover of X                   it moves X; whether it is needed is undecided
+#     a small part                 replacing it costs something and not much; whether it is necessary is undecided
 #     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
 #     no effect alone              it attends to a role, and replacing it costs next to nothing
 #
@@ -186,6 +188,8 @@ class Findings:
         if self.roles("moves_role"):
             alone = ", not needed alone" if self.supported("not_needed_alone") else ""
             return f"{self._moving('', self.roles('moves_role'))}{alone}"
+        if self.supported("small_part"):
+            return "a small part"
         if not _costs_nothing(self):
             return None
         if self.supported("writes_answer"):
@@ -337,7 +341,7 @@ def _causal_claims(
 ) -> list[ClaimRecord]:
     name, looks_at = str(component), selection.looks_at.get(component)
     necessity = check(Necessary(component=name), lab)
-    claims = [necessity]
+    claims = _how_much(lab, necessity, name)
     if (necessity.verdict != "refuted" or moves) and (spared := _spared_by(lab, component, necessity, moves=moves)):
         claims.append(check(spared, lab))
     if float(lab.effect([component], "resample").mean()) < -MIN_EFFECT:
@@ -361,6 +365,17 @@ def _causal_claims(
     if looks_at == "previous" and necessity.verdict == "supported":
         claims.append(check(ReadsFrom(component=name, offset=1), lab))
     return claims
+
+
+def _how_much(lab: NaturalLab, necessity: ClaimRecord, name: str) -> list[ClaimRecord]:
+    """What is said of how much a component matters: that it is necessary or not, or, where its effect is too close to
+    the bar for that, that it plays a small part. Both rest on intervals that hold together, so that asking the second
+    after the first costs no error.
+    """
+    if necessity.verdict != "undecided":
+        return [necessity]
+    small = check(SmallPart(component=name), lab)
+    return {"supported": [small], "refuted": [necessity, small]}.get(small.verdict, [necessity])
 
 
 def _passed(necessity: ClaimRecord, replacement: Replacement) -> bool:
@@ -405,8 +420,9 @@ def _group_claims(lab: NaturalLab, selection: ChosenComponents, head: Component)
         if role not in moved:
             then = MovesRole(component=name, role=role, suppressed=others)
             found.append((role, check(then, lab, tried=len(roles) + len(backups))))
-        reads = ReadsRole(component=name, role=role, suppressed=others)
-        found.append((role, check(reads, lab, tried=len(backups))))
+        if role in groups.reads.get(head, ()):
+            reads = ReadsRole(component=name, role=role, suppressed=others)
+            found.append((role, check(reads, lab, tried=len(backups))))
     for role, members in groups.members.items():
         rest = tuple(str(member) for member in members if member != head)
         leader = groups.primary.get(role)

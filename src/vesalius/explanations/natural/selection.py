@@ -27,7 +27,7 @@ from vesalius.documents.account import BAR, Account
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
-from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES
 from vesalius.explanations.laboratory import END, How, NaturalLab
 from vesalius.explanations.laboratory.runs import (
     NAMES,
@@ -71,13 +71,15 @@ class Leader(NamedTuple):
 @dataclass
 class Groups:
     """`moves[head]` are the roles a head may move to the answer position, the one it moves most first;
-    `members[role]` the heads of a group, strongest first; `backups[head]` what it may back up; `primary[role]` the head
-    that may be the primary one, and the replacement that shows it.
+    `members[role]` the heads of a group, strongest first; `backups[head]` what it may back up, and `reads[head]` the
+    roles of these that it attends to more than to any other; `primary[role]` the head that may be the primary one, and
+    the replacement that shows it.
     """
 
     moves: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     members: dict[str, tuple[Component, ...]] = field(default_factory=dict)
     backups: dict[Component, tuple[Backup, ...]] = field(default_factory=dict)
+    reads: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     primary: dict[str, Leader] = field(default_factory=dict)
 
 
@@ -122,6 +124,8 @@ def _moved_shares(lab: NaturalLab, heads: Sequence[Component]) -> dict[str, dict
             moved = lab.moved_shares([[head] for head in heads], role)
         except BadInput:  # the tokens there are all equal, or do not matter for the answer
             continue
+        if len(moved[0][1]) < min(MIN_SAMPLES, lab.n):  # they seldom matter
+            continue
         shares[role] = {head: float(share.mean()) for head, (_, share) in zip(heads, moved, strict=True)}
     return shares
 
@@ -156,11 +160,29 @@ def _add_backups(lab: NaturalLab, groups: Groups, role: str, members: Sequence[C
         if best is not None:
             backup = Backup(role, tuple(sorted(others[head][:best])))
             groups.backups[head] = (*groups.backups.get(head, ()), backup)
+            if _attends_most(lab, head, role):
+                groups.reads[head] = (*groups.reads.get(head, ()), role)
     hows: tuple[How, ...] = ("zero", "resample")
     for how in hows:
         if (first := _leader(lab, members, how)) is not None:
             groups.primary[role] = Leader(first, how)
             break
+
+
+def _attends_most(lab: NaturalLab, head: Component, role: str) -> bool:
+    """Whether a head attends from the end to a role more than to each other one, by a standard error at least."""
+    masses_of = lab.attention_masses(head)
+    own = masses_of.pop(role, None)
+    others = [mass for name, mass in masses_of.items() if name != "itself"]
+    return own is not None and all(_lower_end(own - other) > 0 for other in others)
+
+
+def _lower_end(values: Float[Tensor, " prompt"]) -> float:
+    """The mean less a standard error: what a screening on a few prompts must show, so that its strongest candidates are
+    not those that were lucky there.
+    """
+    error = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return float(values.mean()) - error
 
 
 def _leader(lab: NaturalLab, members: Sequence[Component], how: How) -> Component | None:
@@ -367,7 +389,7 @@ def _role_masses(lab: NaturalLab) -> _Roles:
         return {
             role: torch.stack([masses(lab.runs.pattern(layer), target).nanmean(0) for layer in layers])
             for role, target in targets.items()
-            if bool(target.any())
+            if int(target.any(-1).any(-1).sum()) >= min(MIN_SAMPLES, lab.n)  # what few prompts have shows nothing
         }
 
     general, answer = lab.general_targets, lab.answer_targets
@@ -445,7 +467,9 @@ def _attention_lost(
 
 
 def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
-    """The strongest paths between selected components; those with too small an effect are not hypotheses."""
+    """The strongest paths between selected components; those whose effect is too small, or not clearly large enough on
+    these prompts, are not hypotheses.
+    """
     parts, parallel = selection.components, lab.model.config.parallel
     pairs = [(a, b) for a in parts for b in parts if feeds(a, b, parallel=parallel)]
     if not pairs:
@@ -456,7 +480,10 @@ def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress)
         return lab.path_effects([edges_between(*pairs[i]) for i in places], prompts=prompts)
 
     places, effects = _strongest(lab, measure, len(pairs), keep=2 * PATHS)
-    for place, effect in list(zip(places, effects.mean(0).tolist(), strict=True))[:PATHS]:
-        if not abs(effect) >= MIN_CUT_EFFECT * lab.scale:  # none counts where shares are not defined
-            break
-        selection.paths[pairs[place]] = effect
+    if len(effects) < lab.n:
+        effects = torch.cat([effects, measure(places, torch.arange(len(effects), lab.n))])
+    for place, effect in zip(places, effects.T, strict=True):
+        mean = float(effect.mean())
+        clear = _lower_end(effect * (1.0 if mean >= 0 else -1.0))
+        if clear >= MIN_CUT_EFFECT * lab.scale and len(selection.paths) < PATHS:  # none where shares are not defined
+            selection.paths[pairs[place]] = mean

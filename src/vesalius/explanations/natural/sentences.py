@@ -230,6 +230,10 @@ def _backup(claim: ClaimRecord, findings: Findings) -> str | None:
 _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "attends": _attends,
     "necessary": _necessary,
+    "small_part": _when(
+        supported="Replacing it by its values on other prompts costs {} of the score: a small part, too close to the "
+        "least that counts to say whether it is necessary."
+    ),
     "not_needed_alone": _spared,
     "acts_at_answer": _when(
         supported="Most of what other prompts' values cost arises at the answer position.",

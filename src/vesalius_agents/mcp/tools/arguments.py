@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 
 from vesalius.options import Flat, Option, Sample, flattened, options_of
+from vesalius.options import Force as Forced
 
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 
@@ -21,6 +22,10 @@ BehaviourName = Annotated[str | None, Field(description="For natural models: ioi
 #: A list of tokens, or a text.
 Prompt = Annotated[list[Any] | str, Field(description="List of tokens, or a text for natural models")]
 Components = Annotated[list[str], Field(max_length=64, description="Such as L0H1, L1_MLP")]
+
+#: As the command line says it.
+(_FORCE,) = options_of(Forced)
+Force = Annotated[bool, Field(description=_FORCE.flag.help.removesuffix("."))]
 
 MOST_LISTED = 12
 #: The most of an option that an agent may ask for.

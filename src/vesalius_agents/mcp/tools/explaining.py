@@ -17,7 +17,16 @@ from vesalius.report.pages import render_page
 from vesalius_agents.cases import grade_submission, require_graded
 from vesalius_agents.mcp.desk import SCHEME, Call, place_of
 from vesalius_agents.mcp.results import Explained, Graded, Ran, Received, Result, Rows, Verdict
-from vesalius_agents.mcp.tools.arguments import BehaviourName, Components, Prompts, Seed, SpecimenName, cut, shown
+from vesalius_agents.mcp.tools.arguments import (
+    BehaviourName,
+    Components,
+    Force,
+    Prompts,
+    Seed,
+    SpecimenName,
+    cut,
+    shown,
+)
 
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
 AUTHOR = "submitted"
@@ -33,10 +42,11 @@ def explain(
     components: Components | None = None,
     n: Prompts | None = None,
     seed: Seed = 0,
+    force: Force = False,
 ) -> Explained:
     """Let the built-in scientist explain the components by experiment (takes seconds to minutes; no language model)."""
     loaded = call.specimen(specimen, behaviour)
-    options: dict[str, Any] = {"n": n, "seed": seed}
+    options: dict[str, Any] = {"n": n, "seed": seed, "force": force}
     if loaded.kind == "natural":
         call.require_memory(api.plan("explain", loaded, components=components, **options, progress=False).peak_bytes)
     result = api.explain(loaded, components, **options, progress=call.progress)

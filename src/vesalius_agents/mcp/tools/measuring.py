@@ -16,6 +16,7 @@ from vesalius_agents.mcp.tools.arguments import (
     MOST_LISTED,
     BehaviourName,
     Components,
+    Force,
     Prompt,
     SpecimenName,
     cut,
@@ -34,6 +35,7 @@ def sweep(
     kind: Literal["zero", "mean", "resample"] | None = None,
     behaviour: BehaviourName = None,
     pairs: bool = False,
+    force: Force = False,
     *,
     sample: Sample = SAMPLE,
 ) -> Rows:
@@ -44,7 +46,7 @@ def sweep(
     loaded = call.specimen(specimen, behaviour)
     if loaded.kind == "natural":  # a small circuit needs next to nothing
         call.require_memory(api.plan("sweep", loaded, kind=kind, pairs=pairs, n=sample.n, progress=False).peak_bytes)
-    result = api.sweep_report(loaded, kind=kind, pairs=pairs, **sample.values(), progress=call.progress)
+    result = api.sweep_report(loaded, kind=kind, pairs=pairs, force=force, **sample.values(), progress=call.progress)
     ranked = sorted(result.components, key=lambda row: -abs(row.effect))
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
@@ -53,7 +55,9 @@ def sweep(
         for one in strongest
     ]
     clean = f"{result.kind} ablation, clean score {shown(result.baseline)} {result.unit}, n {sample.n}"
-    text = f"{clean}; strongest of {len(ranked)}: {'; '.join(lines)}"
+    doubt = result.contrast and result.contrast.doubt
+    but = f"; but {doubt}" if doubt else ""
+    text = f"{clean}{but}; strongest of {len(ranked)}: {'; '.join(lines)}"
     return Rows(text=text, rows=rows, resource=call.keep(result.as_data()))
 
 
@@ -63,31 +67,34 @@ def discover(
     specimen: SpecimenName,
     method: Literal["sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc", "bandit", "rl", "neurons"] = "eap-ig",
     behaviour: BehaviourName = None,
+    force: Force = False,
     *,
     sample: Sample = SAMPLE,
 ) -> Rows:
     """Find the circuit: score components and edges by a discovery method, or (`neurons`) keep the fewest neurons."""
     loaded = call.specimen(specimen, behaviour)
     if method == "neurons":
-        return _neurons(call, loaded, sample.n, sample.seed)
+        return _neurons(call, loaded, sample, force=force)
     if loaded.kind == "natural":
         call.require_memory(
             api.plan("discover", loaded, method=method, n=sample.n, checks=False, progress=False).peak_bytes
         )
-    result = api.discover(loaded, method, **sample.values(), checks=False, progress=call.progress)
+    result = api.discover(loaded, method, **sample.values(), force=force, checks=False, progress=call.progress)
     # Areas against the true circuit are figures of the answer key.
     whole = {name: value for name, value in result.as_data().items() if name != "metrics"}
     rows = [{"id": one.id, "score": one.score} for one in result.components[:64]]
     lines = [f"{one.id} {shown(one.score)}" for one in result.components[:MOST_LISTED]]
     edges = [f"{one.id} {shown(one.score)}" for one in result.edges[:6]]
     text = f"{method}, n {sample.n}; components: {'; '.join(lines)}" + (f"; edges: {'; '.join(edges)}" if edges else "")
+    if result.answer is not None:
+        text = f"{result.answer['verdict'].capitalize()}: {result.answer['text']}\n{text}"
     return Rows(text=text, rows=rows, resource=call.keep(whole))
 
 
-def _neurons(call: Call, specimen: Any, n: int, seed: int) -> Rows:
+def _neurons(call: Call, specimen: Any, sample: Sample, *, force: bool) -> Rows:
     if specimen.kind == "natural":
-        call.require_memory(api.plan("neurons", specimen, n=n, progress=False).peak_bytes)
-    result = api.neurons(specimen, n=n, seed=seed, progress=call.progress)
+        call.require_memory(api.plan("neurons", specimen, n=sample.n, progress=False).peak_bytes)
+    result = api.neurons(specimen, **sample.values(), force=force, progress=call.progress)
     lines = [f"{one.id} {shown(one.score)}" for one in result.components[:MOST_LISTED]]
     text = f"{result!r}; {'; '.join(lines)}"
     rows = [one.model_dump() for one in result.details]
@@ -105,6 +112,7 @@ def intervene(
     at: Annotated[list[int] | int | str | None, Field(description="Position, role or 'end'; all by default")] = None,
     source_at: Annotated[list[int] | None, Field(description="interchange: positions in source")] = None,
     behaviour: BehaviourName = None,
+    force: Force = False,
     *,
     sample: Sample = FEWER,
 ) -> Effect:
@@ -125,8 +133,8 @@ def intervene(
         "at": place,
         "prompt": prompt,
         "source": source,
-        "n": sample.n,
-        "seed": sample.seed,
+        "force": force,
+        **sample.values(),
     }
     result = api.what_if(loaded, components, **asked, progress=call.progress)
     rows = [
