@@ -105,10 +105,10 @@ def replaced_answer(
     if contrast is not None and not contrast.usable:
         return Answer(f"replacing {subject} takes the score from {figures} {on}, but {contrast.doubt}", "no")
     if effect.low <= 0 <= effect.high:
-        moved = f"; of the logits alone, it {acts}" if acts else ""
+        moved = f"; what is replaced {acts}" if acts else ""
         return Answer(f"replacing {subject} shows no change, {figures} {on}{moved}", "no")
     change = "lowers" if effect.value > 0 else "raises"
-    moved = f"; it {acts}" if acts else ""
+    moved = f"; what is replaced {acts}" if acts else ""
     return Answer(f"replacing {subject} {change} the score, {figures} {on}{moved}", "yes")
 
 
