@@ -53,11 +53,11 @@ class Vocabulary(Protocol):
         """Shortest input."""
         ...
 
-    def tokenize(self, inputs: Sequence[object]) -> Int[Tensor, "batch pos"]:
+    def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
         """Token ids with BOS first, padded on the right."""
         ...
 
-    def lengths(self, inputs: Sequence[object]) -> list[int]:
+    def lengths(self, inputs: Sequence[Any]) -> list[int]:
         """How many tokens each input has, without BOS."""
         ...
 
