@@ -41,6 +41,7 @@ FITTING: dict[str, list[Any]] = {
     "kind": ["zero", "mean", "resample", "patch", "interchange"],
     "method": ["sweep", "eap"],
     "n": [1, 2],
+    "force": [True, False],
     "seed": [0, 1],
     "at": [0, [0], "end", 99],
     "function": ["numeric/f00000", "strings/f00001", "numeric/f00001", "numeric/", "key/f00000"],
@@ -66,8 +67,8 @@ def hostile_calls(schemas: dict[str, dict[str, Any]]) -> list[tuple[str, dict[st
             draw = dice.random()
             if name in FITTING and (draw < 0.7 or (name == "specimen" and draw < 0.9)):
                 arguments[name] = dice.choice(FITTING[name])
-            elif draw < 0.85:
-                arguments[name] = dice.choice(HOSTILE)
+            elif draw < (0.85 if name in FITTING or name in schemas[tool].get("required", ()) else 0.3):
+                arguments[name] = dice.choice(HOSTILE)  # options mostly stay out, or no call gets past its first check
         if dice.random() < 0.05:
             arguments["answer_key"] = True
         calls.append((tool, arguments))

@@ -128,7 +128,7 @@ def test_results_and_one_of_them(client: TestClient) -> None:
     assert shown["view"]["names"] == shown["claims"]["components"] == ["L0_MLP", "L1H2"]
     hostile = client.get("/api/result", params={"path": "hostile"})
     assert hostile.headers["content-type"] == "application/json"
-    assert hostile.json()["view"]["answer"] == HOSTILE
+    assert hostile.json()["view"]["answer"].startswith(f"{HOSTILE} Its program agrees with the model on ")
 
 
 def test_a_discovery_is_sent_with_intervals_controls_and_rivals() -> None:

@@ -91,6 +91,8 @@ AtWork = tuple[str, Sequence[Grid]]
 NO_SPECIMEN = "This page was made without the model at hand, so there is no picture of the component at work."
 #: Characters of the answer and of what a component computes, components and lines of the program on one screen.
 ANSWER, COMPUTES, ROLE, PATH, SCREEN, PROGRAM_LINES = 280, 60, 34, 200, 11, 5
+#: Characters of a circuit's description before the figures of its answer.
+BEFORE_FIGURES = 200
 #: Lines about the flow and about what is not established on one screen.
 FLOW_LINES, GAP_LINES = 7, 7
 
@@ -151,7 +153,7 @@ class Explanation(ShownDocument, kind="explanation"):
         """The answer as it is shown; None where no rule decides one."""
         if self.behaviour is None:
             said = program_answer(
-                _in_brief(self.task_description),
+                shortened(_in_brief(self.task_description), BEFORE_FIGURES),
                 self.program_agreement,
                 supported=sum(part.verdict == "supported" for part in self.components),
                 components=len(self.components),
@@ -160,16 +162,9 @@ class Explanation(ShownDocument, kind="explanation"):
             said = Answer(_in_brief(self.task_description), "no")
         else:
             said = explained_answer(self.account, self.performance, self.behaviour)
-        return said and replace(said, then=self._next(said))
-
-    def _next(self, said: Answer) -> str | None:
-        """Open what was found, or measure the contrast, or search for a set that carries the behaviour."""
-        if self.request is None:
-            return None
-        if said.verdict != "no" or self.behaviour is None:
-            return f"vesalius open {shlex.quote(self.directory)}" if self.directory else None
-        empty = self.account is None or (self.performance is not None and self.performance.empty)
-        return self.request.followed_by("behaviours" if empty else "discover")
+        if said is None or said.verdict != "no" or self.request is None or self.behaviour is None:
+            return said
+        return replace(said, then=self.request.followed_by("behaviours" if self.account is None else "discover"))
 
     def with_account(self, account: Account | None) -> Self:
         """The explanation with an account, and with the effects of its components that were measured for it."""
@@ -240,6 +235,8 @@ def view_of(
     """The view of an explanation. `name` is the specimen's own name."""
     natural, account = explanation.behaviour is not None, explanation.account
     description, said = explanation.task_description, explanation.decided_answer()
+    if said is not None and said.then is None and explanation.directory is not None:
+        said = replace(said, then=f"vesalius open {shlex.quote(explanation.directory)}")
     long = (natural and said is not None) or len(description) > ANSWER
     return View(
         subject_of(name or explanation.specimen, explanation.behaviour),

@@ -85,10 +85,9 @@ def documentation_page(name: str) -> str:
 
 
 def _read(desk: Desk, name: str, ending: str) -> str:
-    path = desk.run.result_path(name, ending)
-    if not name.isalnum() or not path.is_file():
+    if not desk.run.has_result(name, ending):
         raise ResourceNotFoundError(f"{name[:40]!r}: no such result; use the address that a tool returned")
-    return path.read_text(encoding="utf-8")
+    return desk.run.result_path(name, ending).read_text(encoding="utf-8")
 
 
 def instructions(budget: Budget) -> str:

@@ -19,6 +19,8 @@ from vesalius.runs.ledger import REMEDY, Record, read_ledger
 #: What `run.json` calls such a run, and the event of a call.
 TOOLS, CALL = "mcp", "call"
 RESULTS = "results"
+#: Characters of the name of a result at most: it is a digest.
+LONGEST_NAME = 64
 
 
 class ToolRun:
@@ -54,6 +56,10 @@ class ToolRun:
     def read_result(self, name: str) -> Any:
         """A whole result."""
         return read_json(self.result_path(name))
+
+    def has_result(self, name: str, ending: str = "json") -> bool:
+        """Whether a whole result is kept under this name, which may be any text; names are short and hold no path."""
+        return name.isalnum() and len(name) <= LONGEST_NAME and self.result_path(name, ending).is_file()
 
     def result_path(self, name: str, ending: str = "json") -> Path:
         """Where a whole result is kept."""

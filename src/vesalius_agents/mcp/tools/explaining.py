@@ -76,8 +76,7 @@ def explain(
 def report(call: Call, explanation: Annotated[str, Field(description="Address of an explain result")]) -> Result:
     """The evidence page (HTML) of an explanation made here, as a resource."""
     name = explanation.removeprefix(f"{SCHEME}://results/")
-    path = call.desk.run.result_path(name)
-    if not name.isalnum() or not path.is_file():
+    if not call.desk.run.has_result(name):
         raise BadInput(f"explanation {quoted(explanation, 80)} is not here; give the `resource` of an explain result")
     document = Explanation.from_data(call.desk.run.read_result(name), source="the result")
     page = call.desk.run.result_path(call.key, "html")
