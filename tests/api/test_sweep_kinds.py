@@ -76,7 +76,7 @@ def test_effects_of_two_answers_have_a_sign_for_each(tmp_path: Path) -> None:
         assert metric.value == pytest.approx(getattr(head, f"effect_{side}"), abs=1e-4)
         assert metric.low == pytest.approx(getattr(head, f"effect_{side}_low"), abs=1e-4)
     assert (head.acts, asked.acts) == ("raises the answer", "raises the answer")
-    assert asked.view().answer.text.endswith("; it raises the answer")
+    assert asked.view().answer.text.endswith("; what is replaced raises the answer")
     sheet = swept.view().sheet()
     assert {"right", "wrong", "rest", "acts"} <= set(sheet.columns)
     again = sweep_report(natural, n=8, kind="zero", out=tmp_path / "swept")  # from the scores kept there
