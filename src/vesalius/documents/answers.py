@@ -11,14 +11,7 @@ from vesalius.documents.claims import Evidence
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
 from vesalius.documents.view import Answer, prompts
-from vesalius.documents.whole import (
-    INTERVAL_SLACK,
-    KEEP_LISTED,
-    LEAST_REPORTING,
-    MOST_RANDOM,
-    TOO_MUCH,
-    shows_nothing,
-)
+from vesalius.documents.whole import KEEP_LISTED, MOST_RANDOM, not_as_asked, shows_nothing, too_few
 
 #: The chance that any of the effects of a sweep is called one by mistake.
 ERROR = 0.05
@@ -86,12 +79,13 @@ def effects_answer(
 
 def _named(effects: Sequence[Effect]) -> str:
     strongest = sorted(effects, key=lambda one: -abs(one[1]))[:NAMED]
-    parts = [f"{name} {effect:+.3g}{_ends(low, high)}" for name, effect, low, high in strongest if effect]
+    parts = [effect_text(*one) for one in strongest if one[1]]
     return (", ".join(parts) or "all are 0") + (", ..." if len(effects) > NAMED and parts else "")
 
 
-def _ends(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" [{low:+.3g}, {high:+.3g}]"
+def effect_text(name: str, effect: float, low: float | None, high: float | None) -> str:
+    """An effect as text, with its interval where it has one."""
+    return f"{name} {effect:+.3g}" + ("" if low is None or high is None else f" [{low:+.3g}, {high:+.3g}]")
 
 
 def replaced_answer(
@@ -104,11 +98,10 @@ def replaced_answer(
     on = f"on {prompts(effect.n)}"
     if contrast is not None and not contrast.usable:
         return Answer(f"replacing {subject} takes the score from {figures} {on}, but {contrast.doubt}", "no")
+    moved = f"; what is replaced {acts}" if acts else ""
     if effect.low <= 0 <= effect.high:
-        moved = f"; what is replaced {acts}" if acts else ""
         return Answer(f"replacing {subject} shows no change, {figures} {on}{moved}", "no")
     change = "lowers" if effect.value > 0 else "raises"
-    moved = f"; what is replaced {acts}" if acts else ""
     return Answer(f"replacing {subject} {change} the score, {figures} {on}{moved}", "yes")
 
 
@@ -125,24 +118,10 @@ def kept_answer(said: str, kept: Metric, *, keep: float, random: float | None, e
     if shows_nothing(kept):
         why = "that holds 0" if kept.low is not None else "that has no interval"
         return Answer(f"{said}, but {why}: use more prompts (--n) or another contrast", "no")
-    doubt = _doubt(kept, keep, random)
+    doubt = too_few(kept) or not_as_asked(kept, keep)
+    if doubt is None and random is not None and random >= MOST_RANDOM:
+        doubt = f"as many at random keep {random:.2f}"
     return Answer(said, "yes") if doubt is None else Answer(f"{said}, but {doubt}", "partly")
-
-
-def _doubt(kept: Metric, keep: float, random: float | None) -> str | None:
-    assert kept.value is not None
-    if kept.n is not None and kept.n < LEAST_REPORTING:
-        return f"{prompts(kept.n)} are too few to report it on ({LEAST_REPORTING} wanted): use more prompts (--n)"
-    if kept.value < keep:
-        return f"that is less than {keep:g}"
-    if kept.value > TOO_MUCH:
-        return f"more than {TOO_MUCH:g} means that something which hinders was left out"
-    low_most, high_most = keep - INTERVAL_SLACK, TOO_MUCH + INTERVAL_SLACK
-    if kept.low is None or kept.high is None or kept.low < low_most or kept.high > high_most:
-        return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
-    if random is not None and random >= MOST_RANDOM:
-        return f"as many at random keep {random:.2f}"
-    return None
 
 
 def program_answer(said: str, agreement: Evidence | None, *, supported: int, components: int) -> Answer:

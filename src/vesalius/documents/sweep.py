@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, computed_field
 
 from vesalius.components import Component
-from vesalius.documents.answers import effects_answer
+from vesalius.documents.answers import Effect, effect_text, effects_answer
 from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Line, Record
 from vesalius.documents.difference import (
     Compared,
@@ -60,13 +60,18 @@ class SweepRow(Record):
     effect_rest_high: float | None = None
     acts: str | None = None
 
+    @property
+    def figures(self) -> Effect:
+        """Its name, its effect and the ends of the interval."""
+        return self.id, self.effect, self.ci_low, self.ci_high
+
     def sides(self) -> list[float | None]:
         """The effects on right, wrong and the rest, those whose interval holds 0 marked."""
         each = ([getattr(self, f"effect_{side}{end}") for end in ("", "_low", "_high")] for side in SIDES)
         return [shown_effect(*figures) for figures in each]
 
     def __repr__(self) -> str:
-        return f"{self.id} {self.effect:+.3g}{_interval(self.ci_low, self.ci_high)}"
+        return effect_text(*self.figures)
 
 
 def disagreement(kinds: Iterable[str], rows: Sequence[SweepRow]) -> str:
@@ -247,7 +252,7 @@ class Sweep(PromptedDocument, kind="sweep"):
     def _answer(self) -> Answer:
         """Which components matter beyond chance; then the circuit, or more prompts where they are too few to say."""
         said = effects_answer(
-            [(row.id, row.effect, row.ci_low, row.ci_high) for row in self.components],
+            [row.figures for row in self.components],
             subject_of(self.specimen, self.behaviour),
             kind=self.kind,
             n=self.n,
@@ -324,7 +329,3 @@ def shape_of(names: Iterable[str]) -> tuple[int, int]:
     parts = [Component.parse(name) for name in names]
     layers = max((part.layer + 1 for part in parts), default=0)
     return layers, max((part.head + 1 for part in parts if part.head is not None), default=0)
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" [{low:+.3g}, {high:+.3g}]"

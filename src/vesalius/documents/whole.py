@@ -140,22 +140,14 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None, empty:
 
 def first_doubt(whole: WholeCircuit) -> str | None:
     """The first condition of a Yes that fails, with its figure; None where all hold."""
-    kept, low_most, high_most = whole.kept, whole.keep - INTERVAL_SLACK, TOO_MUCH + INTERVAL_SLACK
-    assert kept.value is not None
     if whole.shared:
         return whole.shared
-    if kept.n is not None and kept.n < LEAST_REPORTING:
-        return f"{kept.n} prompts are too few to report it on ({LEAST_REPORTING} wanted): use more prompts (--n)"
+    if few := too_few(whole.kept):
+        return few
     if whole.n_rank < LEAST_RANKING and whole.method != GIVEN:
         return f"{whole.n_rank} prompts are too few to rank by ({LEAST_RANKING} wanted): use more prompts (--n)"
-    if kept.value < whole.keep:
-        return f"that is less than {whole.keep:g}"
-    if kept.value > TOO_MUCH:
-        return f"more than {TOO_MUCH:g} means that something which hinders was left out"
-    if kept.low is None or kept.high is None:
-        return "it has no interval"
-    if kept.low < low_most or kept.high > high_most:
-        return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
+    if outside := not_as_asked(whole.kept, whole.keep):
+        return outside
     there = None if whole.elsewhere is None else whole.elsewhere.value
     if there is not None and not whole.keep - TEMPLATE_SLACK <= there <= TOO_MUCH + TEMPLATE_SLACK:
         return f"it keeps {there:.2f} on other templates"
@@ -165,6 +157,28 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return f"halves of the prompts give other circuits (similarity {whole.stable:.2f})"
     if whole.size > MOST_OF_MODEL * whole.candidates:
         return "that is more than half of the model"
+    return None
+
+
+def too_few(kept: Metric) -> str | None:
+    """Why what is kept cannot be reported on so few prompts."""
+    if kept.n is None or kept.n >= LEAST_REPORTING:
+        return None
+    return f"{prompts(kept.n)} are too few to report it on ({LEAST_REPORTING} wanted): use more prompts (--n)"
+
+
+def not_as_asked(kept: Metric, keep: float) -> str | None:
+    """Why what is kept is not the share asked for: its figure, or its interval, lies outside."""
+    low_most, high_most = keep - INTERVAL_SLACK, TOO_MUCH + INTERVAL_SLACK
+    assert kept.value is not None
+    if kept.value < keep:
+        return f"that is less than {keep:g}"
+    if kept.value > TOO_MUCH:
+        return f"more than {TOO_MUCH:g} means that something which hinders was left out"
+    if kept.low is None or kept.high is None:
+        return "it has no interval"
+    if kept.low < low_most or kept.high > high_most:
+        return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
     return None
 
 

@@ -152,7 +152,7 @@ class Effects(Viewable):
         lows, highs = ((self.mean - half).tolist(), (self.mean + half).tolist()) if n > 1 else (unknown, unknown)
         rows: Iterable[Effect] = zip(names, self.mean.tolist(), lows, highs, strict=True)
         every = {row[0]: row for row in rows}
-        every |= {row.id: (row.id, row.effect, row.ci_low, row.ci_high) for row in largest}
+        every |= {row.id: row.figures for row in largest}
         return effects_answer(
             list(every.values()), "the behaviour", kind=self.kind, n=n, what=what, contrast=self.contrast
         )

@@ -64,8 +64,7 @@ class CellSweep(Record):
 
     def beyond_chance(self) -> dict[str, SweepRow]:
         """The components whose effects chance does not explain, corrected for how many there are."""
-        effects = [(row.id, row.effect, row.ci_low, row.ci_high) for row in self.components]
-        sure = {one[0] for one in beyond_chance(effects, self.baseline.n)}
+        sure = {one[0] for one in beyond_chance([row.figures for row in self.components], self.baseline.n)}
         return {row.id: row for row in self.components if row.id in sure}
 
 
