@@ -36,7 +36,8 @@ class PlainCheck:
     def holds(self, kind: str, text: str) -> bool | None:
         """Whether a supported claim holds on these prompts."""
         measure = getattr(self, f"_{kind}", None)
-        return None if measure is None else bool(measure(text))
+        held = None if measure is None else measure(text)
+        return None if held is None else bool(held)
 
     # Claims.
 
@@ -76,10 +77,20 @@ class PlainCheck:
         moved = (self._margin(after, rival) - self._margin(before, rival))[differs].mean()
         return float(moved / (self._margin(whole, rival)[differs].mean() - base))
 
-    def _backs_up(self, text: str) -> bool:
+    def _backup_of(self, text: str) -> bool | None:
         part, *others = _parts(text)
+        if " by zeros at end" not in text:
+            return None
         alone, rest, both = (self._lost_without(one) for one in ([part], others, [*others, part]))
-        return any(both[i] - rest[i] - alone[i] > LEAST for i in (0, 1))
+        primary = max(max(self._lost_without([one])) for one in others)
+        gains = any(both[i] - rest[i] - alone[i] > LEAST for i in (0, 1))
+        return gains and max(alone) < LEAST < primary
+
+    def _redundant(self, text: str) -> bool | None:
+        if " by zeros at end" not in text:
+            return None
+        acting = [max(self._lost_without([one])) > LEAST for one in _parts(text)]
+        return self._together(text) and len(set(acting)) == 1
 
     def _primary(self, text: str) -> bool:
         part, *others = _parts(text)

@@ -36,9 +36,9 @@ from vesalius.explanations.claims.attending import ONE_PLACE, Attends, Composes,
 from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome, level_for, may_decide
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.interchange import Computes, examine_program, expression_of
-from vesalius.explanations.claims.joint import BackupOf, Covers, Redundant, Sufficient
+from vesalius.explanations.claims.joint import BackupOf, Redundant, Sufficient, Together
 from vesalius.explanations.claims.moved import scoped
-from vesalius.explanations.claims.movers import BacksUp, MovesRole, Primary, Together
+from vesalius.explanations.claims.movers import MovesRole, Primary
 from vesalius.explanations.claims.necessary import Inhibits, Necessary, NotNeededAlone, SmallPart
 from vesalius.explanations.claims.paths import (
     ActsAtAnswer,
@@ -63,14 +63,12 @@ __all__ = [
     "ActsDirectly",
     "Aggregates",
     "Attends",
-    "BacksUp",
     "BackupOf",
     "Claim",
     "Combines",
     "Composes",
     "Computes",
     "Copies",
-    "Covers",
     "DependsOnlyOn",
     "Feeds",
     "Hinders",
@@ -108,12 +106,10 @@ KINDS: dict[str, type[Claim]] = {
         Aggregates,
         Attends,
         BackupOf,
-        BacksUp,
         Combines,
         Composes,
         Computes,
         Copies,
-        Covers,
         DependsOnlyOn,
         Feeds,
         Hinders,
