@@ -251,8 +251,8 @@ def test_what_the_schema_of_claims_allows_can_be_read() -> None:
         "variables": ["tokens", "indices"],
         "variable": "tokens",
         "components": ["L0_MLP"],
-        "primary": "L1H2",
-        "other": "L1H2",
+        "of": ["L1H2"],
+        "others": ["L1H2"],
     }
     for claim in claims:
         properties = claim["properties"]

@@ -322,9 +322,10 @@ def _causal_claims(
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
         answer = "wrong" if word == SUPPRESSOR else "right"
         claims.append(check(Suppresses(component=name, answer=answer), lab))
-    claims.append(check(WritesAnswer(component=name), lab))
-    if claims[-1].verdict == "supported" and necessity.verdict != "supported":
-        claims.append(check(LensOnly(component=name), lab))
+    if component not in selection.unclear:
+        claims.append(check(WritesAnswer(component=name), lab))
+        if claims[-1].verdict == "supported" and necessity.verdict != "supported":
+            claims.append(check(LensOnly(component=name), lab))
     if looks_at is not None and looks_at not in SINKS:
         claims.append(check(Uses(component=name, role=looks_at), lab))
     if looks_at == "previous" and necessity.verdict == "supported":
@@ -395,7 +396,8 @@ def _group_claims(lab: NaturalLab, selection: ChosenComponents, head: Component)
     groups, name = selection.groups, str(head)
     roles = groups.moves.get(head, ())
     joint = [found for found in groups.joint.get(head, ()) if found.role is not None]
-    found = [(role, check(MovesRole(component=name, role=role), lab, tried=len(roles))) for role in roles]
+    clear = [role for role in roles if (head, role) not in groups.unclear]
+    found = [(role, check(MovesRole(component=name, role=role), lab, tried=len(roles))) for role in clear]
     moved = [role for role, claim in found if claim.verdict == "supported"]
     for one in joint:
         others, role = tuple(map(str, one.others)), one.role or ""

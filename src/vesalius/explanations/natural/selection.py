@@ -29,6 +29,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES, join_names
 from vesalius.explanations.claims.joint import costs, excess, measure_together
+from vesalius.explanations.claims.paths import written_figures
 from vesalius.explanations.laboratory import END, How, NaturalLab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import (
@@ -80,7 +81,8 @@ class Groups:
     """`moves[head]` are the roles a head may move to the answer position, the one it moves most first;
     `members[role]` the heads of a group, strongest first; `joint[head]` what may be shown of it beside others, and
     `reads[head]` the roles of these that it attends to more than to any other; `primary[role]` the head that may be the
-    primary one, and the replacement that shows it.
+    primary one, and the replacement that shows it. `unclear` are heads with a role of which a few prompts cannot tell
+    whether it moves.
     """
 
     moves: dict[Component, tuple[str, ...]] = field(default_factory=dict)
@@ -88,6 +90,7 @@ class Groups:
     joint: dict[Component, tuple[Redundancy, ...]] = field(default_factory=dict)
     reads: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     primary: dict[str, Leader] = field(default_factory=dict)
+    unclear: set[tuple[Component, str]] = field(default_factory=set)
 
     def add(self, head: Component, found: Redundancy) -> None:
         """One more hypothesis about a component, unless it is there."""
@@ -124,7 +127,7 @@ def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: P
     if not heads:
         return groups
     progress(f"which roles {len(heads)} heads move to the answer position", 0, 0)
-    shares = _moved_shares(lab, heads)
+    shares, groups.unclear = _moved_shares(lab, heads)
     groups.moves = {head: roles for head in heads if (roles := _roles_of(head, shares))}
     for role, moved in shares.items():
         own = [head for head, roles in groups.moves.items() if role in roles]
@@ -138,9 +141,13 @@ def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: P
     return groups
 
 
-def _moved_shares(lab: NaturalLab, heads: Sequence[Component]) -> dict[str, dict[Component, float]]:
-    """How far patching each head from runs with another token at each role moves the answer."""
-    position = lab.prompts.position
+def _moved_shares(
+    lab: NaturalLab, heads: Sequence[Component]
+) -> tuple[dict[str, dict[Component, float]], set[tuple[Component, str]]]:
+    """How far patching each head from runs with another token at each role moves the answer, and the
+    heads and roles of which so few prompts cannot tell whether it does.
+    """
+    position, unclear = lab.prompts.position, set[tuple[Component, str]]()
     shares = {}
     for role, place in lab.prompts.roles.items():
         if bool((place == position).all()):
@@ -152,7 +159,10 @@ def _moved_shares(lab: NaturalLab, heads: Sequence[Component]) -> dict[str, dict
         if len(moved[0][1]) < min(MIN_SAMPLES, lab.n):  # they seldom matter
             continue
         shares[role] = {head: float(share.mean()) for head, (_, share) in zip(heads, moved, strict=True)}
-    return shares
+        unclear |= {
+            (head, role) for head, (_, share) in zip(heads, moved, strict=True) if _is_unclear([(share, MIN_EFFECT)])
+        }
+    return shares, unclear
 
 
 def _roles_of(head: Component, shares: Mapping[str, Mapping[Component, float]]) -> tuple[str, ...]:
@@ -238,6 +248,14 @@ def _lower_end(values: Float[Tensor, " prompt"]) -> float:
     return float(values.mean()) - error
 
 
+def _is_unclear(figures: Sequence[tuple[Float[Tensor, " prompt"], float]]) -> bool:
+    """Whether figures lie within a standard error of their bars, so that more prompts seldom tell whether all reach
+    them: not one is clearly below, and not all are clearly above.
+    """
+    below = any(-_lower_end(-values) < bar for values, bar in figures)
+    return not below and any(_lower_end(values) < bar for values, bar in figures)
+
+
 def _leader(lab: NaturalLab, members: Sequence[Component], how: How) -> Component | None:
     """The member that costs most at the answer position, in right answers where any are lost, if it costs enough; by
     values of other prompts it must be well ahead of the others, for those disturb whatever reads them.
@@ -268,7 +286,7 @@ class ChosenComponents:
     components that may cost more than the bar. `looks_at` names the token role a head attends to (None: no single one),
     `feeders[head, port]` the component that writes its queries or keys, `effect` the mean effect on the selection lab,
     `paths` pairs of components with the effect of the path between them, `groups` the heads that may move the same
-    role.
+    role, `unclear` those of which a few prompts cannot tell whether they write the answer themselves.
     """
 
     named: NamedSet | None = None
@@ -280,6 +298,7 @@ class ChosenComponents:
     effect: dict[Component, float] = field(default_factory=dict)
     paths: dict[tuple[Component, Component], float] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
+    unclear: set[Component] = field(default_factory=set)
 
     def add(self, component: Component, reason: str) -> None:
         """Select a component, or add one more reason for it."""
@@ -369,6 +388,8 @@ def add_hypotheses(
         selection.looks_at[component] = _main_role(component, roles) if component.is_head else None
     _add_feeders(lab, selection, roles, select_feeders=extend, progress=progress)
     _add_paths(lab, selection, progress)
+    if groups:
+        selection.unclear = {part for part in selection.components if _is_unclear(written_figures(lab, part))}
 
 
 def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
