@@ -26,6 +26,7 @@ from vesalius.documents.explanation import (
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
+from vesalius.explanations.natural.names_of_mlps import NOT_FOUND
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
@@ -45,7 +46,7 @@ def by_hand() -> Explanation:
 
 def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
     components = parts(by_hand)
-    assert components["L0H0"].role == "previous-token head, necessary upstream"
+    assert components["L0H0"].role == "previous-token head, necessary at B, feeds L1H0"
     assert components["L1H0"].role == "induction head, primary mover"
     assert {name: part.verdict for name, part in components.items()} == {"L0H0": "supported", "L1H0": "supported"}
     assert {part.tag for part in components.values()} == {"ROUTER"}
@@ -101,7 +102,7 @@ def test_a_tag_by_experiment_is_one_or_null(by_hand: Explanation) -> None:
     """Attention that was shown to lie on one role settles ROUTER; a default by kind is no experiment."""
     assert {part.tag_by_experiment for part in by_hand.components} == {"ROUTER"}
     (other,) = ves.explain(as_specimen(induction_model(SIZE)), ["L0_MLP"], n=4).components
-    assert (other.role, other.tag, other.tag_by_experiment) == (NO_ROLE, "MAPPER", None)
+    assert (other.role, other.tag, other.tag_by_experiment) == ("no effect alone", "MAPPER", None)
     for part in (*by_hand.components, other):
         assert ("by default" in part.note) == (part.tag_by_experiment is None)
 
@@ -123,7 +124,7 @@ def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
         "composes",
     }
     supported = {claim.kind for claim in previous.claims if claim.verdict == "supported"}
-    assert supported == {"attends", "necessary", "uses", "reads_from", "feeds"}
+    assert supported == {"attends", "necessary", "acts_at", "uses", "reads_from", "feeds"}
     refuted = {claim.kind for claim in previous.claims if claim.verdict == "refuted"}
     assert refuted == {"acts_at_answer", "acts_directly", "writes_answer"}
 
@@ -337,7 +338,7 @@ def test_a_head_that_moves_a_role_is_a_mover_only_if_the_answer_gains() -> None:
         ("L1H2", "induction", {"attends": "untested"}, NO_ROLE),
         ("L1H2", None, {"inhibits": "supported"}, "inhibits the answer"),
         ("L1_MLP", None, {"necessary": "supported", "acts_directly": "supported"}, "writes the answer"),
-        ("L1_MLP", None, {"necessary": "supported", "acts_directly": "refuted"}, "builds features"),
+        ("L1_MLP", None, {"necessary": "supported", "acts_directly": "refuted"}, NOT_FOUND),
         ("L1_MLP", None, {"covers": "supported"}, "backup MLP"),
         ("L1_MLP", None, {"necessary": "untested", "writes_answer": "supported"}, NO_ROLE),
     ],

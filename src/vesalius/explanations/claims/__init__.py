@@ -37,10 +37,12 @@ from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome, level_
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.interchange import Computes, examine_program, expression_of
 from vesalius.explanations.claims.joint import BackupOf, Covers, Redundant, Sufficient
+from vesalius.explanations.claims.mlps import Carries, FewNeurons, LooksUp, NeedsInput
 from vesalius.explanations.claims.moved import scoped
 from vesalius.explanations.claims.movers import BacksUp, MovesRole, Primary, Together
 from vesalius.explanations.claims.necessary import Inhibits, Necessary, NotNeededAlone, SmallPart
 from vesalius.explanations.claims.paths import (
+    ActsAt,
     ActsAtAnswer,
     ActsDirectly,
     Feeds,
@@ -59,12 +61,14 @@ __all__ = [
     "CIRCUIT_KINDS",
     "KINDS",
     "NATURAL_KINDS",
+    "ActsAt",
     "ActsAtAnswer",
     "ActsDirectly",
     "Aggregates",
     "Attends",
     "BacksUp",
     "BackupOf",
+    "Carries",
     "Claim",
     "Combines",
     "Composes",
@@ -73,13 +77,16 @@ __all__ = [
     "Covers",
     "DependsOnlyOn",
     "Feeds",
+    "FewNeurons",
     "Hinders",
     "Hypothesis",
     "IndependentOf",
     "Inhibits",
     "LensOnly",
+    "LooksUp",
     "MovesRole",
     "Necessary",
+    "NeedsInput",
     "NotNeededAlone",
     "Primary",
     "ReadsFrom",
@@ -103,12 +110,14 @@ __all__ = [
 KINDS: dict[str, type[Claim]] = {
     kind.model_fields["kind"].default: kind
     for kind in (
+        ActsAt,
         ActsAtAnswer,
         ActsDirectly,
         Aggregates,
         Attends,
         BackupOf,
         BacksUp,
+        Carries,
         Combines,
         Composes,
         Computes,
@@ -116,12 +125,15 @@ KINDS: dict[str, type[Claim]] = {
         Covers,
         DependsOnlyOn,
         Feeds,
+        FewNeurons,
         Hinders,
         IndependentOf,
         Inhibits,
         LensOnly,
+        LooksUp,
         MovesRole,
         Necessary,
+        NeedsInput,
         NotNeededAlone,
         Primary,
         ReadsFrom,

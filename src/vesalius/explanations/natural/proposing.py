@@ -11,20 +11,25 @@ from dataclasses import dataclass
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
 from vesalius.explanations.claims import (
+    ActsAt,
     ActsAtAnswer,
     ActsDirectly,
     Attends,
     BacksUp,
     BackupOf,
+    Carries,
     Claim,
     Composes,
     Covers,
     Feeds,
+    FewNeurons,
     Hinders,
     Inhibits,
     LensOnly,
+    LooksUp,
     MovesRole,
     Necessary,
+    NeedsInput,
     NotNeededAlone,
     Primary,
     ReadsFrom,
@@ -40,7 +45,10 @@ from vesalius.explanations.claims.base import MIN_EFFECT, join_names, level_for
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
+from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
+from vesalius.explanations.natural.ideas import Ideas, Inside
+from vesalius.explanations.natural.names_of_mlps import CONSTANT, by_ways, is_constant, name_of_mlp, place_words
 from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
@@ -60,22 +68,22 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 #                                  and is not the primary one
 #     suppressor of ...            in place of mover: what it writes lowers the wrong answer (or the right one)
 #     carrier of X                 in place of mover: it moves X, and the answer's logit was not shown to gain from that
+#     necessary at X               a head that is necessary, mostly at the position of X
 #     necessary upstream           a head that is necessary, mostly elsewhere
-#     necessary                    a head that is necessary; where it acts is undecided
-#     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
-#     builds features              an MLP that is necessary, mostly through later components or undecided
+#     necessary                    a head that is necessary; where it acts is undecided. What it feeds follows, where
+#                                  that was shown. Names of necessary MLPs: `names_of_mlps`
 #     backup mover, backup MLP     not needed alone, but it matters once its group is replaced; of X, where it moves X;
 #                                  a backup head, where it was shown neither to move a role nor where it attends
 #     mover of X, not needed alone it moves X, and zeros or its mean in its place cost next to nothing
 #     mover of X                   it moves X; whether it is needed is undecided
 #     a small part                 replacing it costs something and not much; whether it is necessary is undecided
 #     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
-#     no effect alone              it attends to a role, and replacing it costs next to nothing
+#     no effect alone              replacing it costs next to nothing
 #
 # A head that moves a role is *not needed alone* where zeros or its mean, at every position, can stand in for it: values
 # of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role established*.
 
-NO_ROLE = "no role established"
+NO_ROLE, NO_EFFECT = "no role established", "no effect alone"
 #: The names of the atlas that go with a role that a head attends to, and that of a head that writes against it.
 STANDARD = {
     "induction": ("induction head", "prefix-matching head"),
@@ -165,8 +173,9 @@ class Findings:
         backed = [role for role in self.roles("backs_up") if role in self.roles("moves_role")]
         shared = self.supported("not_needed_alone") and bool(self.roles("backs_up", "moves_role"))
         if self.supported("necessary") and not shared:
+            fed = [str(receiver) for receiver, claim in self.outgoing if claim.verdict == "supported"]
             if not head:
-                return "writes the answer" if self.supported("acts_directly") else "builds features"
+                return name_of_mlp(self.own, fed)
             second = self.roles("backs_up") or any(
                 claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
             )
@@ -174,8 +183,13 @@ class Findings:
             at_answer = "necessary at the answer"
             if moves and not second and (self.supported("writes_answer") or self._suppressed):
                 at_answer = self._moving("primary ", [])
-            where = self.verdict("acts_at_answer")
-            return {"supported": at_answer, "refuted": "necessary upstream"}.get(where or "", "necessary")
+            if self.supported("acts_at_answer"):
+                return at_answer
+            supported = [claim for claim in self.own if claim.verdict == "supported"]
+            place = place_words(supported) or " upstream" * (self.verdict("acts_at_answer") == "refuted")
+            return by_ways(f"necessary{place}", supported, fed)
+        if not head and is_constant(self.own):
+            return CONSTANT
         if backed:
             return self._moving("backup ", backed)
         if self.roles("backs_up") or self.supported("covers"):
@@ -192,9 +206,7 @@ class Findings:
             return "a small part"
         if not _costs_nothing(self):
             return None
-        if self.supported("writes_answer"):
-            return "lens-positive but redundant"
-        return "no effect alone" if self._attends_elsewhere else None
+        return "lens-positive but redundant" if self.supported("writes_answer") else NO_EFFECT
 
     @property
     def _suppressed(self) -> list[str]:
@@ -227,14 +239,23 @@ class Findings:
         return ", ".join(half for half in (self.pattern, self.part) if half) or NO_ROLE
 
     @property
+    def established(self) -> bool:
+        """Whether it was shown to do something: a component without an effect leaves open what it is there for."""
+        return self.role not in (NO_ROLE, NO_EFFECT)
+
+    @property
     def tag(self) -> Tag:
         """The tag by experiment; without one AGGREGATOR for heads and MAPPER for MLPs, which the note says."""
         return self.tag_by_experiment or ("AGGREGATOR" if self.component.is_head else "MAPPER")
 
     @property
     def tag_by_experiment(self) -> Tag | None:
-        """ROUTER for a head whose attention was shown to lie on one token role; nothing else settles a tag."""
-        return "ROUTER" if self.component.is_head and self._attends_elsewhere else None
+        """ROUTER for a head whose attention was shown to lie on one token role, MAPPER for an MLP that was shown what
+        its output stands for; nothing else settles a tag.
+        """
+        if not self.component.is_head:
+            return "MAPPER" if self.supported("carries") else None
+        return "ROUTER" if self._attends_elsewhere else None
 
 
 def _costs_nothing(findings: Findings) -> bool:
@@ -348,7 +369,7 @@ def _causal_claims(
         claims.append(check(Inhibits(component=name), lab))
     elif necessity.verdict == "supported":
         if _passed(necessity, "resample"):  # where it acts is measured by resampling
-            claims += [check(ActsAtAnswer(component=name), lab), check(ActsDirectly(component=name), lab)]
+            claims += _ways(lab, selection.ideas, component)
     elif rest := group_of(lab, selection, component).without(component):
         claims.append(check(Covers(component=name, others=tuple(map(str, rest))), lab))
         if claims[-1].verdict == "supported":
@@ -364,6 +385,23 @@ def _causal_claims(
         claims.append(check(Uses(component=name, role=looks_at), lab))
     if looks_at == "previous" and necessity.verdict == "supported":
         claims.append(check(ReadsFrom(component=name, offset=1), lab))
+    return claims
+
+
+def _ways(lab: NaturalLab, ideas: Ideas, component: Component) -> list[ClaimRecord]:
+    """Where a necessary component acts, and of an MLP what it reads, by which neurons it works and what it carries."""
+    name, place = str(component), ideas.places.get(component, END)
+    claims = [check(ActsAtAnswer(component=name), lab), check(ActsDirectly(component=name), lab)]
+    if place != END and claims[0].verdict != "supported":
+        claims.append(check(ActsAt(component=name, role=place), lab))
+    inside = ideas.inside.get(component, Inside())
+    claims += [check(NeedsInput(component=name, sender=one), lab) for one in inside.senders]
+    if inside.neurons:
+        claims.append(check(FewNeurons(component=name, neurons=inside.neurons), lab))
+    if inside.variable is not None:
+        claims.append(check(Carries(component=name, variable=inside.variable, at=place), lab))
+        if claims[-1].verdict == "supported" and inside.variable != ANSWER:
+            claims.append(check(LooksUp(component=name, variable=inside.variable, at=place), lab))
     return claims
 
 

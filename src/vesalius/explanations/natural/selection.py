@@ -39,6 +39,7 @@ from vesalius.explanations.laboratory.runs import (
     edges_between,
     feeds,
 )
+from vesalius.explanations.natural.ideas import Ideas, propose_ideas
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 from vesalius.statistics import LOOKS
@@ -221,7 +222,7 @@ class ChosenComponents:
     components that may cost more than the bar. `looks_at` names the token role a head attends to (None: no single one),
     `feeders[head, port]` the component that writes its queries or keys, `effect` the mean effect on the selection lab,
     `paths` pairs of components with the effect of the path between them, `groups` the heads that may move the same
-    role.
+    role, `ideas` where components act and what MLPs may do (`ideas`).
     """
 
     named: NamedSet | None = None
@@ -233,6 +234,7 @@ class ChosenComponents:
     effect: dict[Component, float] = field(default_factory=dict)
     paths: dict[tuple[Component, Component], float] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
+    ideas: Ideas = field(default_factory=Ideas)
 
     def add(self, component: Component, reason: str) -> None:
         """Select a component, or add one more reason for it."""
@@ -322,6 +324,8 @@ def add_hypotheses(
         selection.looks_at[component] = _main_role(component, roles) if component.is_head else None
     _add_feeders(lab, selection, roles, select_feeders=extend, progress=progress)
     _add_paths(lab, selection, progress)
+    if groups:
+        selection.ideas = propose_ideas(lab, selection.components, selection.effect, selection.paths, progress)
 
 
 def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
