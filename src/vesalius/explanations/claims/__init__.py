@@ -36,10 +36,10 @@ from vesalius.explanations.claims.attending import ONE_PLACE, Attends, Composes,
 from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome, level_for, may_decide
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.interchange import Computes, examine_program, expression_of
-from vesalius.explanations.claims.joint import BackupOf, Covers, Redundant, Sufficient
+from vesalius.explanations.claims.joint import BackupOf, Redundant, Sufficient, Together
 from vesalius.explanations.claims.mlps import Carries, FewNeurons, LooksUp, NeedsInput
 from vesalius.explanations.claims.moved import scoped
-from vesalius.explanations.claims.movers import BacksUp, MovesRole, Primary, Together
+from vesalius.explanations.claims.movers import MovesRole, Primary
 from vesalius.explanations.claims.necessary import Inhibits, Necessary, NotNeededAlone, SmallPart
 from vesalius.explanations.claims.paths import (
     ActsAt,
@@ -66,7 +66,6 @@ __all__ = [
     "ActsDirectly",
     "Aggregates",
     "Attends",
-    "BacksUp",
     "BackupOf",
     "Carries",
     "Claim",
@@ -74,7 +73,6 @@ __all__ = [
     "Composes",
     "Computes",
     "Copies",
-    "Covers",
     "DependsOnlyOn",
     "Feeds",
     "FewNeurons",
@@ -116,13 +114,11 @@ KINDS: dict[str, type[Claim]] = {
         Aggregates,
         Attends,
         BackupOf,
-        BacksUp,
         Carries,
         Combines,
         Composes,
         Computes,
         Copies,
-        Covers,
         DependsOnlyOn,
         Feeds,
         FewNeurons,

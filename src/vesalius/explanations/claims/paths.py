@@ -306,6 +306,14 @@ class LensOnly(Claim, frozen=True):
         return all_of(shown, spared), (lens, *evidence)
 
 
+def written_figures(lab: NaturalLab, component: Component) -> list[tuple[PerPrompt, float]]:
+    """The figures of `writes_answer` without its controls, each with the least that counts."""
+    figures = [(lab.lens(component), MIN_EFFECT)]
+    if (sides := lab.direct_sides(component)) is not None:
+        figures += [(gain / lab.lens_scale, MIN_WRITTEN) for gain in (sides.right, sides.right - sides.rest)]
+    return figures
+
+
 def _lens(lab: NaturalLab, component: Component, level: float) -> tuple[Verdict, Evidence]:
     """The direct logit attribution against matched components that do not write the answer themselves."""
     matched = lab.matched(component, k=CANDIDATES)

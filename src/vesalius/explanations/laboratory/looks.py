@@ -28,7 +28,7 @@ from vesalius.explanations.laboratory.exchanges import Donor
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, Losses, NaturalLab, PathKey
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.model.specimen import Specimen
-from vesalius.statistics import errors_of_looks, looks_up_to, skewed_interval
+from vesalius.statistics import counted_interval, errors_of_looks, looks_up_to, skewed_interval
 
 Result = TypeVar("Result")
 #: Fewer values that are all equal, such as answers none of which is lost, have no interval.
@@ -133,7 +133,7 @@ class GrowingLab(NaturalLab):
             draw.model, seen, seed=draw.seed, circuit=draw.circuit, name=draw.name, vocabulary=draw.vocabulary
         )
         self.cost, self._draw, self._material, self._looks = draw.cost, draw, material, looks
-        self.settled = draw.settled
+        self.settled, self.alike = draw.settled, draw.alike
         self._parts = tuple(parts) or (Part(draw, material, slice(0, looks[0])),)
         self.runs = self._parts[0].runs if count == 1 else JoinedRuns(self._parts, seen)
 
@@ -173,8 +173,14 @@ class GrowingLab(NaturalLab):
         """The interval of a mean at this look, which holds together with those of all looks."""
         if self.n < LEAST_OF_EQUAL and bool((values == values[0]).all()):
             return math.nan, math.nan
-        error = errors_of_looks(round(1 - level, 12), self._looks)[len(self._parts) - 1]
-        return skewed_interval(values.double().numpy(), level=1 - error)
+        return skewed_interval(values.double().numpy(), level=self._level_here(level))
+
+    def counted_ends(self, values: PerPrompt, level: float) -> tuple[float, float]:
+        """As `ends`, of answers that are lost and gained."""
+        return counted_interval(values.double().numpy(), level=self._level_here(level))
+
+    def _level_here(self, level: float) -> float:
+        return 1 - errors_of_looks(round(1 - level, 12), self._looks)[len(self._parts) - 1]
 
     def limit(self, place: int | None = None) -> float:
         """How many standard errors Student's interval reaches at a look (default: this one) of a single claim."""

@@ -66,7 +66,7 @@ from vesalius.intervene.signed import Sides, parted, word_of
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
-from vesalius.statistics import above_zero, mean_apart_from_zero
+from vesalius.statistics import above_zero, counted_interval, mean_apart_from_zero
 
 How = Literal["zero", "mean", "token mean", "resample"]
 PAIRS = 64
@@ -111,6 +111,8 @@ class NaturalLab(Lab):
         self._answered: dict[tuple[frozenset[Component], str, str | None], Answers] = {}
         self._moved: dict[tuple[frozenset[Component], str, str | None, frozenset[Component]], Losses] = {}
         self._corruptions: dict[str, Corrupted] = {}
+        #: For a component those that were seen to do the same on other prompts, which are no control of it.
+        self.alike: dict[Component, frozenset[Component]] = {}
 
     @classmethod
     def draw(
@@ -198,10 +200,10 @@ class NaturalLab(Lab):
         return self.runs.readout.at
 
     def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
-        """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed. As every
-        run is expensive, all components of a kind have the same controls.
+        """Up to `k` components of the same kind outside the circuit and the claim that do not do the same (`alike`),
+        drawn with the lab's seed. As every run is expensive, all components of a kind have the same controls.
         """
-        excluded = {component, *exclude, *self.circuit}
+        excluded = {component, *exclude, *self.circuit, *self.alike.get(component, ())}
         kind = [c for c in self.model.components if c.is_head == component.is_head]
         shuffled = random.Random(f"{self.seed}/{'heads' if component.is_head else 'MLPs'}").sample(kind, len(kind))
         return [c for c in shuffled if c not in excluded][:k]
@@ -228,6 +230,10 @@ class NaturalLab(Lab):
     @cached_property
     def _moves(self) -> Int[Tensor, "prompt pos"]:
         return moved_places(self.source, self.model.config.bos_token, torch.Generator().manual_seed(self.seed + 5))
+
+    def counted_ends(self, values: PerPrompt, level: float) -> tuple[float, float]:
+        """As `ends`, of answers that are lost and gained: exact, for none lost of a few does not show that none is."""
+        return counted_interval(values.double().numpy(), level=level)
 
     # Effects in the unit of the metric, on any prompts and positions.
 

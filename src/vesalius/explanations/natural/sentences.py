@@ -8,7 +8,7 @@ from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.attending import meaning
 from vesalius.explanations.claims.base import join_names
-from vesalius.explanations.claims.necessary import is_inert
+from vesalius.explanations.claims.necessary import COSTS_NOTHING, is_inert, spared_by
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.laboratory.runs import PORT_WORDS
 from vesalius.explanations.natural.names_of_mlps import is_constant, senders_of, variable_of
@@ -86,11 +86,11 @@ def _moved_roles(findings: Sequence[Findings]) -> list[str]:
     for role, heads in movers.items():
         heads.sort(key=lambda finding: role not in finding.roles("primary"))
         names = [f"{one.component}{' (primary)' if role in one.roles('primary') else ''}" for one in heads]
-        behind = [one for one in heads if role in one.roles("backs_up") and role not in one.roles("primary")]
-        backups = [str(one.component) for one in behind]
+        backups = [str(one.component) for one in heads if role in one.roles("backup_of")]
         how = f"; {join_names(backups)} {'is a backup' if len(backups) == 1 else 'are backups'}" if backups else ""
-        if len(backups) == len(heads) > 1:
-            how = ", which back each other up"
+        if alike := [str(one.component) for one in heads if role in one.roles("redundant")]:
+            which = f"; {join_names(alike)} are" if len(alike) < len(heads) else ", which are"
+            how += f"{which} mutually redundant"
         sentences.append(f"{_capital(role)} reaches the answer position through {join_names(names)}{how}.")
     return sentences
 
@@ -151,6 +151,8 @@ def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
         return f"Replacing it costs {shares}."
     if is_inert(claim.evidence):
         return f"It is inert here: replacing it costs {shares}."
+    if spared_by(claim.evidence) is not None:
+        return None  # said by `not_needed_alone`
     if claim.verdict == "refuted" and not findings.supported("inhibits"):
         enough = "tell from replacing other components" if _compared(claim) else "count"
         return f"Replacing it alone costs too little to {enough}: {shares}."
@@ -161,9 +163,12 @@ def _spared(claim: ClaimRecord, findings: Findings) -> str | None:
     if claim.verdict != "supported":
         return None
     score, answers = claim.evidence
+    own = next((one for one in findings.own if one.kind == "necessary"), None)
+    costly = [one for one in own.evidence if one.passed and one.rule != COSTS_NOTHING] if own else []
+    misled = f"; {_REPLACEMENTS[costly[0].experiment]} cost {figure(costly[0])} of the score" if costly else ""
     return (
         f"It is not needed alone: {_REPLACEMENTS[score.experiment]} at every position in its place cost "
-        f"{figure(score)} of the score and {figure(answers)} of the right answers (n = {score.n})."
+        f"{figure(score)} of the score and {figure(answers)} of the right answers (n = {score.n}){misled}."
     )
 
 
@@ -216,17 +221,8 @@ def _compared(claim: ClaimRecord) -> bool:
     return any(one.controls for one in claim.evidence)
 
 
-def _covers(claim: ClaimRecord, findings: Findings) -> str | None:
-    rest, gain = claim.text.split(" covers for ")[1].split(":")[0], claim.evidence[0]
-    if claim.verdict == "supported":
-        return (
-            f"Once {rest} are replaced it costs {at_least(gain)}{figure(gain)} more of the score than alone: a backup."
-        )
-    return None
-
-
-def _backup(claim: ClaimRecord, findings: Findings) -> str | None:
-    return claim.text if claim.verdict == "supported" else None
+def _stands_in(claim: ClaimRecord, findings: Findings) -> str | None:
+    return joint_sentence(claim) if claim.verdict == "supported" else None
 
 
 # What MLPs do.
@@ -319,8 +315,9 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "carries": _carries,
     "looks_up": _looks_up,
     "inhibits": _when(supported="It works against the answer: replacing it gains {} of the score."),
-    "covers": _covers,
-    "backup_of": _backup,
+    "together": _stands_in,
+    "redundant": _stands_in,
+    "backup_of": _stands_in,
     "writes_answer": _writes,
     "suppresses": _suppresses,
     "uses": _uses,
@@ -336,14 +333,10 @@ def group_sentence(role: str, claim: ClaimRecord) -> str | None:
         return _moves(role, claim)
     if claim.verdict != "supported":
         return None
+    if claim.kind in ("together", "redundant", "backup_of"):
+        return joint_sentence(claim)
     shown = _decisive(claim)
     cost = f"{figure(shown)} of {_unit(shown)}"
-    if claim.kind == "backs_up":
-        others = claim.text.split(" is a backup of ")[1].split(":")[0]
-        return (
-            f"Zeroed at the answer position it costs {at_least(shown)}{cost} more once {others} are zeroed there too "
-            f"than alone (n = {shown.n}): it backs them up."
-        )
     if claim.kind == "primary":
         lead = claim.evidence[-1]
         other = lead.measure.rpartition(" ")[2]
@@ -352,18 +345,23 @@ def group_sentence(role: str, claim: ClaimRecord) -> str | None:
             f"{by} at the answer position it costs {cost}, {figure(lead)} more than {other} (n = {lead.n}): the "
             f"primary mover of {role}."
         )
-    if claim.kind == "together":
-        names = claim.text.split(" matter together")[0]
-        joint = claim.evidence[2 + ("right answers" in shown.measure)]
-        return (
-            f"Zeroing {names} at the answer position costs {figure(joint)} of {_unit(joint)}, {figure(shown)} beyond "
-            f"the sum of what each costs alone (n = {joint.n})."
-        )
     if claim.kind == "reads_role":
         condition = claim.text.rstrip(".").partition(" once ")[2]
         given = f"Once {condition}, t" if condition else "T"
         return f"{given}aking {role} out of its attention costs {cost} (n = {shown.n})."
     return None
+
+
+def joint_sentence(claim: ClaimRecord) -> str:
+    """The sentence of a supported claim of `joint` with its figures."""
+    shown = _decisive(claim)
+    cost = f"{figure(shown)} of {_unit(shown)}"
+    if claim.kind == "backup_of":
+        alone = next(one for one in claim.evidence if one.experiment.endswith("alone"))
+        figures = f"{figure(alone)} of the score alone, {at_least(shown)}{cost} more then"
+    else:
+        figures = f"{cost} beyond the sum"
+    return f"{claim.text.removesuffix('.')} ({figures}, n = {shown.n})."
 
 
 def _moves(role: str, claim: ClaimRecord) -> str | None:
@@ -402,7 +400,7 @@ def at_least(evidence: Evidence) -> str:
 def _decisive(claim: ClaimRecord) -> Evidence:
     """The evidence that shows what is lost: of those that passed the one with the largest figure."""
     passed = [one for one in claim.evidence if one.passed and ("effect" in one.measure or "answers" in one.measure)]
-    losses = [one for one in passed if ", minus that of " not in one.measure]
+    losses = [one for one in passed if ", minus that of " not in one.measure and not one.experiment.endswith("alone")]
     return max(losses or passed or claim.evidence, key=lambda one: one.value or 0.0)
 
 
