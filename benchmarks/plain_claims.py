@@ -1,144 +1,279 @@
 """Claims about a natural model measured again with plain hooks: no engine, other prompts.
 
-`holds(kind, text)` reads components, role and condition from a claim's sentence, makes the intervention it speaks of
-with `run_with_hooks`, and compares the mean over the prompts with the least that counts: 0.05 of the logit difference
-or of the right answers, 0.02 for cut attention and single paths. Kinds that it cannot measure give None.
+    python -m benchmarks.plain_claims DIRECTORY --prompts 64 --out benchmarks/results/plain_claims.json
+
+reads every explanation (`explanation.json`, or any other `.json` of one) under the directory, loads its model and
+behaviour, and measures its supported and refuted claims on fresh prompts: other draws of the split that the claims
+were tested on, and other templates, which are those of another split.
+
+`PlainCheck.outcome(kind, text)` reads components, role and condition from a claim's sentence, makes the intervention it
+speaks of with `run_with_hooks`, and compares the mean over the prompts with the least that counts: 0.05 of the logit
+difference or of the right answers, 0.02 for cut attention and single paths. A claim *holds* where the mean exceeds the
+bar, is *false* where it lies more than two standard errors below, and *borderline* between. Kinds that it cannot
+measure give None.
 """
 
+import argparse
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
+from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
 
 PROMPTS, SEED = 256, 99
 LEAST, LEAST_CUT = 0.05, 0.02
 Edit = tuple[str, Callable[[Tensor], Tensor]]
+Outcome = Literal["holds", "borderline", "false"]
+#: What each prompt adds to the mean of a figure less its bar; a claim holds where all figures of one of its cases do.
+Margins = Sequence[Tensor]
+Cases = Sequence[Margins]
+#: Words of the sentence for general places of attention.
+PLACES = {
+    "the token after an earlier copy": "induction",
+    "earlier copies of the current token": "duplicate",
+    "the previous token": "previous",
+    "BOS": "BOS",
+}
+ORDER: tuple[Outcome, ...] = ("false", "borderline", "holds")
 
 
 class PlainCheck:
     """Measurements on fresh prompts of a specimen's behaviour, with a single answer token read at the last position."""
 
-    def __init__(self, specimen: Specimen, n: int = PROMPTS) -> None:
+    def __init__(self, specimen: Specimen, n: int = PROMPTS, *, split: str = "test", seed: int = SEED) -> None:
         self.model = specimen.model
-        prompts = trial(specimen, n, seed=SEED, split="test").prompts
+        prompts = trial(specimen, n, seed=seed, split=split).prompts
         assert prompts is not None
-        self.prompts, self.rows = prompts, torch.arange(n)
-        self.cache, self.source = (self._cached(tokens) for tokens in (prompts.tokens, prompts.counterfactual))
+        self.prompts = prompts
+        device = next(iter(self.model.parameters())).device
+        self.tokens, self.other = prompts.tokens.to(device), prompts.counterfactual.to(device)
+        self.position, self.mask = prompts.position.to(device), prompts.mask.to(device)
+        self.correct, self.wrong = prompts.correct.to(device), prompts.wrong.to(device)
+        self.roles = {role: place.to(device) for role, place in prompts.roles.items()}
+        self.rows = torch.arange(len(self.tokens), device=device)
+        self.cache, self.source = (self._cached(tokens) for tokens in (self.tokens, self.other))
         self.clean = self._end([])
         self.scale = float(self._difference(self.clean).mean())
-        self._without: dict[tuple[Component, ...], tuple[float, float]] = {}
+        self._without: dict[tuple[Component, ...], tuple[Tensor, Tensor]] = {}
 
     def holds(self, kind: str, text: str) -> bool | None:
         """Whether a supported claim holds on these prompts."""
+        cases = self._cases(kind, text)
+        return None if cases is None else any(all(float(one.mean()) > 0 for one in case) for case in cases)
+
+    def outcome(self, kind: str, text: str) -> Outcome | None:
+        """Whether it holds, by how much: the best of its cases, each of them as good as its worst figure."""
+        cases = self._cases(kind, text)
+        if cases is None:
+            return None
+        return ORDER[max(min(map(_judged, case)) for case in cases)]
+
+    def _cases(self, kind: str, text: str) -> Cases | None:
         measure = getattr(self, f"_{kind}", None)
-        return None if measure is None else bool(measure(text))
+        return None if measure is None else measure(text)
 
     # Claims.
 
-    def _necessary(self, text: str) -> bool:
+    def _necessary(self, text: str) -> Cases:
         part = _parts(text)[0]
         own = self._value(part)
         values = [*self._neutral(part), self._value(part, self.source), own.roll(1, 1)]
-        return max(self._lost([self._put(part, value)])[0] for value in values) > LEAST
+        return [[self._lost([self._put(part, value)])[0] - LEAST] for value in values]
 
-    def _small_part(self, text: str) -> bool:
-        return 0 < self._resampled(_parts(text)[0]) < 3 * LEAST
+    def _small_part(self, text: str) -> Cases:
+        lost = self._resampled(_parts(text)[0])
+        return [[lost, 3 * LEAST - lost]]
 
-    def _not_needed_alone(self, text: str) -> bool:
+    def _not_needed_alone(self, text: str) -> Cases:
         part = _parts(text)[0]
         zero, mean = self._neutral(part)
-        return max(self._lost([self._put(part, mean if "its mean" in text else zero)])) < LEAST
+        return [[LEAST - lost for lost in self._lost([self._put(part, mean if "its mean" in text else zero)])]]
 
-    def _moves_role(self, text: str) -> bool:
+    def _moves_role(self, text: str) -> Cases | None:
         """The output of a run with another token, and the same where that run attends as the clean one does and reads
         the same at the answer position.
         """
-        (part, *zeroed), role = _parts(text), _role(text)
-        tokens = self.prompts.tokens.clone()
-        place = self.prompts.roles[role]
+        (part, *zeroed), role = _parts(text), self._role(text)
+        if role is None:
+            return None
+        tokens = self.tokens.clone()
+        place = self.roles[role]
         tokens[self.rows, place] = tokens[self.rows, place].roll(7)
-        clean = self._cached(self.prompts.tokens, self._zeroed(zeroed))
+        clean = self._cached(self.tokens, self._zeroed(zeroed))
         runs = [self._cached(tokens, [*self._zeroed(zeroed), *edits]) for edits in ([], self._attending(part, clean))]
-        whole, before = self.model(tokens)[self.rows, self.prompts.position], self._end(self._zeroed(zeroed))
+        whole, before = self.model(tokens)[self.rows, self.position].detach(), self._end(self._zeroed(zeroed))
         edits = [[*self._zeroed(zeroed), self._put(part, self._value(part, source), end=True)] for source in runs]
-        return all(self._moved(whole, before, self._end(edit)) > LEAST for edit in edits)
+        moved = [self._moved(whole, before, self._end(edit)) for edit in edits]
+        return None if len(moved[0]) < 8 else [[one - LEAST for one in moved]]
 
-    def _moved(self, whole: Tensor, before: Tensor, after: Tensor) -> float:
-        """How far towards the other run the answer goes."""
+    def _moved(self, whole: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """How far towards the other run the answer goes, where the other run answers otherwise."""
         rival = whole.argmax(-1)
         differs = rival != self.clean.argmax(-1)
         base = self._margin(self.clean, rival)[differs].mean()
-        moved = (self._margin(after, rival) - self._margin(before, rival))[differs].mean()
-        return float(moved / (self._margin(whole, rival)[differs].mean() - base))
+        moved = (self._margin(after, rival) - self._margin(before, rival))[differs]
+        return moved / (self._margin(whole, rival)[differs].mean() - base)
 
-    def _backs_up(self, text: str) -> bool:
+    def _backup_of(self, text: str) -> Cases | None:
         part, *others = _parts(text)
+        if " by zeros at end" not in text:
+            return None
         alone, rest, both = (self._lost_without(one) for one in ([part], others, [*others, part]))
-        return any(both[i] - rest[i] - alone[i] > LEAST for i in (0, 1))
+        strongest = max((self._lost_without([one]) for one in others), key=lambda one: float(one[1].mean()))
+        primary = max(strongest, key=lambda lost: float(lost.mean())) - LEAST
+        return [[both[i] - rest[i] - alone[i] - LEAST, *(LEAST - one for one in alone), primary] for i in (0, 1)]
 
-    def _primary(self, text: str) -> bool:
+    def _redundant(self, text: str) -> Cases | None:
+        """More than the sum, and each of them acts alone by one measure, or none does by any."""
+        if " by zeros at end" not in text:
+            return None
+        singles = [self._lost_without([one]) for one in _parts(text)]
+        act = [max(one, key=lambda lost: float(lost.mean())) - LEAST for one in singles]
+        return [[*case, *alike] for case in self._together(text) for alike in (act, [-one for one in act])]
+
+    def _primary(self, text: str) -> Cases:
         part, *others = _parts(text)
         own, rest = self._lost_without([part]), [self._lost_without([one]) for one in others]
-        return max(own) > LEAST and any(all(own[i] > one[i] for one in rest) for i in (0, 1))
+        costs = max(own, key=lambda lost: float(lost.mean()))
+        return [[costs - LEAST, *(own[i] - one[i] for one in rest)] for i in (0, 1)]
 
-    def _together(self, text: str) -> bool:
+    def _together(self, text: str) -> Cases:
         parts = _parts(text)
         joint, singles = self._lost_without(parts), [self._lost_without([one]) for one in parts]
-        return any(joint[i] - sum(one[i] for one in singles) > LEAST for i in (0, 1))
+        return [[joint[i] - torch.stack([one[i] for one in singles]).sum(0) - LEAST] for i in (0, 1)]
 
-    def _reads_role(self, text: str) -> bool:
-        (part, *zeroed), role = _parts(text), _role(text)
-        masses = {name: float(self._mass(part, name).mean()) for name in self.prompts.roles if name != "end"}
-        before = self._lost_without(zeroed)
+    def _reads_role(self, text: str) -> Cases | None:
+        (part, *zeroed), role = _parts(text), self._role(text)
+        if role is None:
+            return None
+        masses = {name: self._mass(part, name) for name in self.roles if name != "end"}
+        own, before = masses.pop(role), self._lost_without(zeroed)
         after = self._lost([*self._zeroed(zeroed), self._cut(part, role, rescale=False)])
-        return max(masses, key=lambda name: masses[name]) == role and max(after[i] - before[i] for i in (0, 1)) > 0.02
+        return [[*(own - other for other in masses.values()), after[i] - before[i] - LEAST_CUT] for i in (0, 1)]
 
-    def _attends(self, text: str) -> bool:
-        return float(self._mass(_parts(text)[0], _role(text)).mean()) > 0.5
+    def _attends(self, text: str) -> Cases | None:
+        place = next((name for words, name in PLACES.items() if words in text), None)
+        head, role = _parts(text)[0], self._role(text)
+        if place is None:
+            return None if role is None else [[self._mass(head, role) - 0.5]]
+        pattern = self.cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.head]
+        if place == "BOS":
+            return [[pattern[self.rows, self.position, 0] - 0.5]]
+        return [[self._mass_on(pattern, place) - 0.5]]
 
-    def _uses(self, text: str) -> bool:
-        return self._lost([self._cut(_parts(text)[0], _role(text), rescale=True)])[0] > LEAST_CUT
+    def _mass_on(self, pattern: Tensor, place: str) -> Tensor:
+        """Attention on a general place, over the queries of a prompt that have one; only prompts with any count."""
+        length = self.tokens.shape[1]
+        earlier = torch.ones(length, length, device=self.tokens.device).tril(-1).bool()
+        same = (self.tokens[:, :, None] == self.tokens[:, None, :]) & earlier
+        if place == "previous":
+            target = torch.zeros_like(same)
+            target[:, range(1, length), range(length - 1)] = True
+        else:
+            target = same if place == "duplicate" else torch.nn.functional.pad(same, (1, 0))[:, :, :-1] & earlier
+        has = target.any(-1) & self.mask.bool()
+        mass = (pattern * target).sum(-1) * has
+        kept = has.any(-1)
+        return mass[kept].sum(-1) / has[kept].sum(-1)
 
-    def _writes_answer(self, text: str) -> bool:
-        output = self._output(_parts(text)[0])[self.rows, self.prompts.position]
+    def _uses(self, text: str) -> Cases | None:
+        role = self._role(text)
+        return None if role is None else [[self._lost([self._cut(_parts(text)[0], role, rescale=True)])[0] - LEAST_CUT]]
+
+    def _writes_answer(self, text: str) -> Cases:
+        output = self._output(_parts(text)[0])[self.rows, self.position]
         right, _, rest = self._sides(output)
-        return min(float(right.mean()), float((right - rest).mean())) > 0 and self._favours(output)
+        return [[right, right - rest, self._favours(output)]]
 
-    def _favours(self, output: Tensor) -> bool:
-        return float(self._lens(output).mean() / self._lens(self._final()).mean()) > LEAST
+    def _favours(self, output: Tensor) -> Tensor:
+        return self._lens(output) / self._lens(self._final()).mean() - LEAST
 
-    def _suppresses(self, text: str) -> bool:
-        right, wrong, rest = self._sides(self._output(_parts(text)[0])[self.rows, self.prompts.position])
+    def _suppresses(self, text: str) -> Cases:
+        right, wrong, rest = self._sides(self._output(_parts(text)[0])[self.rows, self.position])
         falling, other = (right, wrong) if "the answer itself" in text else (wrong, right)
-        falls = max(float(falling.mean()), float((falling - rest).mean())) < 0
-        return falls and float((rest - falling).mean()) > abs(float((other - rest).mean()))
+        size = (other - rest).mean().abs()
+        return [[-one, rest - falling - size] for one in (falling, falling - rest)]
 
-    def _lens_only(self, text: str) -> bool:
+    def _lens_only(self, text: str) -> Cases:
         part = _parts(text)[0]
         values = (*self._neutral(part), self._value(part, self.source))
-        lost = [self._answers_lost([self._put(part, value)]) for value in values]
-        return self._favours(self._output(part)[self.rows, self.prompts.position]) and max(lost) < LEAST
+        lost = [self._lost([self._put(part, value)])[1] for value in values]
+        return [[self._favours(self._output(part)[self.rows, self.position]), *(LEAST - one for one in lost)]]
 
-    def _acts_at_answer(self, text: str) -> bool:
+    def _acts_at_answer(self, text: str) -> Cases:
         part = _parts(text)[0]
         value = self._value(part, self.source)
         here, whole = (self._lost([self._put(part, value, end=end)])[0] for end in (True, False))
-        return here > whole / 2
+        return [[here - whole / 2]]
 
-    def _acts_directly(self, text: str) -> bool:
+    def _acts_directly(self, text: str) -> Cases:
         part = _parts(text)[0]
-        change = (self._output(part, self.source) - self._output(part))[self.rows, self.prompts.position]
+        change = (self._output(part, self.source) - self._output(part))[self.rows, self.position]
         direct = self._difference(self.clean) - self._lens(self._final() + change, fixed=False)
-        return float(direct.mean()) / self.scale > self._resampled(part) / 2
+        return [[direct / self.scale - self._resampled(part) / 2]]
 
-    def _feeds(self, text: str) -> bool:
+    def _acts_at(self, text: str) -> Cases:
+        part = _parts(text)[0]
+        place = self._place(text.rstrip(".").partition(" at ")[2])
+        own = self._value(part).clone()
+        own[self.rows, place] = self._value(part, self.source)[self.rows, place]
+        return [[self._lost([self._put(part, own)])[0] - self._resampled(part) / 2]]
+
+    def _carries(self, text: str) -> Cases | None:
+        """Its output at one position from the prompt before, with another token at the role there."""
+        part = _parts(text)[0]
+        at, _, variable = text.rstrip(".").partition(" writes at ")[2].partition(" carries ")
+        tokens, place, whole = self.tokens.roll(1, 0).clone(), self._place(at), self.clean.roll(1, 0)
+        if variable != "the answer":
+            role = self.roles[variable]
+            other = self.tokens[self.rows, role].roll(7)
+            tokens[self.rows, role.roll(1)] = other
+            changed = self.tokens.clone()
+            changed[self.rows, role] = other
+            whole = self.model(changed)[self.rows, self.position].detach()
+        written = self._value(part).clone()
+        written[self.rows, place] = self._value(part, self._cached(tokens))[self.rows, place.roll(1)]
+        moved = self._moved(whole, self.clean, self._end([self._put(part, written)]))
+        return None if len(moved) < 8 else [[moved - LEAST]]
+
+    def _looks_up(self, text: str) -> Cases | None:
+        """So it does, and the answer lies above most answers of other prompts in what it writes."""
+        part, (variable, at) = _parts(text)[0], text.rstrip(".").partition(" from ")[2].rsplit(" at ", 1)
+        carries = self._carries(f"What {part} writes at {at} carries {variable}.")
+        weight = self.model.ln_final.w
+        written = self._value(part)[self.rows, self._place(at)]
+        logits = ((written if weight is None else written * weight) @ self.model.W_U)[:, self.correct.unique()]
+        own = (written if weight is None else written * weight) @ self.model.W_U
+        above = (own[self.rows, self.correct][:, None] >= logits).double().mean(1)
+        return None if carries is None else [[*carries[0], above - 0.75]]
+
+    def _place(self, role: str) -> Tensor:
+        return self.position if role == "end" else self.roles[role]
+
+    def _needs_input(self, text: str) -> Cases:
+        receiver, *senders = _parts(text)
+        return self._path(senders[0] if senders else None, receiver)
+
+    def _feeds(self, text: str) -> Cases:
         sender, receiver = _parts(text)
-        change = self._output(sender, self.source) - self._output(sender)
+        return self._path(sender, receiver)
+
+    def _path(self, sender: Component | None, receiver: Component) -> Cases:
+        """The direct path from a component, or from the token embeddings."""
+        embedded = "blocks.0.hook_resid_pre"
+        change = self.source[embedded] - self.cache[embedded]
+        if sender is not None:
+            change = self._output(sender, self.source) - self._output(sender)
         if receiver.head is None:
             block = self.model.blocks[receiver.layer]
             new = self._norm(block.ln2.w, self.cache[f"blocks.{receiver.layer}.hook_resid_mid"] + change)
@@ -150,16 +285,21 @@ class PlainCheck:
             )
             z = self._kept([(point, lambda _: new)], f"blocks.{receiver.layer}.attn.hook_z")
             lost = self._lost([self._put(receiver, z[:, :, receiver.head])])[0]
-        return abs(lost) > LEAST_CUT
+        sign = 1.0 if float(lost.mean()) >= 0 else -1.0
+        return [[sign * lost - LEAST_CUT]]
 
     # Interventions.
 
     def _neutral(self, part: Component) -> tuple[Tensor, Tensor]:
         """Zeros, and the mean over the counterfactual prompts and positions."""
         own = self._value(part)
-        return torch.zeros_like(own), self._value(part, self.source).mean((0, 1)).expand_as(own)
+        return torch.zeros_like(own), self._mean(part).expand_as(own)
 
-    def _resampled(self, part: Component) -> float:
+    def _mean(self, part: Component) -> Tensor:
+        """The mean over the positions of the counterfactual prompts, without padding."""
+        return self._value(part, self.source)[self.mask.bool()].mean(0)
+
+    def _resampled(self, part: Component) -> Tensor:
         return self._lost([self._put(part, self._value(part, self.source))])[0]
 
     def _zeroed(self, parts: Sequence[Component]) -> list[Edit]:
@@ -172,7 +312,7 @@ class PlainCheck:
             written = written.clone()
             own = written if part.head is None else written[:, :, part.head]
             if end:
-                own[self.rows, self.prompts.position] = value[self.rows, self.prompts.position]
+                own[self.rows, self.position] = value[self.rows, self.position]
             else:
                 own.copy_(value)
             return written
@@ -184,9 +324,9 @@ class PlainCheck:
 
         def edit(pattern: Tensor) -> Tensor:
             pattern = pattern.clone()
-            own = pattern[self.rows, head.head, self.prompts.position]
-            own[self.rows, self.prompts.roles[role]] = 0.0
-            pattern[self.rows, head.head, self.prompts.position] = own / own.sum(-1, keepdim=True) if rescale else own
+            own = pattern[self.rows, head.head, self.position]
+            own[self.rows, self.roles[role]] = 0.0
+            pattern[self.rows, head.head, self.position] = own / own.sum(-1, keepdim=True) if rescale else own
             return pattern
 
         return f"blocks.{head.layer}.attn.hook_pattern", edit
@@ -202,7 +342,7 @@ class PlainCheck:
 
         def keep(values: Tensor) -> Tensor:
             values = values.clone()
-            values[self.rows, self.prompts.position] = cache[read][self.rows, self.prompts.position]
+            values[self.rows, self.position] = cache[read][self.rows, self.position]
             return values
 
         return [(attention, attend), (read, keep)]
@@ -213,16 +353,14 @@ class PlainCheck:
     def _end(self, edits: Sequence[Edit]) -> Tensor:
         """Logits at the answer position."""
         hooks = [(point, lambda value, hook, edit=edit: edit(value)) for point, edit in edits]
-        logits = self.model.run_with_hooks(self.prompts.tokens, fwd_hooks=hooks)
-        return logits[self.rows, self.prompts.position]
+        logits = self.model.run_with_hooks(self.tokens, fwd_hooks=hooks)
+        return logits[self.rows, self.position]
 
     @torch.no_grad()
     def _kept(self, edits: Sequence[Edit], point: str) -> Tensor:
         kept: list[Tensor] = []
         hooks = [(name, lambda value, hook, edit=edit: edit(value)) for name, edit in edits]
-        self.model.run_with_hooks(
-            self.prompts.tokens, fwd_hooks=[*hooks, (point, lambda value, hook: kept.append(value))]
-        )
+        self.model.run_with_hooks(self.tokens, fwd_hooks=[*hooks, (point, lambda value, hook: kept.append(value))])
         return kept[0]
 
     @torch.no_grad()
@@ -243,34 +381,31 @@ class PlainCheck:
 
     # Figures.
 
-    def _lost(self, edits: Sequence[Edit]) -> tuple[float, float]:
-        """Share of the logit difference, and of the right answers, that is lost."""
+    def _lost(self, edits: Sequence[Edit]) -> tuple[Tensor, Tensor]:
+        """Of each prompt, the share of the logit difference, and the right answer, that is lost."""
         after = self._end(edits)
-        score = float((self._difference(self.clean) - self._difference(after)).mean()) / self.scale
+        score = (self._difference(self.clean) - self._difference(after)) / self.scale
         return score, self._right(self.clean) - self._right(after)
 
-    def _lost_without(self, parts: Sequence[Component]) -> tuple[float, float]:
+    def _lost_without(self, parts: Sequence[Component]) -> tuple[Tensor, Tensor]:
         """The same where these are zeroed, measured once for each set."""
         key = tuple(sorted(parts))
         if key not in self._without:
             self._without[key] = self._lost(self._zeroed(key))
         return self._without[key]
 
-    def _answers_lost(self, edits: Sequence[Edit]) -> float:
-        return self._right(self.clean) - self._right(self._end(edits))
-
-    def _right(self, logits: Tensor) -> float:
-        return float((logits.argmax(-1) == self.prompts.correct).double().mean())
+    def _right(self, logits: Tensor) -> Tensor:
+        return (logits.argmax(-1) == self.correct).float()
 
     def _difference(self, logits: Tensor) -> Tensor:
-        return logits[self.rows, self.prompts.correct] - logits[self.rows, self.prompts.wrong]
+        return logits[self.rows, self.correct] - logits[self.rows, self.wrong]
 
     def _margin(self, logits: Tensor, rival: Tensor) -> Tensor:
         return logits[self.rows, rival] - logits[self.rows, self.clean.argmax(-1)]
 
     def _final(self) -> Tensor:
         last = self.model.config.n_layers - 1
-        return self.cache[f"blocks.{last}.hook_resid_post"][self.rows, self.prompts.position]
+        return self.cache[f"blocks.{last}.hook_resid_post"][self.rows, self.position]
 
     @torch.no_grad()
     def _lens(self, vector: Tensor, *, fixed: bool = True) -> Tensor:
@@ -284,7 +419,7 @@ class PlainCheck:
         """What a vector in the final residual stream adds to the right logit, to the wrong one and to the others."""
         final = self._final()
         logits = vector * (self._norm(self.model.ln_final.w, final) / final) @ self.model.W_U
-        right, wrong = logits[self.rows, self.prompts.correct], logits[self.rows, self.prompts.wrong]
+        right, wrong = logits[self.rows, self.correct], logits[self.rows, self.wrong]
         return right, wrong, (logits.sum(1) - right - wrong) / (logits.shape[1] - 2)
 
     def _norm(self, weight: Tensor | None, x: Tensor) -> Tensor:
@@ -293,9 +428,14 @@ class PlainCheck:
         assert weight is not None
         return x / (x.pow(2).mean(-1, keepdim=True) + self.model.config.norm_eps).sqrt() * weight
 
+    def _role(self, text: str) -> str | None:
+        """The role that a sentence names: the longest of those in it, the answer position apart."""
+        found = [role for role in self.roles if role != "end" and re.search(rf"\b{re.escape(role)}\b", text)]
+        return max(found, key=len, default=None)
+
     def _mass(self, head: Component, role: str) -> Tensor:
         pattern = self.cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.head]
-        return pattern[self.rows, self.prompts.position, self.prompts.roles[role]]
+        return pattern[self.rows, self.position, self.roles[role]]
 
 
 def _point(part: Component) -> str:
@@ -307,7 +447,59 @@ def _parts(text: str) -> list[Component]:
     return [Component.parse(name) for name in names]
 
 
-def _role(text: str) -> str:
-    found = re.search(r"operand [A-Z]", text)
-    assert found is not None, text
-    return found.group()
+def _judged(margin: Tensor) -> int:
+    """The place in `ORDER` of a figure less its bar."""
+    if float(margin.mean()) > 0:
+        return 2
+    error = float(margin.std()) / len(margin) ** 0.5
+    return int(float(margin.mean()) + 2 * error > 0)
+
+
+def check_explanation(document: Mapping[str, Any], n: int, splits: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Every decided claim of an explanation, measured again on the prompts of each split, by the name of the split."""
+    specimen = ves.load(document["specimen"], behaviour=document["behaviour"])
+    checks = {name: PlainCheck(specimen, n, split=split) for name, split in splits.items()}
+    rows = []
+    for part in document["components"]:
+        for claim in part["claims"]:
+            if claim["verdict"] not in ("supported", "refuted"):
+                continue
+            found = {name: check.outcome(claim["kind"], claim["text"]) for name, check in checks.items()}
+            rows.append({"kind": claim["kind"], "text": claim["text"], "verdict": claim["verdict"], **found})
+    return rows
+
+
+def main() -> None:
+    """Measure the claims of all explanations in a directory again and count what becomes of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--prompts", type=int, default=64)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    splits = {"fresh prompts": "test", "other templates": "validation"}
+    counts: Counter[tuple[str, str, str]] = Counter()
+    wrong, of = [], []
+    for path in sorted(arguments.directory.rglob("*.json")):
+        document = json.loads(path.read_text())
+        if "components" not in document or "behaviour" not in document:
+            continue
+        of.append({key: document[key] for key in ("specimen", "behaviour", "seed")})
+        for row in check_explanation(document, arguments.prompts, splits):
+            for name in splits:
+                counts[name, row["verdict"], str(row[name])] += 1
+            if row["verdict"] == "supported" and "false" in (row[name] for name in splits):
+                wrong.append({"behaviour": document["behaviour"], "seed": document["seed"], **row})
+    for key, count in sorted(counts.items()):
+        print(*key, count, sep=", ")
+    for row in wrong:
+        print(row)
+    if arguments.out:
+        table = [
+            {"on": on, "verdict": verdict, "outcome": found, "claims": n} for (on, verdict, found), n in counts.items()
+        ]
+        data = {"prompts": arguments.prompts, "explanations": of, "counts": table, "supported_but_false": wrong}
+        write_json(arguments.out, {"benchmark": "plain_claims", **data})
+
+
+if __name__ == "__main__":
+    main()

@@ -161,8 +161,9 @@ def test_a_circuit_that_only_the_mean_completes_does_not_suffice() -> None:
 
 
 def test_components_in_a_chain_are_neither_redundant_nor_backups(lab):
-    assert check(Redundant(component=FLAGS, other=SHARE), lab).verdict == "refuted"
-    assert check(BackupOf(component=FLAGS, primary=SHARE), lab).verdict == "refuted"
+    for how in ("mean", "resample"):
+        assert check(Redundant(component=FLAGS, others=(SHARE,), replacement=how), lab).verdict == "refuted"
+        assert check(BackupOf(component=FLAGS, of=(SHARE,), replacement=how), lab).verdict == "refuted"
 
 
 def test_the_flag_depends_only_on_the_token_being_x(lab):
@@ -341,7 +342,7 @@ def test_claims_that_make_no_sense_are_refused(lab):
     for claim in (
         Necessary(component="L9H9"),
         ReadsFrom(component=FLAGS, offset=1),
-        Redundant(component=FLAGS, other=FLAGS),
+        Redundant(component=FLAGS, others=(FLAGS,)),
         Sufficient(component=FLAGS, components=(SHARE,)),
         DependsOnlyOn(component=FLAGS, program=program(), variables=("nothing",)),
         Computes(component="L0H0", hypothesis=hypothesis()),
