@@ -111,6 +111,15 @@ class Look(GrowingLab):
         """The first of them."""
         return self.draws[replacement][:FIRST_LOOK]
 
+    def measure(self, sets: Any, replacements: Any, *, n: int | None = None) -> None:
+        """Everything is known."""
+
+    @property
+    def following(self) -> "Look | None":  # type: ignore[override]
+        """A larger look, up to the last."""
+        count = len(self._parts)
+        return None if count == len(LOOKS) else Look(count)
+
     def losses(self, components: Any, how: str, at: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of a replacement, and the right answers."""
         return self.draws[how][: self.n], self.given[: self.n]

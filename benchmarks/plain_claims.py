@@ -124,10 +124,22 @@ class PlainCheck:
         moved = (self._margin(after, rival) - self._margin(before, rival))[differs]
         return moved / (self._margin(whole, rival)[differs].mean() - base)
 
-    def _backs_up(self, text: str) -> Cases:
+    def _backup_of(self, text: str) -> Cases | None:
         part, *others = _parts(text)
+        if " by zeros at end" not in text:
+            return None
         alone, rest, both = (self._lost_without(one) for one in ([part], others, [*others, part]))
-        return [[both[i] - rest[i] - alone[i] - LEAST] for i in (0, 1)]
+        strongest = max((self._lost_without([one]) for one in others), key=lambda one: float(one[1].mean()))
+        primary = max(strongest, key=lambda lost: float(lost.mean())) - LEAST
+        return [[both[i] - rest[i] - alone[i] - LEAST, *(LEAST - one for one in alone), primary] for i in (0, 1)]
+
+    def _redundant(self, text: str) -> Cases | None:
+        """More than the sum, and each of them acts alone by one measure, or none does by any."""
+        if " by zeros at end" not in text:
+            return None
+        singles = [self._lost_without([one]) for one in _parts(text)]
+        act = [max(one, key=lambda lost: float(lost.mean())) - LEAST for one in singles]
+        return [[*case, *alike] for case in self._together(text) for alike in (act, [-one for one in act])]
 
     def _primary(self, text: str) -> Cases:
         part, *others = _parts(text)
@@ -210,9 +222,58 @@ class PlainCheck:
         direct = self._difference(self.clean) - self._lens(self._final() + change, fixed=False)
         return [[direct / self.scale - self._resampled(part) / 2]]
 
+    def _acts_at(self, text: str) -> Cases:
+        part = _parts(text)[0]
+        place = self._place(text.rstrip(".").partition(" at ")[2])
+        own = self._value(part).clone()
+        own[self.rows, place] = self._value(part, self.source)[self.rows, place]
+        return [[self._lost([self._put(part, own)])[0] - self._resampled(part) / 2]]
+
+    def _carries(self, text: str) -> Cases | None:
+        """Its output at one position from the prompt before, with another token at the role there."""
+        part = _parts(text)[0]
+        at, _, variable = text.rstrip(".").partition(" writes at ")[2].partition(" carries ")
+        tokens, place, whole = self.tokens.roll(1, 0).clone(), self._place(at), self.clean.roll(1, 0)
+        if variable != "the answer":
+            role = self.roles[variable]
+            other = self.tokens[self.rows, role].roll(7)
+            tokens[self.rows, role.roll(1)] = other
+            changed = self.tokens.clone()
+            changed[self.rows, role] = other
+            whole = self.model(changed)[self.rows, self.position].detach()
+        written = self._value(part).clone()
+        written[self.rows, place] = self._value(part, self._cached(tokens))[self.rows, place.roll(1)]
+        moved = self._moved(whole, self.clean, self._end([self._put(part, written)]))
+        return None if len(moved) < 8 else [[moved - LEAST]]
+
+    def _looks_up(self, text: str) -> Cases | None:
+        """So it does, and the answer lies above most answers of other prompts in what it writes."""
+        part, (variable, at) = _parts(text)[0], text.rstrip(".").partition(" from ")[2].rsplit(" at ", 1)
+        carries = self._carries(f"What {part} writes at {at} carries {variable}.")
+        weight = self.model.ln_final.w
+        written = self._value(part)[self.rows, self._place(at)]
+        logits = ((written if weight is None else written * weight) @ self.model.W_U)[:, self.correct.unique()]
+        own = (written if weight is None else written * weight) @ self.model.W_U
+        above = (own[self.rows, self.correct][:, None] >= logits).double().mean(1)
+        return None if carries is None else [[*carries[0], above - 0.75]]
+
+    def _place(self, role: str) -> Tensor:
+        return self.position if role == "end" else self.roles[role]
+
+    def _needs_input(self, text: str) -> Cases:
+        receiver, *senders = _parts(text)
+        return self._path(senders[0] if senders else None, receiver)
+
     def _feeds(self, text: str) -> Cases:
         sender, receiver = _parts(text)
-        change = self._output(sender, self.source) - self._output(sender)
+        return self._path(sender, receiver)
+
+    def _path(self, sender: Component | None, receiver: Component) -> Cases:
+        """The direct path from a component, or from the token embeddings."""
+        embedded = "blocks.0.hook_resid_pre"
+        change = self.source[embedded] - self.cache[embedded]
+        if sender is not None:
+            change = self._output(sender, self.source) - self._output(sender)
         if receiver.head is None:
             block = self.model.blocks[receiver.layer]
             new = self._norm(block.ln2.w, self.cache[f"blocks.{receiver.layer}.hook_resid_mid"] + change)

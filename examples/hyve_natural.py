@@ -5,9 +5,9 @@
 
 It finds out by corrupt-operand patching which role the values of each head of the circuit move most. Of a head it
 first claims that it is the primary one of those that move its role (where it is the only one: that it is needed and
-moves the role); if that is refuted, that it is a backup of the others; last, that the logit lens alone shows it. It
-answers by the label of the call and by how often it has spoken, so a run that was killed and is run again hears the
-same. It is no language model: it shows the loop, and what the engine makes of honest guesses.
+moves the role); if that is refuted, that it moves the role and is redundant with the others; last, that the logit lens
+alone shows it. It answers by the label of the call and by how often it has spoken, so a run that was killed and is run
+again hears the same. It is no language model: it shows the loop, and what the engine makes of honest guesses.
 """
 
 import json
@@ -88,7 +88,7 @@ def hypothesis(request, component, number):
     elif number == 1:
         what = f"is needed and moves <{role}> to the end" if role else "is needed and acts on what the heads brought"
     elif number == 2 and peers:
-        what = f"is a backup of <{', '.join(peers)}>"
+        what = f"moves <{role}> to the end and is mutually redundant with <{', '.join(peers)}>"
     else:
         what = "favours the answer under the logit lens, but is not needed"
     return {"json": {"hypothesis": f"We hypothesise that {component} {what}.", "reasoning": "It fits what was seen."}}
@@ -96,8 +96,12 @@ def hypothesis(request, component, number):
 
 def claims(text, component):
     """The claims that say what the hypothesis says."""
-    if backup := re.search(r"is a backup of <([^>]*)>", text):
-        return [claim(kind="backs_up", component=component, of=backup.group(1).split(", "), at="end")]
+    if redundant := re.search(r"moves <([^>]*)> to the end and is mutually redundant with <([^>]*)>", text):
+        role, others = redundant.group(1), redundant.group(2).split(", ")
+        return [
+            claim(kind="moves_role", component=component, role=role),
+            claim(kind="redundant", component=component, others=others, replacement="zero", at="end"),
+        ]
     if primary := re.search(r"is the primary mover of <([^>]*)>, ahead of <([^>]*)>", text):
         role, peers = primary.group(1), primary.group(2).split(", ")
         return [claim(kind="primary", component=component, role=role, over=peers)]

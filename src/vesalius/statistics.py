@@ -158,6 +158,34 @@ def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[fl
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
+def exact_share_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The exact (Clopper-Pearson) interval of a share, honest at the edge: none of n leaves about 3.7 / n at 95 %."""
+    tail = (1 - level) / 2
+    low = 0.0 if not successes else float(betaincinv(successes, n - successes + 1, tail))
+    return low, 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - tail))
+
+
+def counted_interval(values: Float[np.ndarray, " sample"], *, level: float) -> tuple[float, float]:
+    """The interval of a mean of whole numbers such as 1 for an answer lost and -1 for one gained: the exact one of the
+    share above 0, less that of the share below 0 where there are such, then each at half the error. Values beyond 1
+    widen it to as many times the largest.
+    """
+    both = bool((values > 0).any() and (values < 0).any())
+
+    def share(values: Float[np.ndarray, " sample"]) -> tuple[float, float]:
+        part = 1 - (1 - level) / 2 if both else level
+        low, high = exact_share_interval(int((values > 0).sum()), len(values), level=part)
+        return low, high * max(1.0, float(values.max()))
+
+    if both:
+        (low, high), (lower, upper) = share(values), share(-values)
+        return low - upper, high - lower
+    if (values < 0).any():
+        low, high = share(-values)
+        return -high, -low
+    return share(values)
+
+
 def share_lower_bound(successes: int, n: int, *, level: float = 0.95) -> float:
     """The exact (Clopper-Pearson) lower bound of a share: with `level` confidence the true share is at least this."""
     return 0.0 if not successes else float(betaincinv(successes, n - successes + 1, 1 - level))

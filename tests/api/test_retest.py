@@ -120,7 +120,7 @@ def first_of_each_kind(explained: Explanation) -> dict[str, tuple[str, int, Clai
     return found
 
 
-MEASURED = {"attends", "uses", "composes", "feeds", "hinders", "covers", "inhibits", "writes_answer"}
+MEASURED = {"attends", "uses", "composes", "feeds", "hinders", "inhibits", "writes_answer"}
 
 
 def test_claims_about_a_natural_model_are_repeated(natural: tuple[Specimen, Explanation]) -> None:
@@ -139,8 +139,10 @@ def test_claims_about_a_natural_model_are_repeated(natural: tuple[Specimen, Expl
 
 
 def test_that_a_component_is_not_needed_is_decided_again(natural: tuple[Specimen, Explanation]) -> None:
-    """The MLP writes next to nothing; without the head before it nothing is left of the behaviour."""
-    for component, verdict in (("L1_MLP", "supported"), ("L0H0", "refuted")):
+    """The MLP writes next to nothing, which too few prompts show of right answers; without the head before it nothing
+    is left of the behaviour.
+    """
+    for component, verdict in (("L1_MLP", "undecided"), ("L0H0", "refuted")):
         assert planted(natural, component, "not_needed_alone", {"replacement": "zero"}).after.verdict == verdict
 
 
@@ -168,7 +170,7 @@ def test_a_claim_that_is_false_is_refuted_again(natural: tuple[Specimen, Explana
         ("composes", {"role": "induction", "port": "v", "sender": "L0H0"}, "cannot be read"),
         ("composes", {"role": "induction", "port": "k", "sender": "L9H9"}, "L9H9 is not in this model"),
         ("feeds", {"receiver": "L0H0"}, "name a later receiver"),
-        ("covers", {"others": []}, "name one or more other components"),
+        ("redundant", {"others": []}, "name one or more other components"),
         ("not_needed_alone", {"replacement": "rm"}, "cannot be read"),
         ("computes", {}, "about a circuit of a finite vocabulary"),
         ("uses", {"role": 5}, "cannot be read"),

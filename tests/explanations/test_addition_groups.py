@@ -1,5 +1,8 @@
 """Heads that back each other up in the arithmetic model: proposed on one pool, decided on another, held to the key."""
 
+import re
+from typing import Any
+
 import pytest
 from benchmarks.plain_claims import PlainCheck
 from benchmarks.planted_lens import PLANTED, arithmetic_with_planted_head
@@ -10,12 +13,13 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import (
-    BacksUp,
+    BackupOf,
     Claim,
     LensOnly,
     MovesRole,
     Necessary,
     Primary,
+    Redundant,
     Together,
     WritesAnswer,
     base,
@@ -30,6 +34,7 @@ from vesalius.progress import silent
 
 KEY = established_roles()
 A = tuple(KEY["groups"]["A"]["members"])
+ZEROED: dict[str, Any] = {"replacement": "zero", "at": "end"}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,7 @@ def arithmetic() -> Specimen:
 def lab(arithmetic: Specimen) -> NaturalLab:
     """The heads of layers 0 and 1 are the circuit; those of layer 2 serve as controls."""
     circuit = [part for part in arithmetic.components if part.is_head and part.layer < 2]
-    return NaturalLab.draw(arithmetic, n=64, circuit=circuit)
+    return NaturalLab.draw(arithmetic, n=128, circuit=circuit)
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +65,14 @@ def test_heads_that_move_one_operand_are_grouped(groups: Groups, letter: str) ->
     assert all(gained[name] > 2 for name in members)
 
 
-def test_every_member_is_proposed_as_a_backup_of_others(groups: Groups) -> None:
+def test_every_member_is_proposed_to_stand_in_for_others(groups: Groups) -> None:
     heads = {member for members in groups.members.values() for member in members}
-    assert set(groups.backups) == heads
-    for head, backups in groups.backups.items():
-        for role, of in backups:
-            assert set(of) < set(groups.members[role])
-            assert head not in of
+    assert set(groups.joint) == heads
+    for head, found in groups.joint.items():
+        for one in found:
+            assert set(one.others) < set(groups.members[one.role or ""])
+            assert head not in one.others
+            assert set(one.others) <= groups.alike()[head]
     assert str(groups.primary["operand B"].head) == "L0H3"
 
 
@@ -81,13 +87,18 @@ def test_every_member_is_proposed_as_a_backup_of_others(groups: Groups) -> None:
         (Primary(component="L0H3", role="operand B", over=("L0H0", "L0H5")), "supported"),
         (Primary(component="L0H5", role="operand B", over=("L0H0", "L0H3")), "refuted"),
         (Primary(component="L1H0", role="operand A", over=("L1H1", "L1H2")), "refuted"),
-        (BacksUp(component="L0H2", of=("L0H1", "L0H4"), at="end"), "supported"),
-        (BacksUp(component="L0H0", of=("L0H3",), at="end"), "supported"),
-        (BacksUp(component="L1H0", of=tuple(name for name in A if name != "L1H0"), at="end"), "supported"),
-        (BacksUp(component="L0H0", of=("L1H1", "L1H2"), at="end"), "refuted"),
-        (BacksUp(component="L2H2", of=("L0H1", "L0H4"), at="end"), "refuted"),
-        (Together(component="L1H0", others=tuple(name for name in A if name != "L1H0"), at="end"), "supported"),
-        (Together(component="L2H0", others=("L2H1", "L2H2"), at="end"), "refuted"),
+        (Redundant(component="L0H2", others=("L0H1", "L0H4"), **ZEROED), "supported"),
+        (Redundant(component="L0H0", others=("L0H3",), **ZEROED), "supported"),
+        (Redundant(component="L1H0", others=tuple(name for name in A if name != "L1H0"), **ZEROED), "supported"),
+        # The primary mover acts alone, and so do the two that move the same: none of them is a backup.
+        (BackupOf(component="L0H3", of=("L0H0", "L0H5"), **ZEROED), "refuted"),
+        (BackupOf(component="L0H0", of=("L0H3",), **ZEROED), "refuted"),
+        (BackupOf(component="L0H5", of=("L0H0", "L0H3"), **ZEROED), "refuted"),
+        (BackupOf(component="L1H0", of=tuple(name for name in A if name != "L1H0"), **ZEROED), "refuted"),
+        (BackupOf(component="L2H2", of=("L0H1", "L0H4"), **ZEROED), "refuted"),
+        (Redundant(component="L0H0", others=("L1H1", "L1H2"), **ZEROED), "refuted"),
+        (Together(component="L1H0", others=tuple(name for name in A if name != "L1H0"), **ZEROED), "supported"),
+        (Together(component="L2H0", others=("L2H1", "L2H2"), **ZEROED), "refuted"),
         (Necessary(component="L0H2", replacement="zero"), "refuted"),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.kind}-{value.component}",
@@ -96,9 +107,9 @@ def test_claims_about_groups(lab: NaturalLab, claim: Claim, verdict: str) -> Non
     assert check(claim, lab).verdict == verdict
 
 
-@pytest.mark.parametrize("kind", [Primary, BacksUp, Together])
+@pytest.mark.parametrize("kind", [Primary, BackupOf, Together, Redundant])
 def test_others_must_be_others(lab: NaturalLab, kind: type) -> None:
-    fields = {"primary": {"role": "operand A", "over": ["L1H0"]}, "backs_up": {"of": ["L1H0"]}}
+    fields = {"primary": {"role": "operand A", "over": ["L1H0"]}, "backup_of": {"of": ["L1H0"]}}
     name = kind.model_fields["kind"].default
     with pytest.raises(BadInput, match=f"{name} L1H0: name one or more other components"):
         check(kind(component="L1H0", **fields.get(name, {"others": []})), lab)
@@ -106,7 +117,7 @@ def test_others_must_be_others(lab: NaturalLab, kind: type) -> None:
 
 def test_a_planted_head_that_the_lens_shows_is_not_called_causal() -> None:
     planted = arithmetic_with_planted_head()
-    lab = NaturalLab.draw(planted, n=64, circuit=[Component.parse(PLANTED), Component(2, None)])
+    lab = NaturalLab.draw(planted, n=96, circuit=[Component.parse(PLANTED), Component(2, None)])
     assert check(WritesAnswer(component=PLANTED), lab).verdict == "supported"
     assert check(LensOnly(component=PLANTED), lab).verdict == "supported"
     assert check(Necessary(component=PLANTED), lab).verdict == "refuted"
@@ -119,7 +130,7 @@ def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen
     """Every operand's route is named, no head that backs another up is called necessary, and hooks alone confirm every
     supported claim on other prompts.
     """
-    explanation = explain(arithmetic, n=64)
+    explanation = explain(arithmetic, n=128)
     roles = {part.id: part.role or "" for part in explanation.components}
     assert roles["L0H3"] == "primary mover of operand B"
     for letter in "ABC":
@@ -127,7 +138,11 @@ def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen
         assert len(named) >= 3
         assert all(KEY["components"][name]["logits gained"][letter] > 2 for name in named)
     heads = [name for name in roles if "H" in name and name != "L0H3"]
-    assert all("backup mover of operand" in roles[name] for name in heads)
+    assert all(re.search("redundant (mover|carrier) of operand", roles[name]) for name in heads)
+    for part in explanation.components:
+        stand = {claim.kind for claim in part.claims if claim.verdict == "supported"}
+        assert not {"necessary", "not_needed_alone"} <= stand
+        assert "backup_of" not in stand
     plain = PlainCheck(arithmetic, 128)
     false = [
         claim.text
@@ -140,7 +155,7 @@ def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen
 
 @pytest.mark.slow
 def test_the_planted_head_gets_its_role() -> None:
-    (planted,) = explain(arithmetic_with_planted_head(), [PLANTED], n=64).components
+    (planted,) = explain(arithmetic_with_planted_head(), [PLANTED], n=128).components
     assert planted.role == "lens-positive but redundant"
 
 

@@ -38,11 +38,16 @@ REFUTED = {
     "attends": "most of its attention where it was suspected",
     "uses": "needs the keys it looks at",
     "acts_at_answer": "acts mostly at the answer position",
+    "acts_at": "acts mostly at one role",
     "acts_directly": "acts mostly on the logits directly",
+    "needs_input": "needs an input that was suspected",
+    "few_neurons": "works by a few of its neurons",
+    "carries": "carries a role or the answer",
+    "looks_up": "looks the answer up",
     "writes_answer": "writes the answer by itself",
     "suppresses": "pushes an answer down",
-    "covers": "covers for its group",
-    "backup_of": "a backup",
+    "backup_of": "acts only once others are gone",
+    "redundant": "mutually redundant with others",
     "inhibits": "works against the answer",
     "composes": "its queries or keys come from the suspected component",
     "feeds": "a direct path from it matters",
@@ -50,8 +55,7 @@ REFUTED = {
     "reads_from": "copies from the previous token",
     "moves_role": "moves a role to the answer position",
     "primary": "the primary mover of a role",
-    "backs_up": "a backup of heads that move the same role",
-    "together": "matters together with heads that move the same role",
+    "together": "matters together with others",
     "reads_role": "reads a role",
     SPARED: "not needed alone",
     "lens_only": "shown by the logit lens alone",
@@ -246,7 +250,7 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     ranked = sorted(measured, key=lambda name: -(solo_effect(measured[name]) or 0.0))
     if any(NOT_DEFINED in str((part.profile or {}).get("unit", "")) for part in parts):
         yield f"Effects as shares of the clean score are {NOT_DEFINED}."
-    costs = {part.id: cost for part in parts if (cost := _necessity(part)) is not None and not _supports(part, SPARED)}
+    costs = {part.id: cost for part in parts if (cost := _necessity(part)) is not None}
     necessary = sorted(costs, key=lambda name: -(costs[name].value or 0.0))
     if necessary:
         shown, more = necessary[:CARRIERS], necessary[CARRIERS:]
@@ -262,9 +266,9 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
             f"No component was shown to be necessary alone; the largest effects measured are "
             f"{_with_effects(ranked[:CARRIERS], measured)} of the {_unit(parts)}."
         )
-    if spared := [part.id for part in parts if _necessity(part) is not None and _supports(part, SPARED)]:
+    if spared := [part.id for part in parts if _supports(part, SPARED)]:
         yield (
-            f"Used, but not needed alone (zeros or the mean at every position in its place cost next to nothing): "
+            f"Not needed alone (zeros or the mean at every position in its place cost next to nothing): "
             f"{join_first(spared, LISTED)}."
         )
     if against := [name for name in reversed(ranked) if _supports(measured[name], "inhibits")]:

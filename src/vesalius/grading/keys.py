@@ -137,13 +137,13 @@ def known_roles(model: str | None) -> ReferenceRoles | None:
 # Interventions on sets of heads established which heads move which operand, and how much moves with each group. A claim
 # is decided where these figures decide it:
 #
-# - `moves_role`, `primary` and `backs_up` say that a head moves an operand: false where no group that the head belongs
-#   to switches any answer with that operand;
+# - `moves_role` and `primary` say that a head moves an operand: false where no group that the head belongs to switches
+#   any answer with that operand;
 # - `necessary` says that a component is needed: false for the heads whose whole group can be zeroed without loss.
 #
 # Other claims are left open.
 
-MOVES = ("moves_role", "primary", "backs_up")
+MOVES = ("moves_role", "primary")
 #: The groups by operand, as the key names them, and the heads that nothing needs.
 OPERANDS, UNNEEDED = ("A", "B", "C"), "none"
 

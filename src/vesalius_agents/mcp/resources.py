@@ -151,6 +151,6 @@ INVESTIGATE = """Investigate how the model {model} performs the behaviour {behav
 3. For the strongest heads: attention on two or three prompts, lens for what they write, intervene for what changes \
 without them, alone and together (backups hide single effects).
 4. Put every sentence you want to keep to check_claim (kinds: vesalius://grammar/natural-claims): necessary, \
-reads_role, moves_role, writes_answer, backs_up.
+reads_role, moves_role, writes_answer, redundant, backup_of.
 5. Report: what is supported, with its figures; what was refuted; what you could not decide. Do not report a claim \
 that no experiment could have refuted."""

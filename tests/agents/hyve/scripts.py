@@ -99,7 +99,7 @@ CLAIMS: list[Any] = [
     {"kind": "computes", "hypothesis": 3},
     {"kind": "sufficient", "components": ["L0_MLP", "L0_MLP"]},
     {"kind": "redundant", "other": {"a": 1}},
-    {"kind": "backup_of", "primary": "L1H2", "component": "L1H2"},
+    {"kind": "backup_of", "of": ["L1H2"], "component": "L1H2"},
 ]
 
 

@@ -40,14 +40,16 @@ def backups() -> tuple[HyveResult, Any]:
     return found, wire
 
 
-def test_a_head_refuted_as_primary_is_supported_as_a_backup_of_the_other_two(backups: tuple[HyveResult, Any]) -> None:
+def test_a_head_refuted_as_primary_is_supported_as_redundant_with_the_other_two(
+    backups: tuple[HyveResult, Any],
+) -> None:
     found, _ = backups
     assert found.trace.problems == ()
     for component, name in zip(found.explanation.components, ("L1H0", "L1H1", "L1H2"), strict=True):
         assert component.id == name
         assert component.verdict == "supported"
         kinds = [(claim.kind, claim.verdict) for claim in component.claims]
-        assert kinds == [("backs_up", "supported")]
+        assert kinds == [("moves_role", "supported"), ("redundant", "supported")]
         first, second = found.trace.components[int(name[-1])].attempts
         assert (first.verdict, second.verdict) == ("refuted", "supported")
         assert "is the primary mover of <B>" in first.hypothesis
@@ -91,13 +93,13 @@ def test_the_worked_cases_of_appendix_g_on_the_addition_model() -> None:
     ((verdict, hypothesis),) = attempts["L0H3"]
     assert (verdict, claims["L0H3"][0][:2]) == ("supported", ("primary", "supported"))
     assert "primary mover of <operand B>, ahead of <L0H0, L0H5>" in hypothesis
-    (first, as_primary), (second, as_backup) = attempts["L0H2"]
+    (first, as_primary), (second, as_redundant) = attempts["L0H2"]
     assert (first, second) == ("refuted", "supported")
     assert "primary mover of <operand C>" in as_primary
-    assert "backup of <L0H1, L0H4>" in as_backup
-    assert claims["L0H2"] == [
-        ("backs_up", "supported", "L0H2 is a backup of L0H1 and L0H4: it matters more once they are replaced.")
-    ]
+    assert "mutually redundant with <L0H1, L0H4>" in as_redundant
+    _, (kind, verdict, text) = claims["L0H2"]
+    assert (kind, verdict) == ("redundant", "supported")
+    assert text.startswith("L0H1, L0H2 and L0H4 are mutually redundant: replacing all of them by zeros at end costs")
 
 
 def test_prompts_cross_into_the_sandbox_unchanged() -> None:
@@ -155,7 +157,7 @@ def test_hybrid_keeps_what_is_built_in_and_tests_the_rest_by_claims() -> None:
 
 
 def test_hybrid_adds_what_the_engine_supports_to_what_was_measured() -> None:
-    """Of three induction heads each is a backup of the other two; whatever the built-in scientist leaves open of them
+    """Of three induction heads each is redundant with the others; whatever the built-in scientist leaves open of them
     the language model's claim settles, and the measured profile stays.
     """
     script = runpy.run_path(str(SCRIPT))["reply"]
@@ -174,6 +176,6 @@ def test_hybrid_adds_what_the_engine_supports_to_what_was_measured() -> None:
         found = explain_hybrid(subject, backbone=opened(script)[0], components=heads, n=16)
     for before, after in zip(left_open.components, found.explanation.components, strict=True):
         assert after.verdict == "supported"
-        assert ("backs_up", "supported") in [(claim.kind, claim.verdict) for claim in after.claims]
+        assert ("redundant", "supported") in [(claim.kind, claim.verdict) for claim in after.claims]
         assert (after.profile, after.role) == (before.profile, before.role)
         assert after.note.startswith(f"{before.note} Established: ")

@@ -45,6 +45,8 @@ MIN_EFFECT, MIN_CUT_EFFECT, MIN_MASS = 0.05, 0.02, 0.5
 #: Matched components that are looked at, and how many of them serve as controls: one that is strong itself does not.
 CANDIDATES, CONTROLS = 6, 2
 LOSSES = ("effect", "right answers lost")
+#: In a measure: its values count answers, 1 for one that is lost and -1 for one that is gained.
+COUNTED = "right answers"
 THE_LEAST = "the least that counts"
 
 Outcome = tuple[Verdict, tuple[Evidence, ...]]
@@ -131,11 +133,17 @@ def mean_and_interval(values: Float[Tensor, " sample"], level: float, *, seed: i
     return float(values.double().mean()), float(low[0]), float(high[0])
 
 
-def measured(lab: Lab, values: Float[Tensor, " sample"], level: float) -> tuple[float, float, float]:
-    """Mean and interval of values by which a claim is decided, as the laboratory has them at this look."""
+def measured(lab: Lab, values: Float[Tensor, " sample"], level: float, measure: str = "") -> tuple[float, float, float]:
+    """Mean and interval of values by which a claim is decided, as the laboratory has them at this look; exact where the
+    measure counts right answers.
+    """
     if len(values) < MIN_SAMPLES or not bool(values.isfinite().all()):
         return mean_and_interval(values, level, seed=lab.seed)
-    return (float(values.double().mean()), *lab.ends(values, level))
+    if COUNTED in measure and isinstance(lab, NaturalLab):
+        low, high = lab.counted_ends(values, level)
+    else:
+        low, high = lab.ends(values, level)
+    return float(values.double().mean()), low, high
 
 
 def first_interval(
@@ -163,9 +171,9 @@ def mean_evidence(
     """Evidence from one value per prompt: their mean and its interval; marked by whether it lies above the bar. The
     upper end has a level of its own where `upper` gives one.
     """
-    mean, low, high = measured(lab, values, level) if len(values) else (None, None, None)
+    mean, low, high = measured(lab, values, level, measure) if len(values) else (None, None, None)
     if upper is not None and len(values):
-        high = measured(lab, values, upper)[2]
+        high = measured(lab, values, upper, measure)[2]
     evidence = Evidence(
         experiment=experiment,
         measure=measure,
@@ -194,17 +202,17 @@ def above(evidence: Evidence, bar: float) -> Verdict:
     return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "undecided"
 
 
-def exceeds(lab: Lab, values: Float[Tensor, " prompt"], least: float, *, level: float) -> bool:
+def exceeds(lab: Lab, values: Float[Tensor, " prompt"], least: float, *, level: float, measure: str = "") -> bool:
     """Whether the interval of a mean lies above the least that counts. Controls can only raise a bar, so in a natural
     model, where every run is expensive, they are measured for no other values: those support nothing with any bar.
     """
-    low = lower_end(lab, values, level=level)
+    low = lower_end(lab, values, level=level, measure=measure)
     return low is not None and low > least
 
 
-def lower_end(lab: Lab, values: Float[Tensor, " prompt"], *, level: float) -> float | None:
+def lower_end(lab: Lab, values: Float[Tensor, " prompt"], *, level: float, measure: str = "") -> float | None:
     """The lower end of the interval of a mean as evidence has it; None without an interval."""
-    return rounded(measured(lab, values, level)[1]) if len(values) else None
+    return rounded(measured(lab, values, level, measure)[1]) if len(values) else None
 
 
 def below(evidence: Evidence, bar: float) -> Verdict:
@@ -350,7 +358,8 @@ def either(
     below a twentieth. They must only not point the other way (`_not_against`).
     """
     evidence, verdicts, half = [], [], 1 - (1 - level) / 2
-    shows = any(exceeds(lab, one, least, level=half) for one in values)
+    pairs = zip(values, measures, strict=True)
+    shows = any(exceeds(lab, one, least, level=half, measure=measure) for one, measure in pairs)
     others = controls() if shows else {}
     for place, measure in enumerate(measures):
         bar = bar_above(least, {name: pair[place] for name, pair in others.items()})
@@ -376,7 +385,7 @@ def _not_against(lab: Lab, answers: Evidence) -> bool:
     return enough and answers.value is not None and answers.bar is not None and answers.value <= answers.bar
 
 
-Measured = TypeVar("Measured", Tensor, tuple[Tensor, Tensor])
+Measured = TypeVar("Measured", bound=Tensor | tuple[Tensor, ...])
 
 
 def weak_controls(

@@ -1,12 +1,10 @@
-"""*Sufficient*, *redundant*, *backup of*, *covers*: what happens when several components are ablated together.
+"""*Sufficient*, *together*, *redundant*, *backup of*: what happens when several components are ablated together.
 
-The *interaction* of two components is the effect of ablating both minus the sum of the single effects. It is positive
-if one compensates for the other. The *gain* of a component is what it costs once others are replaced minus what it
-costs alone.
+The *excess* of a set is the effect of ablating all of it minus the sum of the single effects. It is positive if one
+compensates for another. The *gain* of a component is what it costs once others are replaced minus what it costs alone.
 """
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -17,7 +15,8 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
-    CONTROLS,
+    CANDIDATES,
+    LOSSES,
     MIN_EFFECT,
     Claim,
     ComponentName,
@@ -25,14 +24,16 @@ from vesalius.explanations.claims.base import (
     above,
     against,
     all_of,
+    either,
     join_names,
     marked,
     mean_evidence,
     named,
     rounded,
+    weak_controls,
 )
 from vesalius.explanations.claims.necessary import LEAST_BAR, WORDS
-from vesalius.explanations.laboratory import Lab, NaturalLab, Replacement
+from vesalius.explanations.laboratory import How, Lab, NaturalLab, Replacement
 from vesalius.explanations.laboratory.base import PerPrompt
 
 #: What a circuit alone must preserve of a natural model's clean score.
@@ -106,43 +107,156 @@ def _lost_without(lab: Lab, members: Sequence[Component], kind: Replacement) -> 
     return lab.effect([component for component in lab.model.components if component not in members], kind)
 
 
+# Several components that do the same. One claim for each meaning:
+#
+#     together     replacing all of them costs more than the sum of what each costs alone: some stand in for others
+#     redundant    the same, and they are alike: each of them acts alone, or none does (symmetric)
+#     backup_of    one acts only once others are gone: alone it costs less than the least that counts, while one of the
+#                  others, the primary, has an effect of its own (one-sided)
+#
+# *Acts alone* is decided by intervals and can fail either way: it acts where one lies above the least that counts, it
+# does not where that of the score lies below (`acts_alone`). Where neither is so, *together* may stand alone. A backup
+# and a redundant set need opposite figures of the same components, so that not both can be supported of these.
+
+
+class Together(Claim, frozen=True):
+    """The components matter together: replacing all of them costs more than the sum of what each costs alone."""
+
+    functional: ClassVar[bool] = False
+
+    kind: Literal["together"] = "together"
+    others: tuple[ComponentName, ...]
+    replacement: How = "resample"
+    at: str | None = None
+
+    @property
+    def text(self) -> str:
+        names = _sorted_names(self.component, self.others)
+        by = _by(self.replacement, self.at)
+        return f"{names} matter together: replacing all of them{by} costs more than the sum of what each costs alone."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """The excess of the joint cost, and the joint cost itself, which is reported."""
+        members = [self.part.within(lab.model.config), *others_of(self, self.others, lab)]
+        verdict, evidence = _excess(lab, members, self.replacement, self.at, level)
+        joint = [
+            mean_evidence(
+                lab,
+                f"{self.replacement} replacement{_place(self.at)} of all",
+                measure=measure,
+                values=values,
+                level=level,
+                rule="reported; the verdict rests on the excess",
+            )
+            for measure, values in zip(LOSSES, costs(lab, members, self.replacement, self.at), strict=False)
+        ]
+        return verdict, (*evidence, *joint)
+
+
 class Redundant(Claim, frozen=True):
-    """Either of two components suffices: replacing one changes little, replacing both much."""
+    """The components are mutually redundant: replacing all of them costs more than the sum of what each costs alone,
+    and they are alike: each of them acts alone, or none does.
+
+    Refuted where one acts alone and another does not: that one is a backup.
+    """
 
     functional: ClassVar[bool] = False
 
     kind: Literal["redundant"] = "redundant"
-    other: ComponentName
-    replacement: Replacement = "mean"
+    others: tuple[ComponentName, ...]
+    replacement: How = "resample"
+    at: str | None = None
 
     @property
     def text(self) -> str:
-        return f"{self.component} and {self.other} are redundant: replacing both costs more than each alone together."
+        names, by = _sorted_names(self.component, self.others), _by(self.replacement, self.at)
+        return (
+            f"{names} are mutually redundant: replacing all of them{by} costs more than the sum of what each costs "
+            "alone, and alone each of them acts or none does."
+        )
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare the interaction with matched partners; each single effect must be less than half the joint one."""
-        pair = _Pair(lab, self.part, Component.parse(self.other), self.replacement)
-        interaction = mean_evidence(
-            lab,
-            f"joint {self.replacement} replacement",
-            measure="interaction",
-            values=pair.interaction,
-            level=level,
-            rule=f"interval above {MIN_EFFECT} and above every control: {pair.bar:.3f}",
-            bar=pair.bar,
-            controls=pair.controls,
+        """The excess of the joint cost, and what each costs alone."""
+        members = sorted([self.part.within(lab.model.config), *others_of(self, self.others, lab)])
+        verdict, evidence = _excess(lab, members, self.replacement, self.at, level)
+        acts = [acts_alone(lab, member, self.replacement, self.at, level) for member in members]
+        said = {one for one, _ in acts}
+        alike: Verdict = "undecided"
+        if "undecided" not in said and len(said) == 1:
+            alike = "supported"
+        elif {"supported", "refuted"} <= said:
+            alike = "refuted"
+        return all_of(verdict, alike), (*evidence, *(one for _, shown in acts for one in shown))
+
+
+class BackupOf(Claim, frozen=True):
+    """The component is a backup: it acts only once others are gone.
+
+    Alone it costs less than the least that counts; one of the others, the primary, has an effect of its own; and once
+    they are replaced it costs more, beyond what matched components do then.
+    """
+
+    functional: ClassVar[bool] = False
+
+    kind: Literal["backup_of"] = "backup_of"
+    of: tuple[ComponentName, ...]
+    replacement: How = "resample"
+    at: str | None = None
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.component} is a backup of {join_names(self.of)}: it acts only once they are "
+            f"replaced{_by(self.replacement, self.at)}."
         )
-        excess = mean_evidence(
-            lab,
-            f"{self.replacement} replacement of one",
-            measure="joint effect minus twice the larger single effect",
-            values=pair.both - 2 * torch.maximum(pair.first, pair.second),
-            level=level,
-            rule="interval above 0",
-            bar=0.0,
-            controls={"first": rounded(pair.first.mean()), "second": rounded(pair.second.mean())},
-        )
-        return all_of(above(interaction, pair.bar), above(excess, 0.0)), (interaction, excess)
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """Its gain in effect once the others are replaced (`bounded_gain`), its effect alone, and that of the primary,
+        the strongest of the others.
+        """
+        component, others = self.part.within(lab.model.config), others_of(self, self.of, lab)
+        how, at = self.replacement, self.at
+        measure_together(lab, [[component], others, [*others, component], *([one] for one in others)], how, at)
+
+        def gains(parts: Sequence[Component]) -> list[tuple[PerPrompt, ...]]:
+            measure_together(lab, [set_ for part in parts for set_ in ([part], [*others, part])], how, at)
+            rest = costs(lab, others, how, at)
+            return [
+                tuple(
+                    both - without - alone
+                    for both, without, alone in zip(
+                        costs(lab, [*others, part], how, at), rest, costs(lab, [part], how, at), strict=True
+                    )
+                )
+                for part in parts
+            ]
+
+        def controls() -> dict[str, tuple[PerPrompt, ...]]:
+            weak = weak_controls(lab, lab.matched(component, exclude=others, k=CANDIDATES), gains)
+            return {f"{part} instead": values for part, values in weak.items()}
+
+        (gain,) = gains([component])
+        joint, rest = costs(lab, [*others, component], how, at), costs(lab, others, how, at)
+        bounded = [
+            bounded_gain(one, joint=whole, without=without, measures=measures)
+            for one, whole, without, measures in zip(gain, joint, rest, (GAIN, GAIN_IN_ANSWERS), strict=False)
+        ]
+        experiment = f"{how} replacement{_place(at)} with and without {join_names(self.of)}"
+        names, values = tuple(name for name, _ in bounded), tuple(one for _, one in bounded)
+        verdict, evidence = shown_by(lab, experiment, values, controls, level=level, measures=names)
+        acts, alone = acts_alone(lab, component, how, at, level)
+        primary = max(others, key=lambda one: max(float(lost.mean()) for lost in costs(lab, [one], how, at)))
+        leads, own = acts_alone(lab, primary, how, at, level)
+        silent: Verdict = "undecided" if acts == "undecided" else "refuted" if acts == "supported" else "supported"
+        return all_of(verdict, silent, leads), (*evidence, *alone, *own)
+
+
+#: As `GAIN`, in right answers.
+GAIN_IN_ANSWERS = (
+    "gain in right answers lost",
+    "right answers lost once they are replaced",
+    "right answers lost by all",
+)
 
 
 def bounded_gain(
@@ -162,79 +276,85 @@ def bounded_gain(
     return measure, bounds[measure]
 
 
-class BackupOf(Claim, frozen=True):
-    """The component steps in when another, the primary, is taken away."""
-
-    functional: ClassVar[bool] = False
-
-    kind: Literal["backup_of"] = "backup_of"
-    primary: ComponentName
-    replacement: Replacement = "mean"
-
-    @property
-    def text(self) -> str:
-        return f"{self.component} is a backup of {self.primary}: it matters more once {self.primary} is replaced."
-
-    def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Its effect with the primary ablated minus its effect alone, and the primary's lead while both are intact."""
-        pair = _Pair(lab, self.part, Component.parse(self.primary), self.replacement)
-        measure, values = bounded_gain(pair.interaction, joint=pair.both, without=pair.second)
-        gain = mean_evidence(
-            lab,
-            f"{self.replacement} replacement with and without {self.primary}",
-            measure=measure,
-            values=values,
-            level=level,
-            rule=f"interval above {MIN_EFFECT} and above every control partner: {pair.bar:.3f}",
-            bar=pair.bar,
-            controls={"alone": rounded(pair.first.mean()), **pair.controls},
-        )
-        lead = mean_evidence(
-            lab,
-            f"{self.replacement} replacement of one",
-            measure=f"effect of {self.primary} minus that of {self.component}",
-            values=pair.second - pair.first,
-            level=level,
-            rule="interval not below 0",
-        )
-        overtaken = lead.high is not None and lead.high < 0
-        lead = marked(lead, "refuted" if overtaken else "supported")
-        return ("refuted" if overtaken else above(gain, pair.bar)), (gain, lead)
+def acts_alone(lab: Lab, component: Component, how: How, at: str | None, level: float) -> Outcome:
+    """Whether a component acts alone: supported where the interval of what it costs lies above the least that counts,
+    refuted where it lies below. Of two measures either supports it, and the score refutes it (`either`).
+    """
+    values, experiment = costs(lab, [component], how, at), f"{how} replacement{_place(at)} of {component} alone"
+    return shown_by(lab, experiment, values, dict, level=level, measures=LOSSES[: len(values)])
 
 
-class Covers(Claim, frozen=True):
-    """The component matters more once all the others of its group are replaced by values of other prompts."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
-
-    kind: Literal["covers"] = "covers"
-    others: tuple[ComponentName, ...]
-
-    @property
-    def text(self) -> str:
-        others = join_names(self.others)
-        return f"{self.component} covers for {others}: it matters more once they are replaced."
-
-    def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The gain of its effect once the others are replaced (`bounded_gain`), against that of matched components."""
-        component, rest = self.part.within(lab.model.config), others_of(self, self.others, lab)
-        joint, without = lab.effect([*rest, component], "resample"), lab.effect(rest, "resample")
-        measure, values = bounded_gain(gain(lab, component, rest), joint=joint, without=without)
-
-        def controls() -> dict[str, PerPrompt]:
-            matched = lab.matched(component, exclude=rest)[:CONTROLS]
-            lab.measure([[*one, c] for c in matched for one in ([], rest)], ["resample"])
-            return {f"{c} instead": gain(lab, c, rest) for c in matched}
-
-        experiment = f"replacement with and without {join_names(rest)}"
-        verdict, evidence = against(lab, experiment, measure, values, controls, least=MIN_EFFECT, level=level)
-        return verdict, (evidence,)
+def costs(lab: Lab, members: Sequence[Component], how: How, at: str | None) -> tuple[PerPrompt, ...]:
+    """What replacing a set costs: score, and right answers where zeros or a mean take its place or a position is
+    given. Values of other prompts everywhere are what a sweep uses; of these the score is known already.
+    """
+    if not isinstance(lab, NaturalLab):
+        if at is not None or how == "token mean":
+            raise BadInput(f"replacement {how!r} at {at!r} needs a natural model; name zero, mean or resample alone")
+        return (lab.effect(members, how),)
+    if how == "resample" and at is None:
+        return (lab.effect(members, how),)
+    return lab.losses(members, how, at)
 
 
-def gain(lab: Lab, component: Component, rest: Sequence[Component]) -> PerPrompt:
-    """A component's effect with `rest` replaced minus its effect alone, by values of other prompts."""
-    both = lab.effect([*rest, component], "resample")
-    return both - lab.effect(rest, "resample") - lab.effect([component], "resample")
+def measure_together(lab: Lab, sets: Sequence[Sequence[Component]], how: How, at: str | None) -> None:
+    """Measure in one run what `costs` will ask of these sets."""
+    if not isinstance(lab, NaturalLab) or (how == "resample" and at is None):
+        if how != "token mean":
+            lab.measure(sets, [how])
+    else:
+        lab.answers(sets, how, at)
+
+
+def shown_by(
+    lab: Lab,
+    experiment: str,
+    values: tuple[PerPrompt, ...],
+    controls: Callable[[], Mapping[str, tuple[PerPrompt, ...]]],
+    *,
+    level: float,
+    measures: tuple[str, ...],
+) -> Outcome:
+    """A loss shown by the score, or where there are two measures by either (`either`)."""
+    if len(values) == 2:
+        pair = (values[0], values[1])
+        two = {"least": MIN_EFFECT, "level": level, "measures": (measures[0], measures[1])}
+        return either(lab, experiment, pair, lambda: {name: (a, b) for name, (a, b) in controls().items()}, **two)
+    verdict, evidence = against(
+        lab,
+        experiment,
+        measures[0],
+        values[0],
+        lambda: {name: one[0] for name, one in controls().items()},
+        least=MIN_EFFECT,
+        level=level,
+    )
+    return verdict, (evidence,)
+
+
+def excess(lab: Lab, members: Sequence[Component], how: How, at: str | None) -> tuple[PerPrompt, ...]:
+    """What replacing all members costs beyond the sum of what each costs alone. A member that helps when it is replaced
+    costs nothing, it does not lower the sum.
+    """
+    measure_together(lab, [members, *([member] for member in members)], how, at)
+    joint, singles = costs(lab, members, how, at), [costs(lab, [member], how, at) for member in members]
+    return tuple(
+        whole - sum((one[place] for one in singles if float(one[place].mean()) > 0), torch.zeros_like(whole))
+        for place, whole in enumerate(joint)
+    )
+
+
+def _excess(lab: Lab, members: Sequence[Component], how: How, at: str | None, level: float) -> Outcome:
+    """The excess of the joint cost over the sum of the single ones, against that of as many matched components."""
+    members = sorted(members)
+
+    def controls() -> dict[str, tuple[PerPrompt, ...]]:
+        matched = lab.matched(members[0], exclude=members, k=len(members))
+        return {} if len(matched) < 2 else {join_names(matched): excess(lab, matched, how, at)}
+
+    experiment = f"{how} replacement{_place(at)} of all and of each"
+    measures = ("excess of the joint effect", "excess of the right answers lost")
+    return shown_by(lab, experiment, excess(lab, members, how, at), controls, level=level, measures=measures)
 
 
 def others_of(claim: Claim, names: tuple[str, ...], lab: Lab) -> list[Component]:
@@ -245,32 +365,18 @@ def others_of(claim: Claim, names: tuple[str, ...], lab: Lab) -> list[Component]
     return others
 
 
-class _Pair:
-    """Effects of two components, alone and together, and of the first with matched partners."""
+def _sorted_names(component: str, others: Sequence[str]) -> str:
+    return join_names(sorted([component, *others], key=Component.parse))
 
-    def __init__(self, lab: Lab, first: Component, second: Component, replacement: Replacement) -> None:
-        if first == second:
-            raise BadInput(f"component {first} is named twice; a claim about a pair needs two components")
-        self.lab = lab
-        self.replacement: Replacement = replacement
-        self.a, self.b = first.within(lab.model.config), second.within(lab.model.config)
-        self.first, self.second = lab.effect([first], replacement), lab.effect([second], replacement)
-        self.both = lab.effect([first, second], replacement)
-        self.interaction = self.both - self.first - self.second
 
-    @cached_property
-    def controls(self) -> dict[str, float | None]:
-        """The first component's interaction with components matched to the second."""
-        interactions = {}
-        for partner in self.lab.matched(self.b, exclude=[self.a]):
-            joint = self.lab.effect([self.a, partner], self.replacement)
-            interactions[f"with {partner}"] = joint - self.first - self.lab.effect([partner], self.replacement)
-        return _means(interactions)
+def _by(how: How, at: str | None) -> str:
+    """The replacement in a claim's sentence; values of other prompts are not named."""
+    value = {"zero": " by zeros", "mean": " by their means", "token mean": " by the means of their tokens"}
+    return value.get(how, "") + _place(at)
 
-    @property
-    def bar(self) -> float:
-        """What the interaction must exceed."""
-        return max([MIN_EFFECT, *(value for value in self.controls.values() if value is not None)])
+
+def _place(at: str | None) -> str:
+    return "" if at is None else f" at {at}"
 
 
 def _matched_set(lab: Lab, members: Sequence[Component]) -> list[Component]:

@@ -1,16 +1,13 @@
-"""Claims about heads that move the same thing: *moves role*, *primary*, *backs up*, *together*.
+"""Claims about heads that move something: *moves role*, *primary*.
 
 A head *moves* a role if its values carry what depends on the token of that role, the token itself or what was made of
 it before, from other positions to one: where the token only decides where the head attends, something else is moved,
 and what is at the position already is not moved there. Of several heads that move one role, the *primary* one costs
-more than each of the others when it is replaced there; a *backup* costs more once the others are replaced than it does
-alone; and they matter *together* if replacing all of them costs more than the sum of what each costs alone.
+more than each of the others when it is replaced there. Whether they stand in for each other is in `joint`.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
-
-import torch
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -34,17 +31,10 @@ from vesalius.explanations.claims.base import (
     rounded,
     weak_controls,
 )
-from vesalius.explanations.claims.joint import GAIN, bounded_gain, others_of
+from vesalius.explanations.claims.joint import others_of
 from vesalius.explanations.laboratory import END, How, Lab, NaturalLab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.natural import Losses
-
-#: As `GAIN`, in right answers.
-GAIN_IN_ANSWERS = (
-    "gain in right answers lost",
-    "right answers lost once they are replaced",
-    "right answers lost by all",
-)
 
 
 class MovesRole(Claim, frozen=True):
@@ -107,43 +97,6 @@ class MovesRole(Claim, frozen=True):
         return above(by_values, bar.value), (evidence, rate, by_values)
 
 
-class BacksUp(Claim, frozen=True):
-    """The component matters more once others are replaced than it does alone: it is a backup of them."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
-
-    kind: Literal["backs_up"] = "backs_up"
-    of: tuple[ComponentName, ...]
-    replacement: How = "zero"
-    at: str | None = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.component} is a backup of {join_names(self.of)}: it matters more once they are replaced."
-
-    def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The gain of its effect once the others are replaced (`bounded_gain`), against that of matched components."""
-        lab = NaturalLab.require(lab, self.kind)
-        component, others = self.part.within(lab.model.config), others_of(self, self.of, lab)
-
-        def gains(parts: Sequence[Component]) -> list[Losses]:
-            return lab.backup_gains(parts, others, self.replacement, self.at)
-
-        def controls() -> dict[str, Losses]:
-            weak = weak_controls(lab, lab.matched(component, exclude=others, k=CANDIDATES), gains)
-            return {f"{part} instead": pair for part, pair in weak.items()}
-
-        experiment = f"{self.replacement} replacement{_at(self.at)} with and without {join_names(self.of)}"
-        (gain,) = gains([component])
-        joint, rest = (lab.losses(one, self.replacement, self.at) for one in ([*others, component], others))
-        (score, lost), (answers, wrong) = (
-            bounded_gain(gain[place], joint=joint[place], without=rest[place], measures=measures)
-            for place, measures in enumerate((GAIN, GAIN_IN_ANSWERS))
-        )
-        own, measures = (lost, wrong), (score, answers)
-        return either(lab, experiment, own, controls, least=MIN_EFFECT, level=level, measures=measures)
-
-
 class Primary(Claim, frozen=True):
     """The component moves a role, and replacing it there costs more than replacing any of the others that do."""
 
@@ -191,53 +144,6 @@ class Primary(Claim, frozen=True):
         return all_of(moves, costs, above(lead, 0.0)), (*evidence, *cost, lead)
 
 
-class Together(Claim, frozen=True):
-    """The components matter together: replacing all of them costs more than the sum of what each costs alone."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
-    functional: ClassVar[bool] = False
-
-    kind: Literal["together"] = "together"
-    others: tuple[ComponentName, ...]
-    replacement: How = "zero"
-    at: str | None = None
-
-    @property
-    def text(self) -> str:
-        names = join_names(sorted([self.component, *self.others], key=Component.parse))
-        return f"{names} matter together: replacing all of them costs more than the sum of what each costs alone."
-
-    def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The excess of the joint cost over the sum of the single ones, against that of as many matched components. A
-        member that helps when it is replaced costs nothing, it does not lower the sum.
-        """
-        lab = NaturalLab.require(lab, self.kind)
-        members = [self.part.within(lab.model.config), *others_of(self, self.others, lab)]
-        excess = _excess(lab, members, self.replacement, self.at)
-
-        def controls() -> dict[str, Losses]:
-            matched = lab.matched(members[0], exclude=members, k=len(members))
-            few = len(matched) < 2
-            return {} if few else {join_names(matched): _excess(lab, matched, self.replacement, self.at)}
-
-        experiment = f"{self.replacement} replacement{_at(self.at)} of all and of each"
-        measures = ("excess of the joint effect", "excess of the right answers lost")
-        verdict, evidence = either(lab, experiment, excess, controls, least=MIN_EFFECT, level=level, measures=measures)
-        lost = lab.losses(members, self.replacement, self.at)
-        joint = [
-            mean_evidence(
-                lab,
-                f"{self.replacement} replacement{_at(self.at)} of all",
-                measure=measure,
-                values=values,
-                level=level,
-                rule="reported; the verdict rests on the excess",
-            )
-            for measure, values in zip(LOSSES, lost, strict=True)
-        ]
-        return verdict, (*evidence, *joint)
-
-
 def _at(place: str | None) -> str:
     return "" if place is None else f" at {place}"
 
@@ -245,12 +151,3 @@ def _at(place: str | None) -> str:
 def _decisive(losses: list[Losses]) -> int:
     """Which of the two losses compares components: right answers where any of them loses some, else the score."""
     return int(any(float(answers.mean()) > MIN_EFFECT for _, answers in losses))
-
-
-def _excess(lab: NaturalLab, members: Sequence[Component], how: How, at: str | None) -> Losses:
-    """What replacing all members costs beyond the sum of what each costs alone, in score and in right answers."""
-    lab.answers([members, *([member] for member in members)], how, at)  # in one run
-    joint, singles = lab.losses(members, how, at), [lab.losses([member], how, at) for member in members]
-    costs = ([one[place] for one in singles if float(one[place].mean()) > 0] for place in (0, 1))
-    score, answers = (whole - sum(parts, torch.zeros_like(whole)) for whole, parts in zip(joint, costs, strict=True))
-    return score, answers

@@ -7,6 +7,10 @@ claim), because ablating any component may do damage. A matched component that i
 A component may show under one replacement and not under another: what depends on the position alone is the same in
 every input, so only zeros, its mean and outputs moved to other positions can show it. `Necessary` goes through all
 four; in a natural model it stops when one has passed and a second shows an effect, or when neither can come any more.
+
+A natural model may miss nothing where zeros, or its mean, stand in for a component, and be misled by its values on
+other prompts: something else does the same. It is then *not needed alone* by that replacement, and `Necessary` is
+refuted by the very figures that support this: of the two one stands.
 """
 
 from collections.abc import Sequence
@@ -45,8 +49,9 @@ LEAST_BAR = 0.002
 #: Replacements that change fewer outputs than this do nothing.
 INERT_BELOW = 0.01
 
-#: The order in which a natural model's components are replaced: first by values that the model meets.
-NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "moved", "mean", "zero")
+#: The order in which a natural model's components are replaced: first by values that the model meets, then by what is
+#: asked in any case (`spared`).
+NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "mean", "moved", "zero")
 #: Level of the interval by which the first prompts show an effect that no verdict rests on alone.
 SHOWN_LEVEL = 0.9
 #: The most that a small part costs: three times the least that counts.
@@ -54,6 +59,8 @@ MOST_SMALL = round(3 * MIN_EFFECT, 12)
 #: Replacements that know nothing of the prompt.
 Neutral = Literal["zero", "mean"]
 NEUTRAL: dict[Neutral, str] = {"zero": "zeros", "mean": "its mean"}
+#: The rule of what a replacement must show to cost nothing.
+COSTS_NOTHING = f"interval below {MIN_EFFECT:.3f}"
 _LEAST = f"the least effect that counts, {MIN_EFFECT:.0%}"
 WORDS = {
     "zero": "zero",
@@ -129,7 +136,11 @@ def is_inert(necessary: Sequence[Evidence]) -> bool:
 
 
 class Necessary(Claim, frozen=True):
-    """Replacing the component changes what the model does. Without a `replacement` the strongest of all is shown."""
+    """Replacing the component changes what the model does. Without a `replacement` the strongest of all is shown.
+
+    In a natural model it is refuted where zeros, or its mean, at every position cost neither score nor right answers
+    (`not_needed_alone`), whatever other replacements cost.
+    """
 
     functional: ClassVar[bool] = False
 
@@ -155,7 +166,38 @@ class Necessary(Claim, frozen=True):
                 break
         # What passed on all prompts is what decides, so the first figure is one of these, the largest.
         strongest_first = sorted(evidence, key=lambda one: (one.passed is not True, -one.n, -(one.value or 0.0)))
-        return _verdict(lab, evidence, kinds), tuple(strongest_first)
+        verdict = _verdict(lab, evidence, kinds)
+        if verdict == "refuted" or not isinstance(lab, NaturalLab):
+            return verdict, tuple(strongest_first)
+        needed, stands_in = _needed(lab, component, level=level)
+        if needed == "supported" or (needed, verdict) == ("undecided", "undecided"):
+            return verdict, tuple(strongest_first)
+        return needed, (*stands_in, *(one for one in strongest_first if one.passed is True))
+
+
+def _needed(lab: NaturalLab, component: Component, *, level: float) -> Outcome:
+    """Whether a component whose replacement shows is needed: refuted, with the evidence, where zeros or its mean cost
+    nothing; open while they may turn out to and more prompts can be drawn.
+    """
+    open_: tuple[Evidence, ...] = ()
+    lab.measure([[component]], list(NEUTRAL))
+    for how in NEUTRAL:
+        if any(float(lost.mean()) >= MIN_EFFECT for lost in lab.losses([component], how)):
+            continue
+        verdict, evidence = costs_nothing(lab, component, [how], level=level)
+        if verdict == "supported":
+            return "refuted", evidence
+        if verdict == "undecided" and isinstance(lab, GrowingLab) and lab.following is not None:
+            open_ += evidence
+    return ("undecided", open_) if open_ else ("supported", ())
+
+
+def spared_by(necessity: Sequence[Evidence]) -> "Neutral | None":
+    """The replacement that costs nothing by the evidence of a refuted `Necessary`; None where another thing refuted
+    it.
+    """
+    shown = {one.experiment for one in necessity if one.rule == COSTS_NOTHING and one.passed is True}
+    return next((how for how in NEUTRAL if f"{how} replacement" in shown), None)
 
 
 def _levels(lab: Lab, level: float, kinds: Sequence[Replacement]) -> tuple[float, float]:
@@ -264,7 +306,7 @@ def _n_shown(lab: Lab, evidence: Sequence[Evidence]) -> int:
 
 def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Component]:
     """Measure what `Necessary` asks of these components, one run for each kind of replacement: of each the kinds that
-    it asks for. Returns the components that it does not support.
+    it asks for, and zeros and the mean of those that show. Returns the components that do not show.
     """
     kinds, evidence = order_of(lab), {part: list[Evidence]() for part in components}
     levels = _levels(lab, 1 - ALPHA, kinds)
@@ -276,7 +318,10 @@ def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Compone
         lab.measure([[part] for part in wanted if part not in passed or shows_early(lab, part, kind) is None], [kind])
         for part in wanted:
             evidence[part].append(_effect_evidence(lab, part, kind, levels, before=evidence[part]))
-    return [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
+    shown = [part for part in components if _shows(lab, evidence[part], least=min(2, len(kinds)))]
+    if not lab.finite:
+        lab.measure([[part] for part in shown], list(NEUTRAL))
+    return [part for part in components if part not in shown]
 
 
 class SmallPart(Claim, frozen=True):
@@ -358,8 +403,8 @@ def costs_nothing(lab: NaturalLab, component: Component, hows: Sequence[How], *,
     evidence: list[Evidence] = []
     for how in hows:
         for measure, lost in zip(LOSSES, lab.losses([component], how), strict=True):
-            rule = f"interval below {MIN_EFFECT:.3f}"
-            one = mean_evidence(lab, f"{how} replacement", measure=measure, values=lost, level=level, rule=rule)
+            experiment = f"{how} replacement"
+            one = mean_evidence(lab, experiment, measure=measure, values=lost, level=level, rule=COSTS_NOTHING)
             verdicts.append(below(one, MIN_EFFECT))
             evidence.append(marked(one.model_copy(update={"bar": MIN_EFFECT}), verdicts[-1]))
     return all_of(*verdicts), tuple(evidence)

@@ -24,10 +24,11 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.head_tests import Target
 from vesalius.explanations.laboratory.answers import Answers, Corrupted, Moved, NothingChanges
 from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, PerPrompt, Replacement, Sets
+from vesalius.explanations.laboratory.exchanges import Donor
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, Losses, NaturalLab, PathKey
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.model.specimen import Specimen
-from vesalius.statistics import errors_of_looks, looks_up_to, skewed_interval
+from vesalius.statistics import counted_interval, errors_of_looks, looks_up_to, skewed_interval
 
 Result = TypeVar("Result")
 #: Fewer values that are all equal, such as answers none of which is lost, have no interval.
@@ -112,6 +113,10 @@ class JoinedRuns(Runs):
         """As `Runs.resid`."""
         return self._joined(lambda part: part.resid(layer))
 
+    def mlp_input(self, layer: int, *, source: bool = False) -> Float[Tensor, "prompt pos d_model"]:
+        """As `Runs.mlp_input`."""
+        return self._joined(lambda part: part.mlp_input(layer, source=source))
+
     @property
     def final_resid(self) -> Float[Tensor, "prompt d_model"]:
         """As `Runs.final_resid`."""
@@ -128,7 +133,7 @@ class GrowingLab(NaturalLab):
             draw.model, seen, seed=draw.seed, circuit=draw.circuit, name=draw.name, vocabulary=draw.vocabulary
         )
         self.cost, self._draw, self._material, self._looks = draw.cost, draw, material, looks
-        self.settled = draw.settled
+        self.settled, self.alike = draw.settled, draw.alike
         self._parts = tuple(parts) or (Part(draw, material, slice(0, looks[0])),)
         self.runs = self._parts[0].runs if count == 1 else JoinedRuns(self._parts, seen)
 
@@ -168,8 +173,14 @@ class GrowingLab(NaturalLab):
         """The interval of a mean at this look, which holds together with those of all looks."""
         if self.n < LEAST_OF_EQUAL and bool((values == values[0]).all()):
             return math.nan, math.nan
-        error = errors_of_looks(round(1 - level, 12), self._looks)[len(self._parts) - 1]
-        return skewed_interval(values.double().numpy(), level=1 - error)
+        return skewed_interval(values.double().numpy(), level=self._level_here(level))
+
+    def counted_ends(self, values: PerPrompt, level: float) -> tuple[float, float]:
+        """As `ends`, of answers that are lost and gained."""
+        return counted_interval(values.double().numpy(), level=self._level_here(level))
+
+    def _level_here(self, level: float) -> float:
+        return 1 - errors_of_looks(round(1 - level, 12), self._looks)[len(self._parts) - 1]
 
     def limit(self, place: int | None = None) -> float:
         """How many standard errors Student's interval reaches at a look (default: this one) of a single claim."""
@@ -255,14 +266,18 @@ class GrowingLab(NaturalLab):
         first = self._parts[0]
         return first.restored(sets, positions=self._sliced(positions, first), n=n)
 
-    def measure_single(self, components: Sequence[Component], *, restored: bool = True) -> None:
-        """Measure what `at_answer` and `restored_by` ask of several components."""
+    def measure_single(self, components: Sequence[Component], *, restored: bool = True, at: str = END) -> None:
+        """Measure what `at_role` and `restored_by` ask of several components."""
         for place, part in enumerate(self._parts):
-            part.measure_single(components, restored=restored and place == 0)
+            part.measure_single(components, restored=restored and place == 0, at=at)
 
-    def at_answer(self, component: Component) -> PerPrompt:
-        """Effect of replacing a component at the answer position only."""
-        return self._each(lambda part: part.at_answer(component)) / self.scale
+    def at_role(self, component: Component, role: str = END) -> PerPrompt:
+        """Effect of replacing a component at a role's position only."""
+        return self._each(lambda part: part.at_role(component, role)) / self.scale
+
+    def kept_by(self, mlp: Component, neurons: Sequence[int]) -> PerPrompt:
+        """Effect of replacing all neurons of an MLP but these."""
+        return self._each(lambda part: part.kept_by(mlp, neurons)) / self.scale
 
     def restored_by(self, component: Component) -> PerPrompt:
         """What patching its clean value into the counterfactual run restores, on the first `REPORTED` prompts."""
@@ -310,6 +325,21 @@ class GrowingLab(NaturalLab):
     def corrupted(self, role: str) -> Corrupted:
         """Not of several parts: `moved` says what the corrupted runs answer."""
         raise NotImplementedError
+
+    def exchange_moves(self, variable: str) -> Moved:
+        """As `NaturalLab.exchange_moves`."""
+        moved = Moved.joined([part.exchange(variable).moved for part in self._parts])
+        if not bool(moved.differs.any()):
+            raise NothingChanges(variable)
+        return moved
+
+    def exchanged(self, mlp: Component, variable: str, at: str, donor: Donor = "other") -> Answers:
+        """As `NaturalLab.exchanged`."""
+        return self._answers_of_each(lambda part: part.exchanged(mlp, variable, at, donor))
+
+    def written_apart(self, mlp: Component, variable: str, at: str) -> Float[Tensor, "prompt d_model"]:
+        """As `NaturalLab.written_apart`."""
+        return self._each(lambda part: part.written_apart(mlp, variable, at))
 
     def _whole_moves(self, role: str) -> Moved:
         moved = Moved.joined([part.corrupted(role).moved for part in self._parts])

@@ -28,11 +28,10 @@ from vesalius.documents.performance import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
-from vesalius.explanations.claims.joint import gain
 from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, SECOND_LOOK, NaturalLab, growing_lab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
-from vesalius.explanations.natural.proposing import NO_ROLE, Findings, group_of, investigate, measure_ahead
+from vesalius.explanations.natural.proposing import Findings, investigate, measure_ahead
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, add_hypotheses, choose
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.explanations.verdicts import open_verdict
@@ -165,6 +164,7 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
     selection, components = part.selection, part.components
     lab = growing_lab(specimen, part.n, seed=CLAIM_SEED + part.seed, circuit=selection.components)
+    lab.alike |= selection.groups.alike()
     reported = lab.at_least(SECOND_LOOK)
     if part.performs:
         progress(f"replacing {len(components)} components, their paths and their controls", 0, 0)
@@ -192,15 +192,13 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
 def _component(
     finding: Findings, lab: NaturalLab, selection: ChosenComponents, request: dict[str, Any]
 ) -> ComponentExplanation:
-    numbers = _profile(lab, selection, finding.component, grouped=not finding.supported("necessary"))
+    numbers = _profile(lab, selection, finding.component)
     return ComponentExplanation(
         id=str(finding.component),
         tag=finding.tag,
         tag_by_experiment=finding.tag_by_experiment,
         note=note(finding),
-        verdict=open_verdict((one.kind, one.verdict) for one in finding.claims)
-        if finding.role == NO_ROLE
-        else "supported",
+        verdict="supported" if finding.established else open_verdict((one.kind, one.verdict) for one in finding.claims),
         reads=tuple(dict.fromkeys(str(s) for (head, _), s in selection.feeders.items() if head == finding.component)),
         claims=finding.claims,
         role=finding.role,
@@ -215,23 +213,22 @@ def _component(
     )
 
 
-def _profile(lab: NaturalLab, selection: ChosenComponents, component: Component, *, grouped: bool) -> dict[str, object]:
-    """What was measured, for JSON: means with intervals, shares of the clean score, attention mass by role; with its
-    group replaced, if `grouped`.
+def _profile(lab: NaturalLab, selection: ChosenComponents, component: Component) -> dict[str, object]:
+    """What was measured, for JSON: means with intervals, shares of the clean score, attention mass by role; with those
+    replaced that it may stand in for, where there are some.
     """
-    group = group_of(lab, selection, component)
-    rest = group.without(component)
+    found = next((one for one in selection.groups.joint.get(component, ()) if one.how == "resample"), None)
     effects = {
         "solo": lab.effect([component], "resample"),
-        "at_answer": lab.at_answer(component),
+        "at_answer": lab.at_role(component),
         "direct": lab.path(component, None),
         "lens": lab.lens(component),
         "restored": lab.restored_by(component),
     }
-    if rest and grouped:
-        effects["joint"] = lab.effect(group.members, "resample")
-        effects["joint_without"] = lab.effect(rest, "resample")
-        effects["gain"] = gain(lab, component, rest)
+    if found is not None:
+        effects["joint"] = lab.effect([component, *found.others], "resample")
+        effects["joint_without"] = lab.effect(found.others, "resample")
+        effects["gain"] = effects["joint"] - effects["joint_without"] - effects["solo"]
     metric = metric_name(lab.prompts.metric).replace("-", " ")
     flips = (lab.clean_scores > 0) & ~(lab.scores([component], "resample") > 0)
     return {
@@ -241,7 +238,9 @@ def _profile(lab: NaturalLab, selection: ChosenComponents, component: Component,
         "effects": {name: _interval(lab, values) for name, values in effects.items()},
         "n": {name: len(values) for name, values in effects.items()},
         "flips": rounded(float(flips.float().mean())),
-        "group": {"name": group.name, "members": [str(c) for c in group.members]},
+        "group": None
+        if found is None
+        else {"name": found.kind.replace("_", " "), "members": [str(c) for c in sorted([component, *found.others])]},
         "attention": _attention(lab, component) if component.is_head else None,
     }
 
@@ -284,7 +283,7 @@ def _from_tokens(lab: NaturalLab, component: Component) -> PerPrompt:
 
 
 def _asks_for_tokens(finding: Findings) -> bool:
-    return finding.role != NO_ROLE or bool(_fed_by(finding))
+    return finding.established or bool(_fed_by(finding))
 
 
 def _fed_by(finding: Findings) -> list[Component]:

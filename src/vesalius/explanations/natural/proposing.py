@@ -11,24 +11,28 @@ from dataclasses import dataclass
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
 from vesalius.explanations.claims import (
+    ActsAt,
     ActsAtAnswer,
     ActsDirectly,
     Attends,
-    BacksUp,
     BackupOf,
+    Carries,
     Claim,
     Composes,
-    Covers,
     Feeds,
+    FewNeurons,
     Hinders,
     Inhibits,
     LensOnly,
+    LooksUp,
     MovesRole,
     Necessary,
+    NeedsInput,
     NotNeededAlone,
     Primary,
     ReadsFrom,
     ReadsRole,
+    Redundant,
     SmallPart,
     Suppresses,
     Together,
@@ -37,11 +41,14 @@ from vesalius.explanations.claims import (
     check,
 )
 from vesalius.explanations.claims.base import MIN_EFFECT, join_names, level_for
-from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early
+from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early, spared_by
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
+from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
-from vesalius.explanations.natural.selection import ChosenComponents
+from vesalius.explanations.natural.ideas import Ideas, Inside
+from vesalius.explanations.natural.names_of_mlps import CONSTANT, by_ways, is_constant, name_of_mlp, place_words
+from vesalius.explanations.natural.selection import ChosenComponents, Redundancy
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
 # From verdicts to a role: the name of a component, by rule.
@@ -56,26 +63,28 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 #     primary mover of X           of the heads that move X it costs most when replaced at the answer position
 #     primary mover                a head that is necessary, mostly at the answer position, and was shown to use what is
 #                                  where it attends or to move a role
-#     necessary at the answer      the same, where neither was shown, where it is also a backup of others, or was tested
+#     necessary at the answer      the same, where neither was shown, where it also stands in for others, or was tested
 #                                  and is not the primary one
 #     suppressor of ...            in place of mover: what it writes lowers the wrong answer (or the right one)
 #     carrier of X                 in place of mover: it moves X, and the answer's logit was not shown to gain from that
+#     necessary at X               a head that is necessary, mostly at the position of X
 #     necessary upstream           a head that is necessary, mostly elsewhere
-#     necessary                    a head that is necessary; where it acts is undecided
-#     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
-#     builds features              an MLP that is necessary, mostly through later components or undecided
-#     backup mover, backup MLP     not needed alone, but it matters once its group is replaced; of X, where it moves X;
-#                                  a backup head, where it was shown neither to move a role nor where it attends
+#     necessary                    a head that is necessary; where it acts is undecided. What it feeds follows, where
+#                                  that was shown. Names of necessary MLPs: `names_of_mlps`
+#     backup mover, backup MLP     it acts only once others are gone; of X, where it moves X; a backup head, where it
+#                                  was shown neither to move a role nor where it attends
+#     redundant mover, ...         the same of a mutually redundant one: it and others cost more together than the sum
 #     mover of X, not needed alone it moves X, and zeros or its mean in its place cost next to nothing
 #     mover of X                   it moves X; whether it is needed is undecided
 #     a small part                 replacing it costs something and not much; whether it is necessary is undecided
 #     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
-#     no effect alone              it attends to a role, and replacing it costs next to nothing
+#     no effect alone              replacing it costs next to nothing
 #
-# A head that moves a role is *not needed alone* where zeros or its mean, at every position, can stand in for it: values
-# of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role established*.
+# A component is *not needed alone*, and then not *necessary*, where zeros or its mean, at every position, can stand in
+# for it: values of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role
+# established*.
 
-NO_ROLE = "no role established"
+NO_ROLE, NO_EFFECT = "no role established", "no effect alone"
 #: The names of the atlas that go with a role that a head attends to, and that of a head that writes against it.
 STANDARD = {
     "induction": ("induction head", "prefix-matching head"),
@@ -84,6 +93,8 @@ STANDARD = {
 }
 SUPPRESSING = "copy-suppression head"
 SUPPRESSED = {"wrong": "the wrong answer", "right": "the answer"}
+#: What a component that stands in for others is called, by the claim that says so.
+STANDS_IN = {"backup_of": "backup", "redundant": "redundant"}
 
 
 @dataclass(frozen=True)
@@ -162,27 +173,32 @@ class Findings:
             return f"suppressor of {SUPPRESSED['right']}" if lowers else "inhibits the answer"
         if self.roles("primary"):
             return self._moving("primary ", self.roles("primary"))
-        backed = [role for role in self.roles("backs_up") if role in self.roles("moves_role")]
-        shared = self.supported("not_needed_alone") and bool(self.roles("backs_up", "moves_role"))
-        if self.supported("necessary") and not shared:
+        if self.supported("necessary"):
+            fed = [str(receiver) for receiver, claim in self.outgoing if claim.verdict == "supported"]
             if not head:
-                return "writes the answer" if self.supported("acts_directly") else "builds features"
-            second = self.roles("backs_up") or any(
+                return name_of_mlp(self.own, fed)
+            second = self.roles(*STANDS_IN) or any(
                 claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
             )
             moves = self.roles("moves_role") or (self._attends_elsewhere and self.supported("uses"))
             at_answer = "necessary at the answer"
             if moves and not second and (self.supported("writes_answer") or self._suppressed):
                 at_answer = self._moving("primary ", [])
-            where = self.verdict("acts_at_answer")
-            return {"supported": at_answer, "refuted": "necessary upstream"}.get(where or "", "necessary")
-        if backed:
-            return self._moving("backup ", backed)
-        if self.roles("backs_up") or self.supported("covers"):
-            moves = self.roles("moves_role") or self._attends_elsewhere  # alone it need not use what is there
-            writes = self.supported("writes_answer") or bool(self._suppressed)
-            named = self._moving("backup ", []) if moves and writes else "backup head"
-            return named if head else "backup MLP"
+            if self.supported("acts_at_answer"):
+                return at_answer
+            supported = [claim for claim in self.own if claim.verdict == "supported"]
+            place = place_words(supported) or " upstream" * (self.verdict("acts_at_answer") == "refuted")
+            return by_ways(f"necessary{place}", supported, fed)
+        if not head and is_constant(self.own):
+            return CONSTANT
+        for kind, rank in STANDS_IN.items():
+            if shared := [role for role in self.roles(kind) if role in self.roles("moves_role")]:
+                return self._moving(f"{rank} ", shared)
+            if self.roles(kind) or any(one.kind == kind and one.verdict == "supported" for one in self.own):
+                moves = self.roles("moves_role") or self._attends_elsewhere  # alone it need not use what is there
+                writes = self.supported("writes_answer") or bool(self._suppressed)
+                named = self._moving(f"{rank} ", []) if moves and writes else f"{rank} head"
+                return named if head else f"{rank} MLP"
         if self.supported("lens_only"):
             return "lens-positive but redundant"
         if self.roles("moves_role"):
@@ -192,9 +208,7 @@ class Findings:
             return "a small part"
         if not _costs_nothing(self):
             return None
-        if self.supported("writes_answer"):
-            return "lens-positive but redundant"
-        return "no effect alone" if self._attends_elsewhere else None
+        return "lens-positive but redundant" if self.supported("writes_answer") else NO_EFFECT
 
     @property
     def _suppressed(self) -> list[str]:
@@ -227,14 +241,23 @@ class Findings:
         return ", ".join(half for half in (self.pattern, self.part) if half) or NO_ROLE
 
     @property
+    def established(self) -> bool:
+        """Whether it was shown to do something: a component without an effect leaves open what it is there for."""
+        return self.role not in (NO_ROLE, NO_EFFECT)
+
+    @property
     def tag(self) -> Tag:
         """The tag by experiment; without one AGGREGATOR for heads and MAPPER for MLPs, which the note says."""
         return self.tag_by_experiment or ("AGGREGATOR" if self.component.is_head else "MAPPER")
 
     @property
     def tag_by_experiment(self) -> Tag | None:
-        """ROUTER for a head whose attention was shown to lie on one token role; nothing else settles a tag."""
-        return "ROUTER" if self.component.is_head and self._attends_elsewhere else None
+        """ROUTER for a head whose attention was shown to lie on one token role, MAPPER for an MLP that was shown what
+        its output stands for; nothing else settles a tag.
+        """
+        if not self.component.is_head:
+            return "MAPPER" if self.supported("carries") else None
+        return "ROUTER" if self._attends_elsewhere else None
 
 
 def _costs_nothing(findings: Findings) -> bool:
@@ -245,54 +268,20 @@ def _costs_nothing(findings: Findings) -> bool:
     return claim is not None and all(one.high is not None and one.high < MIN_EFFECT for one in claim.evidence)
 
 
-#: Members of the group of a component whose role no other component has.
-GROUP = 4
-#: Components with a larger effect than this share leave too little score to lose and are not put into such a group.
-TOO_STRONG = 0.5
-
-
-@dataclass(frozen=True)
-class ComponentGroup:
-    """Components that are replaced together; `members` includes the component whose group it is."""
-
-    name: str
-    members: tuple[Component, ...]
-
-    def without(self, component: Component) -> list[Component]:
-        """The other members."""
-        return [member for member in self.members if member != component]
-
-
-def group_of(lab: NaturalLab, selection: ChosenComponents, component: Component) -> ComponentGroup:
-    """The components it is replaced together with: the other heads with the same hypothesised role, or else the
-    strongest components of its kind.
-    """
-    role = selection.looks_at.get(component)
-    peers = selection.looking_at(role) if role and role not in SINKS else []
-    if len(peers) > 1:
-        return ComponentGroup(f"heads that look at {role}", tuple(peers))
-    same_kind = [c for c in selection.components if c.is_head == component.is_head and c != component]
-    same_kind.sort(key=lambda c: -selection.effect.get(c, 0.0))
-    limit = TOO_STRONG * lab.scale
-    strongest = [c for c in same_kind if 0 < selection.effect.get(c, 0.0) < limit][:GROUP]
-    name = f"the strongest {'heads' if component.is_head else 'MLPs'}"
-    return ComponentGroup(name, tuple(sorted([component, *strongest])))
-
-
 def measure_ahead(lab: NaturalLab, selection: ChosenComponents, components: Sequence[Component]) -> None:
     """Measure in few large runs what the claims about these components will ask for.
 
     Paths first, and by which inputs they go where they matter; then components are replaced in as many ways as it takes
-    to tell whether they are necessary, one batch for each way, and the groups, with and without the component, of those
-    that are not: sets that begin alike share their runs.
+    to tell whether they are necessary, one batch for each way, and with those that may stand in for them.
     """
     pairs = [pair for pair in selection.paths if pair[0] in components]
     lab.measure_paths([(*pair, None) for pair in pairs])
     shown = [pair for pair in pairs if pair[1].is_head and _path_matters(lab, selection, *pair)]
     lab.measure_paths([(*pair, port) for pair in shown for port in "qkv"], n=REPORTED)
-    groups = [(one, group_of(lab, selection, one)) for one in measure_necessary(lab, components)]
-    without = [rest for component, group in groups if (rest := group.without(component))]
-    lab.measure([*(group.members for _, group in groups), *without], ["resample"])
+    measure_necessary(lab, components)
+    found = [(one, stand) for one in components for stand in selection.groups.joint.get(one, ())]
+    pairs = [set_ for one, stand in found if stand.how == "resample" for set_ in ([one, *stand.others], stand.others)]
+    lab.measure(pairs, ["resample"])
 
 
 def investigate(lab: NaturalLab, selection: ChosenComponents, component: Component, *, performs: bool) -> Findings:
@@ -306,7 +295,8 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
     if not performs:
         return Findings(component, looks_at, tuple(own), names=lab.standard_names.get(name, ()))
     grouped = _group_claims(lab, selection, component) if component.is_head else []
-    moves = any(claim.kind in ("moves_role", "backs_up") and claim.verdict == "supported" for _, claim in grouped)
+    moving = ("moves_role", "redundant", "backup_of")
+    moves = any(claim.kind in moving and claim.verdict == "supported" for _, claim in grouped)
     own += _causal_claims(lab, selection, component, moves=moves)
     incoming: list[tuple[Component, AttentionPort, ClaimRecord]] = [
         (sender, port, check(Composes(component=name, sender=str(sender), port=port, role=looks_at), lab))
@@ -342,18 +332,14 @@ def _causal_claims(
     name, looks_at = str(component), selection.looks_at.get(component)
     necessity = check(Necessary(component=name), lab)
     claims = _how_much(lab, necessity, name)
-    if (necessity.verdict != "refuted" or moves) and (spared := _spared_by(lab, component, necessity, moves=moves)):
+    if spared := _spared_by(lab, component, necessity, moves=moves):
         claims.append(check(spared, lab))
     if float(lab.effect([component], "resample").mean()) < -MIN_EFFECT:
         claims.append(check(Inhibits(component=name), lab))
-    elif necessity.verdict == "supported":
-        if _passed(necessity, "resample"):  # where it acts is measured by resampling
-            claims += [check(ActsAtAnswer(component=name), lab), check(ActsDirectly(component=name), lab)]
-    elif rest := group_of(lab, selection, component).without(component):
-        claims.append(check(Covers(component=name, others=tuple(map(str, rest))), lab))
-        if claims[-1].verdict == "supported":
-            primary = max(rest, key=lambda c: selection.effect.get(c, 0.0))
-            claims.append(check(BackupOf(component=name, primary=str(primary), replacement="resample"), lab))
+    elif necessity.verdict == "supported" and _passed(necessity, "resample"):  # where it acts is measured by that
+        claims += _ways(lab, selection.ideas, component)
+    pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
+    claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
         answer = "wrong" if word == SUPPRESSOR else "right"
         claims.append(check(Suppresses(component=name, answer=answer), lab))
@@ -365,6 +351,23 @@ def _causal_claims(
         claims.append(check(Uses(component=name, role=looks_at), lab))
     if looks_at == "previous" and necessity.verdict == "supported":
         claims.append(check(ReadsFrom(component=name, offset=1), lab))
+    return claims
+
+
+def _ways(lab: NaturalLab, ideas: Ideas, component: Component) -> list[ClaimRecord]:
+    """Where a necessary component acts, and of an MLP what it reads, by which neurons it works and what it carries."""
+    name, place = str(component), ideas.places.get(component, END)
+    claims = [check(ActsAtAnswer(component=name), lab), check(ActsDirectly(component=name), lab)]
+    if place != END and claims[0].verdict != "supported":
+        claims.append(check(ActsAt(component=name, role=place), lab))
+    inside = ideas.inside.get(component, Inside())
+    claims += [check(NeedsInput(component=name, sender=one), lab) for one in inside.senders]
+    if inside.neurons:
+        claims.append(check(FewNeurons(component=name, neurons=inside.neurons), lab))
+    if inside.variable is not None:
+        claims.append(check(Carries(component=name, variable=inside.variable, at=place), lab))
+        if claims[-1].verdict == "supported" and inside.variable != ANSWER:
+            claims.append(check(LooksUp(component=name, variable=inside.variable, at=place), lab))
     return claims
 
 
@@ -384,17 +387,21 @@ def _passed(necessity: ClaimRecord, replacement: Replacement) -> bool:
 
 
 def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *, moves: bool) -> NotNeededAlone | None:
-    """The claim that zeros, or else its mean, cost neither score nor right answers. None where the score speaks
-    against it, or the component is necessary by others and its role does not depend on these: it does where the
-    component was shown to move a role or to back up others (`moves`).
+    """The claim that zeros, or else its mean, cost neither score nor right answers: by that which refuted that it is
+    necessary. None of a component that is necessary; of another one, where its role depends on it, as where it was
+    shown to move a role or to stand in for others (`moves`), unless the score speaks against it.
     """
+    if necessity.verdict == "supported":
+        return None
+    if (how := spared_by(necessity.evidence)) is not None:
+        return NotNeededAlone(component=str(component), replacement=how)
     shown = {one.experiment: one for one in necessity.evidence}
     for how in NEUTRAL:
         score = shown.get(f"{how} replacement")
         if moves and (score is not None or shows_early(lab, component, how) is None):
             # The claim draws as many prompts as it takes; the few of a first look seldom have so narrow an interval.
             most = float(lab.effect([component], how).mean()) if score is None else score.value
-        elif score is not None:
+        elif necessity.verdict != "refuted" and score is not None:
             most = score.high
         else:
             continue
@@ -403,34 +410,48 @@ def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *,
     return None
 
 
+def _beside(lab: NaturalLab, name: str, found: Redundancy, *, tried: int) -> list[ClaimRecord]:
+    """The claims about a component beside others, the last of which stands where any does: that it is redundant with
+    them or a backup of them, as it seemed to be on other prompts; where that is refuted the other one; and where it is
+    open that they matter together. All three read the same runs.
+    """
+    others, how = tuple(map(str, found.others)), {"replacement": found.how, "at": found.at}
+    pair: list[Claim] = [Redundant(component=name, others=others, **how), BackupOf(component=name, of=others, **how)]
+    first, second = pair if found.kind == "redundant" else reversed(pair)
+    claims = [check(first, lab, tried=tried)]
+    if claims[-1].verdict == "refuted":
+        other = check(second, lab, tried=tried)
+        return [*claims, other] if other.verdict == "supported" else claims
+    if claims[-1].verdict == "undecided":
+        claims.append(check(Together(component=name, others=others, **how), lab, tried=tried))
+    return claims
+
+
 def _group_claims(lab: NaturalLab, selection: ChosenComponents, head: Component) -> list[tuple[str, ClaimRecord]]:
-    """Which roles a head moves to the answer position, what it backs up, and whether it is the primary one or matters
-    together with others; each with the role it is about. What a backup reads and moves is asked with the heads zeroed
-    that it stands behind.
+    """Which roles a head moves to the answer position, what it stands in for there, and whether it is the primary one;
+    each with the role it is about. What a head that stands in for others reads and moves is asked with these zeroed.
     """
     groups, name = selection.groups, str(head)
-    roles, backups = groups.moves.get(head, ()), groups.backups.get(head, ())
+    roles = groups.moves.get(head, ())
+    joint = [found for found in groups.joint.get(head, ()) if found.role is not None]
     clear = [role for role in roles if (head, role) not in groups.unclear]
     found = [(role, check(MovesRole(component=name, role=role), lab, tried=len(roles))) for role in clear]
     moved = [role for role, claim in found if claim.verdict == "supported"]
-    for role, of in backups:
-        others = tuple(map(str, of))
-        backup = BacksUp(component=name, of=others, replacement="zero", at=END)
-        found.append((role, check(backup, lab, tried=len(backups))))
+    for one in joint:
+        others, role = tuple(map(str, one.others)), one.role or ""
+        found += [(role, claim) for claim in _beside(lab, name, one, tried=len(joint))]
         if found[-1][1].verdict != "supported":
             continue
         if role not in moved:
             then = MovesRole(component=name, role=role, suppressed=others)
-            found.append((role, check(then, lab, tried=len(roles) + len(backups))))
+            found.append((role, check(then, lab, tried=len(roles) + len(joint))))
         if role in groups.reads.get(head, ()):
             reads = ReadsRole(component=name, role=role, suppressed=others)
-            found.append((role, check(reads, lab, tried=len(backups))))
+            found.append((role, check(reads, lab, tried=len(joint))))
     for role, members in groups.members.items():
         rest = tuple(str(member) for member in members if member != head)
         leader = groups.primary.get(role)
         if leader is not None and leader.head == head:
             claim = Primary(component=name, role=role, over=rest, replacement=leader.how)
             found.append((role, check(claim, lab)))
-        if members[0] == head and any(backup.role == role for backup in backups):
-            found.append((role, check(Together(component=name, others=rest, replacement="zero", at=END), lab)))
     return found

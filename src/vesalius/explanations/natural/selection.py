@@ -12,9 +12,9 @@
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -27,9 +27,11 @@ from vesalius.documents.account import BAR, Account
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
-from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES, join_names
+from vesalius.explanations.claims.joint import costs, excess, measure_together
 from vesalius.explanations.claims.paths import written_figures
 from vesalius.explanations.laboratory import END, How, NaturalLab
+from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import (
     NAMES,
     PORT_WORDS,
@@ -40,6 +42,7 @@ from vesalius.explanations.laboratory.runs import (
     edges_between,
     feeds,
 )
+from vesalius.explanations.natural.ideas import Ideas, propose_ideas
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 from vesalius.statistics import LOOKS
@@ -55,11 +58,16 @@ MIN_MOVED, QUARTER = 0.01, 0.25
 MOST_OF_GAIN = 0.75
 
 
-class Backup(NamedTuple):
-    """A head of a group, and the members that it may be a backup of."""
+class Redundancy(NamedTuple):
+    """What may be shown of a component beside others: mutually `redundant` with them or a `backup_of` them, by one
+    replacement; `role` is the one that all of them move, where there is one.
+    """
 
-    role: str
-    of: tuple[Component, ...]
+    kind: Literal["redundant", "backup_of"]
+    others: tuple[Component, ...]
+    how: How
+    at: str | None = None
+    role: str | None = None
 
 
 class Leader(NamedTuple):
@@ -72,28 +80,47 @@ class Leader(NamedTuple):
 @dataclass
 class Groups:
     """`moves[head]` are the roles a head may move to the answer position, the one it moves most first;
-    `members[role]` the heads of a group, strongest first; `backups[head]` what it may back up, and `reads[head]` the
-    roles of these that it attends to more than to any other; `primary[role]` the head that may be the primary one, and
-    the replacement that shows it. `unclear` are heads with a role of which a few prompts cannot tell whether it moves.
+    `members[role]` the heads of a group, strongest first; `joint[head]` what may be shown of it beside others, and
+    `reads[head]` the roles of these that it attends to more than to any other; `primary[role]` the head that may be the
+    primary one, and the replacement that shows it. `unclear` are heads with a role of which a few prompts cannot tell
+    whether it moves.
     """
 
     moves: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     members: dict[str, tuple[Component, ...]] = field(default_factory=dict)
-    backups: dict[Component, tuple[Backup, ...]] = field(default_factory=dict)
+    joint: dict[Component, tuple[Redundancy, ...]] = field(default_factory=dict)
     reads: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     primary: dict[str, Leader] = field(default_factory=dict)
     unclear: set[tuple[Component, str]] = field(default_factory=set)
 
+    def add(self, head: Component, found: Redundancy) -> None:
+        """One more hypothesis about a component, unless it is there."""
+        if found not in self.joint.get(head, ()):
+            self.joint[head] = (*self.joint.get(head, ()), found)
+
+    def alike(self) -> dict[Component, frozenset[Component]]:
+        """For every component those that were seen to do the same: they move a role that it moves, or stand in for it
+        or it for them. They are no controls of it.
+        """
+        sets = [{head for head, roles in self.moves.items() if role in roles} for role in self._roles]
+        sets += [{head, *one.others} for head, found in self.joint.items() for one in found]
+        members = {head for some in sets for head in some}
+        return {head: frozenset().union(*(some for some in sets if head in some)) - {head} for head in members}
+
+    @property
+    def _roles(self) -> list[str]:
+        return list(dict.fromkeys(role for roles in self.moves.values() for role in roles))
+
 
 def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: Progress) -> Groups:
-    """Group the candidate heads by the role they move, and find what each may be a backup of.
+    """Group the candidate heads by the role they move, and find which of them may stand in for each other.
 
     1. Each candidate gets its output at the answer position from a run with another token at one role. Heads whose
        output carries the answer towards that run's move this role; those of one role are a *group*.
     2. All heads of the groups are zeroed at the answer position, alone and together. Where zeroing all costs no more
        than the sum, single heads explain the behaviour and the search ends.
-    3. For each member its effect once the strongest other member, the two strongest, or all others are zeroed. The
-       smallest set that shows most of the largest gain is what it may be a backup of.
+    3. Of each group those that act alone and those that do not (`_stand_ins`): alike ones may be mutually redundant,
+       the others backups of those that act.
     4. The member that costs most alone, zeroed or else resampled, may be the primary one.
     """
     groups = Groups()
@@ -110,8 +137,8 @@ def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: P
     if not groups.members or _singles_explain(lab, groups):
         return groups
     for role, members in groups.members.items():
-        progress(f"which of {len(members)} heads that move {role} back each other up", 0, 0)
-        _add_backups(lab, groups, role, members)
+        progress(f"which of {len(members)} heads that move {role} stand in for each other", 0, 0)
+        _add_stand_ins(lab, groups, role, members)
     return groups
 
 
@@ -156,26 +183,54 @@ def _singles_explain(lab: NaturalLab, groups: Groups) -> bool:
     return all(joint[place] - sums[place] <= MIN_EFFECT for place in (0, 1))
 
 
-def _add_backups(lab: NaturalLab, groups: Groups, role: str, members: Sequence[Component]) -> None:
-    """What each member may be a backup of, and which member may be the primary one."""
-    sizes = sorted({1, 2, len(members) - 1} & set(range(1, len(members))))
-    others = {head: [one for one in members if one != head] for head in members}
-    sets = [[*others[head][:size], *with_it] for head in members for size in sizes for with_it in ((), (head,))]
-    lab.answers([*sets, *([head] for head in members)], "zero", END)
-    for head in members:
-        gains = {size: _gain_once(lab, head, others[head][:size]) for size in sizes}
-        enough = max(MIN_EFFECT, MOST_OF_GAIN * max(gains.values()))
-        best = next((size for size in sizes if gains[size] > enough), None)
-        if best is not None:
-            backup = Backup(role, tuple(sorted(others[head][:best])))
-            groups.backups[head] = (*groups.backups.get(head, ()), backup)
-            if _attends_most(lab, head, role):
-                groups.reads[head] = (*groups.reads.get(head, ()), role)
+def _add_stand_ins(lab: NaturalLab, groups: Groups, role: str, members: Sequence[Component]) -> None:
+    """Which members may stand in for each other, zeroed at the answer position, and which may be the primary one."""
+    for head, found in _stand_ins(lab, members, "zero", END, role):
+        groups.add(head, found)
+        if _attends_most(lab, head, role) and role not in groups.reads.get(head, ()):
+            groups.reads[head] = (*groups.reads.get(head, ()), role)
     hows: tuple[How, ...] = ("zero", "resample")
     for how in hows:
         if (first := _leader(lab, members, how)) is not None:
             groups.primary[role] = Leader(first, how)
             break
+
+
+def _stand_ins(
+    lab: NaturalLab, members: Sequence[Component], how: How, at: str | None = None, role: str | None = None
+) -> Iterator[tuple[Component, Redundancy]]:
+    """What may be shown of members that are given strongest first: those that act alone (or, where at most one does,
+    those that do not) are mutually redundant if together they cost more than the sum; one that does not act is a
+    backup of the fewest of those that act which show most of its gain.
+    """
+    measure_together(lab, [[member] for member in members], how, at)
+    acting = [one for one in members if max(_means(costs(lab, [one], how, at))) > MIN_EFFECT]
+    silent = [one for one in members if one not in acting]
+    for some in (acting, silent):
+        if len(some) > 1 and max(_means(excess(lab, some, how, at))) > MIN_EFFECT:
+            for head in some:
+                others = tuple(sorted(one for one in some if one != head))
+                yield head, Redundancy("redundant", others, how, at, role)
+    for head in silent if acting else ():
+        sizes = sorted({1, 2, len(acting)} & set(range(1, len(acting) + 1)))
+        gains = {size: max(_means(_gain_once(lab, head, acting[:size], how, at))) for size in sizes}
+        enough = max(MIN_EFFECT, MOST_OF_GAIN * max(gains.values()))
+        if (best := next((size for size in sizes if gains[size] > enough), None)) is not None:
+            yield head, Redundancy("backup_of", tuple(sorted(acting[:best])), how, at, role)
+
+
+def _gain_once(
+    lab: NaturalLab, head: Component, others: Sequence[Component], how: How, at: str | None
+) -> tuple[PerPrompt, ...]:
+    """What a head costs once others are replaced beyond what it costs alone."""
+    sets = [[*others, head], list(others), [head]]
+    measure_together(lab, sets, how, at)
+    both, rest, alone = (costs(lab, one, how, at) for one in sets)
+    return tuple(x - y - z for x, y, z in zip(both, rest, alone, strict=True))
+
+
+def _means(values: Sequence[PerPrompt]) -> list[float]:
+    return [float(one.mean()) for one in values]
 
 
 def _attends_most(lab: NaturalLab, head: Component, role: str) -> bool:
@@ -214,12 +269,6 @@ def _leader(lab: NaturalLab, members: Sequence[Component], how: How) -> Componen
     return first if costs[first][place] > MIN_EFFECT and ahead else None
 
 
-def _gain_once(lab: NaturalLab, head: Component, others: Sequence[Component]) -> float:
-    """The larger of the gains in score and in right answers lost."""
-    ((score, answers),) = lab.backup_gains([head], others, "zero", END)
-    return max(float(score.mean()), float(answers.mean()))
-
-
 #: Prompts that every candidate is measured on, and those that the ones within reach are.
 FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
 #: Models of at most so many heads have all of them tried for groups.
@@ -238,7 +287,8 @@ class ChosenComponents:
     components that may cost more than the bar. `looks_at` names the token role a head attends to (None: no single one),
     `feeders[head, port]` the component that writes its queries or keys, `effect` the mean effect on the selection lab,
     `paths` pairs of components with the effect of the path between them, `groups` the heads that may move the same
-    role, `unclear` those of which a few prompts cannot tell whether they write the answer themselves.
+    role, `unclear` those of which a few prompts cannot tell whether they write the answer themselves, `ideas` where
+    components act and what MLPs may do.
     """
 
     named: NamedSet | None = None
@@ -251,6 +301,7 @@ class ChosenComponents:
     paths: dict[tuple[Component, Component], float] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
     unclear: set[Component] = field(default_factory=set)
+    ideas: Ideas = field(default_factory=Ideas)
 
     def add(self, component: Component, reason: str) -> None:
         """Select a component, or add one more reason for it."""
@@ -341,6 +392,7 @@ def add_hypotheses(
     _add_feeders(lab, selection, roles, select_feeders=extend, progress=progress)
     _add_paths(lab, selection, progress)
     if groups:
+        selection.ideas = propose_ideas(lab, selection.components, selection.effect, selection.paths, progress)
         selection.unclear = {part for part in selection.components if _is_unclear(written_figures(lab, part))}
 
 
@@ -427,9 +479,15 @@ def _add_groups(lab: NaturalLab, selection: ChosenComponents, *, add_members: bo
         few = lab.model.config.n_layers * lab.model.config.n_heads <= FEW_HEADS
         heads += others if few else others[: max(0, CANDIDATES - len(heads))]
     selection.groups = propose_groups(lab, heads, progress)
-    for head, backups in selection.groups.backups.items():
+    for head, found in selection.groups.joint.items():
         if head not in selection.reasons:
-            selection.add(head, f"group: it moves {' and '.join(backup.role for backup in backups)} as others do")
+            selection.add(head, f"group: {_why(found[0])}")
+
+
+def _why(found: Redundancy) -> str:
+    """Why a component is studied beside others."""
+    others = join_names(found.others)
+    return f"it moves {found.role} as {others} do" if found.role else f"it stands in for {others}"
 
 
 def _main_role(head: Component, roles: _Roles) -> str | None:

@@ -8,8 +8,10 @@ from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.attending import meaning
 from vesalius.explanations.claims.base import join_names
-from vesalius.explanations.claims.necessary import is_inert
+from vesalius.explanations.claims.necessary import COSTS_NOTHING, is_inert, spared_by
+from vesalius.explanations.laboratory import END
 from vesalius.explanations.laboratory.runs import PORT_WORDS
+from vesalius.explanations.natural.names_of_mlps import is_constant, senders_of, variable_of
 from vesalius.explanations.natural.proposing import Findings
 
 _REPLACEMENTS = {
@@ -34,7 +36,7 @@ def note(findings: Findings) -> str:
         for _, _, claim in findings.incoming
         if claim.verdict == "supported"
     ]
-    sentences += _outgoing_paths(findings)
+    sentences += [*_unknown(findings), *_inputs(findings), *_outgoing_paths(findings)]
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
     return " ".join([*sentences, *([] if findings.tag_by_experiment else [DEFAULT_TAGS[findings.tag]])])
@@ -84,11 +86,11 @@ def _moved_roles(findings: Sequence[Findings]) -> list[str]:
     for role, heads in movers.items():
         heads.sort(key=lambda finding: role not in finding.roles("primary"))
         names = [f"{one.component}{' (primary)' if role in one.roles('primary') else ''}" for one in heads]
-        behind = [one for one in heads if role in one.roles("backs_up") and role not in one.roles("primary")]
-        backups = [str(one.component) for one in behind]
+        backups = [str(one.component) for one in heads if role in one.roles("backup_of")]
         how = f"; {join_names(backups)} {'is a backup' if len(backups) == 1 else 'are backups'}" if backups else ""
-        if len(backups) == len(heads) > 1:
-            how = ", which back each other up"
+        if alike := [str(one.component) for one in heads if role in one.roles("redundant")]:
+            which = f"; {join_names(alike)} are" if len(alike) < len(heads) else ", which are"
+            how += f"{which} mutually redundant"
         sentences.append(f"{_capital(role)} reaches the answer position through {join_names(names)}{how}.")
     return sentences
 
@@ -149,6 +151,8 @@ def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
         return f"Replacing it costs {shares}."
     if is_inert(claim.evidence):
         return f"It is inert here: replacing it costs {shares}."
+    if spared_by(claim.evidence) is not None:
+        return None  # said by `not_needed_alone`
     if claim.verdict == "refuted" and not findings.supported("inhibits"):
         enough = "tell from replacing other components" if _compared(claim) else "count"
         return f"Replacing it alone costs too little to {enough}: {shares}."
@@ -159,9 +163,12 @@ def _spared(claim: ClaimRecord, findings: Findings) -> str | None:
     if claim.verdict != "supported":
         return None
     score, answers = claim.evidence
+    own = next((one for one in findings.own if one.kind == "necessary"), None)
+    costly = [one for one in own.evidence if one.passed and one.rule != COSTS_NOTHING] if own else []
+    misled = f"; {_REPLACEMENTS[costly[0].experiment]} cost {figure(costly[0])} of the score" if costly else ""
     return (
         f"It is not needed alone: {_REPLACEMENTS[score.experiment]} at every position in its place cost "
-        f"{figure(score)} of the score and {figure(answers)} of the right answers (n = {score.n})."
+        f"{figure(score)} of the score and {figure(answers)} of the right answers (n = {score.n}){misled}."
     )
 
 
@@ -214,17 +221,80 @@ def _compared(claim: ClaimRecord) -> bool:
     return any(one.controls for one in claim.evidence)
 
 
-def _covers(claim: ClaimRecord, findings: Findings) -> str | None:
-    rest, gain = claim.text.split(" covers for ")[1].split(":")[0], claim.evidence[0]
+def _stands_in(claim: ClaimRecord, findings: Findings) -> str | None:
+    return joint_sentence(claim) if claim.verdict == "supported" else None
+
+
+# What MLPs do.
+
+UNKNOWN = "Which variable it carries was not found"
+
+
+def _unknown(findings: Findings) -> list[str]:
+    """That an MLP which is necessary was not shown to carry anything, where no claim says so."""
+    asked = any(claim.kind == "carries" for claim in findings.own)
+    if findings.component.is_head or asked or not findings.supported("necessary") or is_constant(findings.own):
+        return []
+    return [f"{UNKNOWN}: on the selection prompts its output brought neither another role's token nor another answer."]
+
+
+def _acts_at(claim: ClaimRecord, findings: Findings) -> str | None:
+    role, part = (claim.prediction or {}).get("role"), claim.evidence[0].controls
+    words: dict[str, str] = {"supported": "Most", "refuted": "Less than half"}
+    if claim.verdict not in words:
+        return None
+    shares = " of ".join(f"{value or 0.0:.2f}" for value in part.values())
+    return f"{words[claim.verdict]} of what other prompts' values cost arises at {role}: {shares} of the score."
+
+
+def _inputs(findings: Findings) -> list[str]:
+    """One sentence for all inputs that an MLP was shown to need."""
+    claims = [one for one in findings.own if one.kind == "needs_input" and one.verdict == "supported"]
+    if not claims:
+        return []
+    names = senders_of(claims)
+    paths = [f"{name} ({figure(one.evidence[0])} of the score)" for name, one in zip(names, claims, strict=True)]
+    return [f"It needs what reaches it directly from {join_names(paths)}."]
+
+
+def _few_neurons(claim: ClaimRecord, findings: Findings) -> str | None:
+    kept, share = claim.evidence[0].experiment.removesuffix(" replaced"), claim.evidence[1]
+    sentences: dict[str, str] = {
+        "supported": f"With {kept} replaced, {figure(share)} of its effect stays (n = {share.n}).",
+        "refuted": f"Its effect is spread: with {kept} replaced only {figure(share)} of it stays (n = {share.n}).",
+    }
+    return sentences.get(claim.verdict)
+
+
+def _carries(claim: ClaimRecord, findings: Findings) -> str | None:
+    variable, at = variable_of(claim)
+    place = "the answer position" if at == END else at
+    way, rate, *same = claim.evidence
+    moves = (
+        f"With its output at {place} from prompts with another {variable}, the answer moves {figure(way)} of the way"
+    )
     if claim.verdict == "supported":
-        return (
-            f"Once {rest} are replaced it costs {at_least(gain)}{figure(gain)} more of the score than alone: a backup."
-        )
-    return None
+        alike = [one.controls.get("change") or 0.0 for one in same]
+        stays = "".join(f"; with one of the same {variable} by {change:.2f}" for change in alike)
+        return f"{moves} to theirs and becomes it on {figure(rate)} of prompts{stays} (n = {way.n})."
+    if same and not same[0].passed:
+        return f"{moves}, but outputs from prompts with the same {variable} change it too: it carries something beside."
+    third = way.controls.get("output of a third prompt")
+    than = "" if third is None else f", and those of a third prompt {third:.2f}"
+    return f"{UNKNOWN}: {moves[0].lower()}{moves[1:]} to theirs{than} (n = {way.n})."
 
 
-def _backup(claim: ClaimRecord, findings: Findings) -> str | None:
-    return claim.text if claim.verdict == "supported" else None
+def _looks_up(claim: ClaimRecord, findings: Findings) -> str | None:
+    ranks = claim.evidence[3:]
+    if not ranks or claim.verdict not in ("supported", "refuted"):
+        return None
+    written = f"What it writes there puts the answer above {figure(ranks[0])} of the other prompts' answers"
+    if claim.verdict == "supported":
+        how = f"{figure(ranks[1])} more than what it reads"
+        if len(ranks) > 2 and ranks[2].passed:
+            how = f"and so it does, {figure(ranks[2])}, where earlier MLPs tell it of another class"
+        return f"{written}, {how}: it looks the answer up."
+    return f"{written}; a lookup was not shown."
 
 
 _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
@@ -239,10 +309,15 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
         supported="Most of what other prompts' values cost arises at the answer position.",
         refuted="Less than half of what other prompts' values cost arises at the answer position.",
     ),
+    "acts_at": _acts_at,
     "acts_directly": _when(supported="It acts on the logits directly."),
+    "few_neurons": _few_neurons,
+    "carries": _carries,
+    "looks_up": _looks_up,
     "inhibits": _when(supported="It works against the answer: replacing it gains {} of the score."),
-    "covers": _covers,
-    "backup_of": _backup,
+    "together": _stands_in,
+    "redundant": _stands_in,
+    "backup_of": _stands_in,
     "writes_answer": _writes,
     "suppresses": _suppresses,
     "uses": _uses,
@@ -258,14 +333,10 @@ def group_sentence(role: str, claim: ClaimRecord) -> str | None:
         return _moves(role, claim)
     if claim.verdict != "supported":
         return None
+    if claim.kind in ("together", "redundant", "backup_of"):
+        return joint_sentence(claim)
     shown = _decisive(claim)
     cost = f"{figure(shown)} of {_unit(shown)}"
-    if claim.kind == "backs_up":
-        others = claim.text.split(" is a backup of ")[1].split(":")[0]
-        return (
-            f"Zeroed at the answer position it costs {at_least(shown)}{cost} more once {others} are zeroed there too "
-            f"than alone (n = {shown.n}): it backs them up."
-        )
     if claim.kind == "primary":
         lead = claim.evidence[-1]
         other = lead.measure.rpartition(" ")[2]
@@ -274,18 +345,23 @@ def group_sentence(role: str, claim: ClaimRecord) -> str | None:
             f"{by} at the answer position it costs {cost}, {figure(lead)} more than {other} (n = {lead.n}): the "
             f"primary mover of {role}."
         )
-    if claim.kind == "together":
-        names = claim.text.split(" matter together")[0]
-        joint = claim.evidence[2 + ("right answers" in shown.measure)]
-        return (
-            f"Zeroing {names} at the answer position costs {figure(joint)} of {_unit(joint)}, {figure(shown)} beyond "
-            f"the sum of what each costs alone (n = {joint.n})."
-        )
     if claim.kind == "reads_role":
         condition = claim.text.rstrip(".").partition(" once ")[2]
         given = f"Once {condition}, t" if condition else "T"
         return f"{given}aking {role} out of its attention costs {cost} (n = {shown.n})."
     return None
+
+
+def joint_sentence(claim: ClaimRecord) -> str:
+    """The sentence of a supported claim of `joint` with its figures."""
+    shown = _decisive(claim)
+    cost = f"{figure(shown)} of {_unit(shown)}"
+    if claim.kind == "backup_of":
+        alone = next(one for one in claim.evidence if one.experiment.endswith("alone"))
+        figures = f"{figure(alone)} of the score alone, {at_least(shown)}{cost} more then"
+    else:
+        figures = f"{cost} beyond the sum"
+    return f"{claim.text.removesuffix('.')} ({figures}, n = {shown.n})."
 
 
 def _moves(role: str, claim: ClaimRecord) -> str | None:
@@ -307,9 +383,11 @@ def _moves(role: str, claim: ClaimRecord) -> str | None:
 
 
 def figure(evidence: Evidence) -> str:
-    """A figure with its interval."""
-    if evidence.value is None or evidence.low is None or evidence.high is None:
+    """A figure with its interval, where it has one: few values that are all equal have none."""
+    if evidence.value is None:
         return "not measured"
+    if evidence.low is None or evidence.high is None:
+        return f"{round(evidence.value, 2) + 0.0:.2f}"
     value, low, high = (round(x, 2) + 0.0 for x in (evidence.value, evidence.low, evidence.high))  # no minus zero
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -322,7 +400,7 @@ def at_least(evidence: Evidence) -> str:
 def _decisive(claim: ClaimRecord) -> Evidence:
     """The evidence that shows what is lost: of those that passed the one with the largest figure."""
     passed = [one for one in claim.evidence if one.passed and ("effect" in one.measure or "answers" in one.measure)]
-    losses = [one for one in passed if ", minus that of " not in one.measure]
+    losses = [one for one in passed if ", minus that of " not in one.measure and not one.experiment.endswith("alone")]
     return max(losses or passed or claim.evidence, key=lambda one: one.value or 0.0)
 
 

@@ -166,7 +166,7 @@ class NaturalBriefing(Briefing):
             "claim_examples": [
                 {"kind": "necessary", "component": name},
                 {"kind": "moves_role", "component": name, "role": role, "to": "end"},
-                {"kind": "backs_up", "component": name, "of": ["L0H0", "L0H1"]},
+                {"kind": "redundant", "component": name, "others": ["L0H0", "L0H1"]},
             ],
         }
 
