@@ -222,9 +222,58 @@ class PlainCheck:
         direct = self._difference(self.clean) - self._lens(self._final() + change, fixed=False)
         return [[direct / self.scale - self._resampled(part) / 2]]
 
+    def _acts_at(self, text: str) -> Cases:
+        part = _parts(text)[0]
+        place = self._place(text.rstrip(".").partition(" at ")[2])
+        own = self._value(part).clone()
+        own[self.rows, place] = self._value(part, self.source)[self.rows, place]
+        return [[self._lost([self._put(part, own)])[0] - self._resampled(part) / 2]]
+
+    def _carries(self, text: str) -> Cases | None:
+        """Its output at one position from the prompt before, with another token at the role there."""
+        part = _parts(text)[0]
+        at, _, variable = text.rstrip(".").partition(" writes at ")[2].partition(" carries ")
+        tokens, place, whole = self.tokens.roll(1, 0).clone(), self._place(at), self.clean.roll(1, 0)
+        if variable != "the answer":
+            role = self.roles[variable]
+            other = self.tokens[self.rows, role].roll(7)
+            tokens[self.rows, role.roll(1)] = other
+            changed = self.tokens.clone()
+            changed[self.rows, role] = other
+            whole = self.model(changed)[self.rows, self.position].detach()
+        written = self._value(part).clone()
+        written[self.rows, place] = self._value(part, self._cached(tokens))[self.rows, place.roll(1)]
+        moved = self._moved(whole, self.clean, self._end([self._put(part, written)]))
+        return None if len(moved) < 8 else [[moved - LEAST]]
+
+    def _looks_up(self, text: str) -> Cases | None:
+        """So it does, and the answer lies above most answers of other prompts in what it writes."""
+        part, (variable, at) = _parts(text)[0], text.rstrip(".").partition(" from ")[2].rsplit(" at ", 1)
+        carries = self._carries(f"What {part} writes at {at} carries {variable}.")
+        weight = self.model.ln_final.w
+        written = self._value(part)[self.rows, self._place(at)]
+        logits = ((written if weight is None else written * weight) @ self.model.W_U)[:, self.correct.unique()]
+        own = (written if weight is None else written * weight) @ self.model.W_U
+        above = (own[self.rows, self.correct][:, None] >= logits).double().mean(1)
+        return None if carries is None else [[*carries[0], above - 0.75]]
+
+    def _place(self, role: str) -> Tensor:
+        return self.position if role == "end" else self.roles[role]
+
+    def _needs_input(self, text: str) -> Cases:
+        receiver, *senders = _parts(text)
+        return self._path(senders[0] if senders else None, receiver)
+
     def _feeds(self, text: str) -> Cases:
         sender, receiver = _parts(text)
-        change = self._output(sender, self.source) - self._output(sender)
+        return self._path(sender, receiver)
+
+    def _path(self, sender: Component | None, receiver: Component) -> Cases:
+        """The direct path from a component, or from the token embeddings."""
+        embedded = "blocks.0.hook_resid_pre"
+        change = self.source[embedded] - self.cache[embedded]
+        if sender is not None:
+            change = self._output(sender, self.source) - self._output(sender)
         if receiver.head is None:
             block = self.model.blocks[receiver.layer]
             new = self._norm(block.ln2.w, self.cache[f"blocks.{receiver.layer}.hook_resid_mid"] + change)

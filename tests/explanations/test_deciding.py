@@ -116,6 +116,7 @@ def lab() -> NaturalLab:
     return NaturalLab.draw(as_specimen(induction_model(word_tokenizer().size)), 16)
 
 
+@pytest.mark.slow
 def test_a_token_that_changes_nothing_is_followed_by_others(lab: NaturalLab) -> None:
     """The twin tries every value that the role has in the draw, one plain run each: a prompt is without a change only
     where six further tokens, those at its other roles first, change nothing.

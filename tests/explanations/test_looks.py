@@ -56,7 +56,7 @@ def test_two_parts_measure_what_one_laboratory_does(both: tuple[GrowingLab, Natu
 
     same(second.effect([part], "resample"), plain.effect([part], "resample"))
     same(second.effect([part], "zero"), plain.effect([part], "zero"))
-    same(second.at_answer(part), plain.at_answer(part))
+    same(second.at_role(part), plain.at_role(part))
     same(second.path(part, None), plain.path(part, None))
     same(second.path(part, None, n=5), plain.path(part, None, n=5))
     same(second.lens(part), plain.lens(part))
@@ -80,7 +80,7 @@ def test_what_was_run_is_not_run_again() -> None:
     def ask(place: int) -> float:
         look, before = looks[place], lab.cost.rows
         look.effect([INDUCTION], "resample")
-        look.at_answer(INDUCTION)
+        look.at_role(INDUCTION)
         look.path(PREVIOUS, INDUCTION)
         look.answers([[PREVIOUS]], "resample", END)
         look.cut([INDUCTION], next(iter(look.prompts.roles)), END)

@@ -194,9 +194,9 @@ def test_cutting_keys_is_cutting_them_in_a_hooked_run(lab: NaturalLab) -> None:
     patched = torch.tensor([naive_difference(lab, logits[prompt], prompt) for prompt in range(lab.n)])
     inputs = HeadPaths(lab.runs, head)
     untouched = torch.zeros_like(target)
-    effects = lab.head_effects(head, inputs.z_without_keys(target))
+    effects = lab.output_effects(head, inputs.z_without_keys(target))
     assert torch.allclose(effects, lab.clean_scores - patched, atol=1e-4)
-    assert torch.allclose(lab.head_effects(head, inputs.z_without_keys(untouched)), torch.zeros(lab.n), atol=1e-4)
+    assert torch.allclose(lab.output_effects(head, inputs.z_without_keys(untouched)), torch.zeros(lab.n), atol=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["none", "layer", "rms"])

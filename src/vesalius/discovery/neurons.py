@@ -11,7 +11,7 @@
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -214,13 +214,24 @@ def _smallest(keeping: Keeping, order: Order, keep: float, progress: Progress | 
             progress("keeping neurons", tried, max(tried, 2 * total.bit_length()))
         return keeping.shares(order, [size])[0][0]
 
-    low, high, reached = 0, 1, 0.0
-    while (reached := share(min(high, total))) < keep and high < total:
-        low, high = high, 2 * high
-    high = min(high, total)
-    if reached < keep and high == total:
+    size, reached = smallest_size(share, keep, total)
+    if reached < keep:
         raise NothingToKeep(f"all {total} neurons keep {reached:.3g} of the behaviour, less than {keep:g}")
-    while high - low > max(1, high // 50):  # two per cent of the size is as fine as the prompts can tell
+    return size, reached
+
+
+def smallest_size(
+    share: Callable[[int], float], keep: float, most: int, *, first: int = 1, fine: int = 50
+) -> tuple[int, float]:
+    """The smallest size tried, from `first` on and up to `most`, whose share reaches `keep`, and that share; `most`
+    where none does. Sizes double until one does, then the interval is halved to one part in `fine` of the size.
+    """
+    low, high = 0, min(first, most)
+    while (reached := share(high)) < keep and high < most:
+        low, high = high, min(2 * high, most)
+    if reached < keep:
+        return high, reached
+    while high - low > max(1, high // fine):  # two per cent of the size is as fine as the prompts can tell
         middle = (low + high) // 2
         here = share(middle)
         low, high, reached = (low, middle, here) if here >= keep else (middle, high, reached)

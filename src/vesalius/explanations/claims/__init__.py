@@ -37,10 +37,12 @@ from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome, level_
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.interchange import Computes, examine_program, expression_of
 from vesalius.explanations.claims.joint import BackupOf, Redundant, Sufficient, Together
+from vesalius.explanations.claims.mlps import Carries, FewNeurons, LooksUp, NeedsInput
 from vesalius.explanations.claims.moved import scoped
 from vesalius.explanations.claims.movers import MovesRole, Primary
 from vesalius.explanations.claims.necessary import Inhibits, Necessary, NotNeededAlone, SmallPart
 from vesalius.explanations.claims.paths import (
+    ActsAt,
     ActsAtAnswer,
     ActsDirectly,
     Feeds,
@@ -59,11 +61,13 @@ __all__ = [
     "CIRCUIT_KINDS",
     "KINDS",
     "NATURAL_KINDS",
+    "ActsAt",
     "ActsAtAnswer",
     "ActsDirectly",
     "Aggregates",
     "Attends",
     "BackupOf",
+    "Carries",
     "Claim",
     "Combines",
     "Composes",
@@ -71,13 +75,16 @@ __all__ = [
     "Copies",
     "DependsOnlyOn",
     "Feeds",
+    "FewNeurons",
     "Hinders",
     "Hypothesis",
     "IndependentOf",
     "Inhibits",
     "LensOnly",
+    "LooksUp",
     "MovesRole",
     "Necessary",
+    "NeedsInput",
     "NotNeededAlone",
     "Primary",
     "ReadsFrom",
@@ -101,23 +108,28 @@ __all__ = [
 KINDS: dict[str, type[Claim]] = {
     kind.model_fields["kind"].default: kind
     for kind in (
+        ActsAt,
         ActsAtAnswer,
         ActsDirectly,
         Aggregates,
         Attends,
         BackupOf,
+        Carries,
         Combines,
         Composes,
         Computes,
         Copies,
         DependsOnlyOn,
         Feeds,
+        FewNeurons,
         Hinders,
         IndependentOf,
         Inhibits,
         LensOnly,
+        LooksUp,
         MovesRole,
         Necessary,
+        NeedsInput,
         NotNeededAlone,
         Primary,
         ReadsFrom,

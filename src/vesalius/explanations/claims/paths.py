@@ -1,5 +1,5 @@
-"""How what a component of a natural model writes reaches the answer: *feeds*, *hinders*, *acts at the answer*, *acts
-directly*, *writes the answer*, *suppresses*, *lens only*.
+"""How what a component of a natural model writes reaches the answer: *feeds*, *hinders*, *acts at the answer* or *at a
+role*, *acts directly*, *writes the answer*, *suppresses*, *lens only*.
 
 A path claim has a direction, said before the path is measured: *feeds* that the path helps the answer, *hinders* that
 it works against it. Each is one-sided: the lower end of a two-sided 95 % interval must lie above the bar, a nominal
@@ -105,14 +105,14 @@ class Hinders(_Path, frozen=True):
 
 
 def examine_whole_path(
-    lab: NaturalLab, sender: Component, receiver: Component, port: str | None, *, sign: float, level: float
+    lab: NaturalLab, sender: Component | None, receiver: Component, port: str | None, *, sign: float, level: float
 ) -> tuple[Verdict, Evidence]:
-    """A path's effect (with `sign` -1: gain) against that of a neighbour's path, of which few prompts are looked at
-    where these show that it cannot raise the bar.
+    """The effect of a path (with `sign` -1: gain; without a sender: from the token embeddings) against that of a
+    neighbour's path, of which few prompts are looked at where these show that it cannot raise the bar.
     """
 
     def controls() -> dict[str, PerPrompt]:
-        control = path_control(lab, sender, receiver)
+        control = None if sender is None else path_control(lab, sender, receiver)
         if control is None:
             return {}
         first = sign * lab.path(control, receiver, port, n=FIRST_LOOK) if lab.looks_first else None
@@ -159,7 +159,27 @@ class ActsAtAnswer(Claim, frozen=True):
         """The effect of replacing it there only, less half of its whole effect."""
         lab = NaturalLab.require(lab, self.kind)
         component = self.part.within(lab.model.config)
-        return _mostly(lab, component, lab.at_answer(component), "at the answer position only", level=level)
+        return _mostly(lab, component, lab.at_role(component), "at the answer position only", level=level)
+
+
+class ActsAt(Claim, frozen=True):
+    """More than half of the component's effect arises at the position of a role."""
+
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+    functional: ClassVar[bool] = False
+
+    kind: Literal["acts_at"] = "acts_at"
+    role: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.component} acts mostly at {self.role}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """The effect of replacing it there only, less half of its whole effect."""
+        lab = NaturalLab.require(lab, self.kind)
+        component = self.part.within(lab.model.config)
+        return _mostly(lab, component, lab.at_role(component, self.role), f"at {self.role} only", level=level)
 
 
 class ActsDirectly(Claim, frozen=True):

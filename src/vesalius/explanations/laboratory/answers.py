@@ -156,14 +156,18 @@ class Moved:
         """Where the answer became this run's, and how far the logits moved there, on the prompts whose answer differs;
         for each of some edited runs, against the one before the edit.
         """
-        whole = above_zero(mean_apart_from_zero((self.whole.margin - self.clean.margin)[self.differs]))
         return [
             (
                 (after.token == self.whole.token)[self.differs].float(),
-                (after.margin - before.margin)[self.differs] / whole,
+                (after.margin - before.margin)[self.differs] / self.way,
             )
             for after in runs
         ]
+
+    @property
+    def way(self) -> float:
+        """How far the logits move from the clean run to the corrupted one, on average over the prompts that differ."""
+        return above_zero(mean_apart_from_zero((self.whole.margin - self.clean.margin)[self.differs]))
 
 
 #: Further tokens that are tried at a role where the first one leaves the answer as it is.
@@ -192,7 +196,7 @@ class Corrupted:
         *,
         others: Int[Tensor, " token"] | None = None,
     ) -> None:
-        self._runs = runs
+        self._runs, self.role = runs, role
         self._batch = Batch(self._exchanged(role, place, clean, others), runs.batch.mask)
         values, logits, read = self._run(())
         self._done: dict[tuple[frozenset[Component], tuple[int, ...] | None], tuple[Values, Read]] = {}
@@ -237,6 +241,11 @@ class Corrupted:
         mask = None if runs.batch.mask is None else runs.batch.mask[rows]
         runs.cost.rows += len(rows)
         return answers_of(hooked_scores(runs.model, Batch(tokens[rows], mask), some, ()))
+
+    @property
+    def tokens(self) -> Int[Tensor, "prompt pos"]:
+        """The prompts with the other token."""
+        return self._batch.tokens
 
     def outputs(self, suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> Values:
         """What every component writes."""

@@ -24,6 +24,7 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.head_tests import Target
 from vesalius.explanations.laboratory.answers import Answers, Corrupted, Moved, NothingChanges
 from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, PerPrompt, Replacement, Sets
+from vesalius.explanations.laboratory.exchanges import Donor
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, Losses, NaturalLab, PathKey
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.model.specimen import Specimen
@@ -111,6 +112,10 @@ class JoinedRuns(Runs):
     def resid(self, layer: int) -> Float[Tensor, "prompt pos d_model"]:
         """As `Runs.resid`."""
         return self._joined(lambda part: part.resid(layer))
+
+    def mlp_input(self, layer: int, *, source: bool = False) -> Float[Tensor, "prompt pos d_model"]:
+        """As `Runs.mlp_input`."""
+        return self._joined(lambda part: part.mlp_input(layer, source=source))
 
     @property
     def final_resid(self) -> Float[Tensor, "prompt d_model"]:
@@ -261,14 +266,18 @@ class GrowingLab(NaturalLab):
         first = self._parts[0]
         return first.restored(sets, positions=self._sliced(positions, first), n=n)
 
-    def measure_single(self, components: Sequence[Component], *, restored: bool = True) -> None:
-        """Measure what `at_answer` and `restored_by` ask of several components."""
+    def measure_single(self, components: Sequence[Component], *, restored: bool = True, at: str = END) -> None:
+        """Measure what `at_role` and `restored_by` ask of several components."""
         for place, part in enumerate(self._parts):
-            part.measure_single(components, restored=restored and place == 0)
+            part.measure_single(components, restored=restored and place == 0, at=at)
 
-    def at_answer(self, component: Component) -> PerPrompt:
-        """Effect of replacing a component at the answer position only."""
-        return self._each(lambda part: part.at_answer(component)) / self.scale
+    def at_role(self, component: Component, role: str = END) -> PerPrompt:
+        """Effect of replacing a component at a role's position only."""
+        return self._each(lambda part: part.at_role(component, role)) / self.scale
+
+    def kept_by(self, mlp: Component, neurons: Sequence[int]) -> PerPrompt:
+        """Effect of replacing all neurons of an MLP but these."""
+        return self._each(lambda part: part.kept_by(mlp, neurons)) / self.scale
 
     def restored_by(self, component: Component) -> PerPrompt:
         """What patching its clean value into the counterfactual run restores, on the first `REPORTED` prompts."""
@@ -316,6 +325,21 @@ class GrowingLab(NaturalLab):
     def corrupted(self, role: str) -> Corrupted:
         """Not of several parts: `moved` says what the corrupted runs answer."""
         raise NotImplementedError
+
+    def exchange_moves(self, variable: str) -> Moved:
+        """As `NaturalLab.exchange_moves`."""
+        moved = Moved.joined([part.exchange(variable).moved for part in self._parts])
+        if not bool(moved.differs.any()):
+            raise NothingChanges(variable)
+        return moved
+
+    def exchanged(self, mlp: Component, variable: str, at: str, donor: Donor = "other") -> Answers:
+        """As `NaturalLab.exchanged`."""
+        return self._answers_of_each(lambda part: part.exchanged(mlp, variable, at, donor))
+
+    def written_apart(self, mlp: Component, variable: str, at: str) -> Float[Tensor, "prompt d_model"]:
+        """As `NaturalLab.written_apart`."""
+        return self._each(lambda part: part.written_apart(mlp, variable, at))
 
     def _whole_moves(self, role: str) -> Moved:
         moved = Moved.joined([part.corrupted(role).moved for part in self._parts])

@@ -27,6 +27,7 @@ from vesalius.explanations.atlas import standard_names
 from vesalius.explanations.laboratory.answers import (
     Answers,
     Corrupted,
+    Moved,
     NothingChanges,
     answer_readout,
     answers_lost,
@@ -43,6 +44,7 @@ from vesalius.explanations.laboratory.base import (
     Sets,
     own_circuit,
 )
+from vesalius.explanations.laboratory.exchanges import ANSWER, Donor, Exchange
 from vesalius.explanations.laboratory.runs import (
     SINKS,
     HeadPaths,
@@ -57,6 +59,7 @@ from vesalius.explanations.laboratory.runs import (
     require_heads,
 )
 from vesalius.intervene import Plan, Recordings, Values, component_values, means_of, reordered, run, zeros
+from vesalius.intervene.mlps import with_neurons_kept
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.intervene.probes import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.signed import Sides, parted, word_of
@@ -100,7 +103,10 @@ class NaturalLab(Lab):
         self.runs, self.vocabulary = Runs(model, material, self.cost), vocabulary
         self._has_prompts = material.prompts is not None
         self._paths: dict[PathKey, PerPrompt] = {}
-        self._at_answer: dict[Component, PerPrompt] = {}
+        self._at_role: dict[tuple[Component, str], PerPrompt] = {}
+        self._kept: dict[tuple[Component, tuple[int, ...]], PerPrompt] = {}
+        self._exchanges: dict[str, Exchange] = {}
+        self._exchanged: dict[tuple[Component, str, str, Donor], Answers] = {}
         self._restored: dict[Component, PerPrompt] = {}
         self._answered: dict[tuple[frozenset[Component], str, str | None], Answers] = {}
         self._moved: dict[tuple[frozenset[Component], str, str | None, frozenset[Component]], Losses] = {}
@@ -250,28 +256,35 @@ class NaturalLab(Lab):
     def _rows(self, prompts: Int[Tensor, " chosen"] | None) -> Int[Tensor, " chosen"]:
         return torch.arange(self.n) if prompts is None else prompts
 
-    def head_effects(
+    def output_effects(
         self,
-        head: Component,
-        z: Float[Tensor, "prompt pos d_head"],
+        component: Component,
+        output: Float[Tensor, "prompt pos width"],
         *,
         positions: Bool[Tensor, "prompt pos"] | None = None,
         n: int | None = None,
     ) -> PerPrompt:
-        """Effect of patching another z into a head on the first `n` prompts (default: all)."""
+        """Effect of patching another z into a head, or another output into an MLP, on the first `n` prompts (default:
+        all).
+        """
         n = self.n if n is None else n
-        plan = Plan.each(
-            self.model.config, torch.arange(n), head, positions=None if positions is None else positions[:n]
-        )
-        readings = run(self.recordings, plan, component_values(self.model, head, z[:n]), cost=self.cost)
+        where = None if positions is None else positions[:n]
+        plan = Plan.each(self.model.config, torch.arange(n), component, positions=where)
+        readings = run(self.recordings, plan, component_values(self.model, component, output[:n]), cost=self.cost)
         return self.clean_scores[:n] - parted(readings.cpu())[0]
+
+    def kept_effects(self, mlp: Component, neurons: Sequence[int], *, n: int | None = None) -> PerPrompt:
+        """Effect of replacing all neurons of an MLP but these on the first `n` prompts (default: all)."""
+        inputs = {"read": self.runs.mlp_input(mlp.layer), "other": self.runs.mlp_input(mlp.layer, source=True)}
+        output = with_neurons_kept(self.model, mlp, neurons, **inputs)
+        return self.output_effects(mlp, output, positions=self._where, n=n)
 
     def without_keys(
         self, head: Component, target: Target, *, positions: Bool[Tensor, "prompt pos"], n: int | None = None
     ) -> PerPrompt:
         """Effect of taking the target keys out of a head's attention, of the first `n` prompts, as a share."""
         z = HeadPaths(self.runs, head).z_without_keys(target)
-        return self.head_effects(head, z, positions=positions, n=n) / self.scale
+        return self.output_effects(head, z, positions=positions, n=n) / self.scale
 
     def restored(
         self, sets: Sets, *, positions: Bool[Tensor, "prompt pos"] | None = None, n: int | None = None
@@ -285,21 +298,21 @@ class NaturalLab(Lab):
 
     # Shares of the clean score, cached.
 
-    def at_answer(self, component: Component) -> PerPrompt:
-        """Effect of replacing a component at the answer position only."""
-        self.measure_single([component], restored=False)
-        return self._at_answer[component]
+    def at_role(self, component: Component, role: str = END) -> PerPrompt:
+        """Effect of replacing a component at a role's position only, by default where the answer is read."""
+        self.measure_single([component], restored=False, at=role)
+        return self._at_role[component, role]
 
     def restored_by(self, component: Component) -> PerPrompt:
         """What patching its clean value into the counterfactual run restores, on the first `REPORTED` prompts."""
         self.measure_single([component])
         return self._restored[component]
 
-    def measure_single(self, components: Sequence[Component], *, restored: bool = True) -> None:
-        """Measure what `at_answer` and `restored_by` ask of several components, in one run each."""
-        if missing := [part for part in components if part not in self._at_answer]:
-            effects = self.patch_effects([[part] for part in missing], positions=self.runs.answer_only) / self.scale
-            self._at_answer |= dict(zip(missing, effects.T, strict=True))
+    def measure_single(self, components: Sequence[Component], *, restored: bool = True, at: str = END) -> None:
+        """Measure what `at_role` and `restored_by` ask of several components, in one run each."""
+        if missing := [part for part in components if (part, at) not in self._at_role]:
+            effects = self.patch_effects([[part] for part in missing], positions=self.mask(at)) / self.scale
+            self._at_role |= {(part, at): effect for part, effect in zip(missing, effects.T, strict=True)}
         if missing := [part for part in components if restored and part not in self._restored]:
             shares = self.restored([[part] for part in missing], n=REPORTED)
             self._restored |= dict(zip(missing, shares.T, strict=True))
@@ -326,6 +339,13 @@ class NaturalLab(Lab):
             effects = self.path_effects(edges, prompts=torch.arange(known, n)) / self.scale
             for i, key in enumerate(some):
                 self._paths[key] = torch.cat([self._paths[key], effects[:, i]]) if known else effects[:, i]
+
+    def kept_by(self, mlp: Component, neurons: Sequence[int]) -> PerPrompt:
+        """Effect of replacing all neurons of an MLP but these."""
+        key = mlp, tuple(neurons)
+        if key not in self._kept:
+            self._kept[key] = self.kept_effects(mlp, neurons) / self.scale
+        return self._kept[key]
 
     def lens(self, component: Component, *, shuffle: bool = False) -> PerPrompt:
         """Its direct logit attribution, as a share of the clean score, or where that is not a logit difference of the
@@ -516,6 +536,32 @@ class NaturalLab(Lab):
         before = self.hooked(zeroed) if suppressed else self.clean_answers
         cuts = attention_cuts(heads, asked, self.place(key) if there is None else there)
         return before, self.hooked([*zeroed, *cuts])
+
+    # What MLPs write, exchanged between prompts (`exchanges`).
+
+    def exchange(self, variable: str) -> Exchange:
+        """The prompts with donors that differ in the token of a role, or in the answer; refuses a role that no answer
+        depends on.
+        """
+        if variable not in self._exchanges:
+            changed = None if variable == ANSWER else self.corrupted(variable)
+            self._exchanges[variable] = Exchange(self.runs, self.places, self.clean_answers, changed)
+        return self._exchanges[variable]
+
+    def exchange_moves(self, variable: str) -> Moved:
+        """What the donors' classes predict."""
+        return self.exchange(variable).moved
+
+    def exchanged(self, mlp: Component, variable: str, at: str, donor: Donor = "other") -> Answers:
+        """The answers with an MLP's output at a role's position from donors."""
+        key = mlp, variable, at, donor
+        if key not in self._exchanged:
+            self._exchanged[key] = self.exchange(variable).answers(mlp, at, donor)
+        return self._exchanged[key]
+
+    def written_apart(self, mlp: Component, variable: str, at: str) -> Float[Tensor, "prompt d_model"]:
+        """What an MLP writes where earlier MLPs give it what they write on the donors."""
+        return self.exchange(variable).written_apart(mlp, at)
 
     # Runs with another token at one role.
 

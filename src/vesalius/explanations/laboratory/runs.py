@@ -20,6 +20,7 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.head_tests import Target, general_roles, masses
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, run
+from vesalius.intervene.mlps import mlp_input
 from vesalius.intervene.probes import HeadInputs, direct_difference, direct_sides
 from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
 from vesalius.intervene.signed import Sides
@@ -90,6 +91,10 @@ class Runs:
     def resid(self, layer: int) -> Float[Tensor, "prompt pos d_model"]:
         """The residual stream that enters a layer on the clean prompts."""
         return self._cache[f"blocks.{layer}.hook_resid_pre"]
+
+    def mlp_input(self, layer: int, *, source: bool = False) -> Float[Tensor, "prompt pos d_model"]:
+        """What a layer's MLP reads, before its norm, on the clean prompts or on the counterfactual ones."""
+        return mlp_input(self.model, layer, self._source_cache if source else self._cache)
 
     @property
     def final_resid(self) -> Float[Tensor, "prompt d_model"]:

@@ -31,7 +31,7 @@ from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, me
 from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, SECOND_LOOK, NaturalLab, growing_lab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
-from vesalius.explanations.natural.proposing import NO_ROLE, Findings, investigate, measure_ahead
+from vesalius.explanations.natural.proposing import Findings, investigate, measure_ahead
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, add_hypotheses, choose
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.explanations.verdicts import open_verdict
@@ -198,9 +198,7 @@ def _component(
         tag=finding.tag,
         tag_by_experiment=finding.tag_by_experiment,
         note=note(finding),
-        verdict=open_verdict((one.kind, one.verdict) for one in finding.claims)
-        if finding.role == NO_ROLE
-        else "supported",
+        verdict="supported" if finding.established else open_verdict((one.kind, one.verdict) for one in finding.claims),
         reads=tuple(dict.fromkeys(str(s) for (head, _), s in selection.feeders.items() if head == finding.component)),
         claims=finding.claims,
         role=finding.role,
@@ -222,7 +220,7 @@ def _profile(lab: NaturalLab, selection: ChosenComponents, component: Component)
     found = next((one for one in selection.groups.joint.get(component, ()) if one.how == "resample"), None)
     effects = {
         "solo": lab.effect([component], "resample"),
-        "at_answer": lab.at_answer(component),
+        "at_answer": lab.at_role(component),
         "direct": lab.path(component, None),
         "lens": lab.lens(component),
         "restored": lab.restored_by(component),
@@ -285,7 +283,7 @@ def _from_tokens(lab: NaturalLab, component: Component) -> PerPrompt:
 
 
 def _asks_for_tokens(finding: Findings) -> bool:
-    return finding.role != NO_ROLE or bool(_fed_by(finding))
+    return finding.established or bool(_fed_by(finding))
 
 
 def _fed_by(finding: Findings) -> list[Component]:

@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
 from vesalius.explanations.claims import (
+    ActsAt,
     ActsAtAnswer,
     ActsDirectly,
     Attends,
     BackupOf,
+    Carries,
     Claim,
     Composes,
     Feeds,
+    FewNeurons,
     Hinders,
     Inhibits,
     LensOnly,
+    LooksUp,
     MovesRole,
     Necessary,
+    NeedsInput,
     NotNeededAlone,
     Primary,
     ReadsFrom,
@@ -38,9 +43,12 @@ from vesalius.explanations.claims import (
 from vesalius.explanations.claims.base import MIN_EFFECT, join_names, level_for
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early, spared_by
 from vesalius.explanations.claims.paths import examine_whole_path
-from vesalius.explanations.laboratory import REPORTED, SECOND_LOOK, NaturalLab, Replacement
+from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
+from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
 from vesalius.explanations.natural.grouping import Redundancy
+from vesalius.explanations.natural.ideas import Ideas, Inside
+from vesalius.explanations.natural.names_of_mlps import CONSTANT, by_ways, is_constant, name_of_mlp, place_words
 from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
@@ -60,10 +68,10 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 #                                  and is not the primary one
 #     suppressor of ...            in place of mover: what it writes lowers the wrong answer (or the right one)
 #     carrier of X                 in place of mover: it moves X, and the answer's logit was not shown to gain from that
+#     necessary at X               a head that is necessary, mostly at the position of X
 #     necessary upstream           a head that is necessary, mostly elsewhere
-#     necessary                    a head that is necessary; where it acts is undecided
-#     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
-#     builds features              an MLP that is necessary, mostly through later components or undecided
+#     necessary                    a head that is necessary; where it acts is undecided. What it feeds follows, where
+#                                  that was shown. Names of necessary MLPs: `names_of_mlps`
 #     backup mover, backup MLP     it acts only once others are gone; of X, where it moves X; a backup head, where it
 #                                  was shown neither to move a role nor where it attends
 #     redundant mover, ...         the same of a mutually redundant one: it and others cost more together than the sum
@@ -71,13 +79,13 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 #     mover of X                   it moves X; whether it is needed is undecided
 #     a small part                 replacing it costs something and not much; whether it is necessary is undecided
 #     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
-#     no effect alone              it attends to a role, and replacing it costs next to nothing
+#     no effect alone              replacing it costs next to nothing
 #
 # A component is *not needed alone*, and then not *necessary*, where zeros or its mean, at every position, can stand in
 # for it: values of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role
 # established*.
 
-NO_ROLE = "no role established"
+NO_ROLE, NO_EFFECT = "no role established", "no effect alone"
 #: The names of the atlas that go with a role that a head attends to, and that of a head that writes against it.
 STANDARD = {
     "induction": ("induction head", "prefix-matching head"),
@@ -167,8 +175,9 @@ class Findings:
         if self.roles("primary"):
             return self._moving("primary ", self.roles("primary"))
         if self.supported("necessary"):
+            fed = [str(receiver) for receiver, claim in self.outgoing if claim.verdict == "supported"]
             if not head:
-                return "writes the answer" if self.supported("acts_directly") else "builds features"
+                return name_of_mlp(self.own, fed)
             second = self.roles(*STANDS_IN) or any(
                 claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
             )
@@ -176,8 +185,13 @@ class Findings:
             at_answer = "necessary at the answer"
             if moves and not second and (self.supported("writes_answer") or self._suppressed):
                 at_answer = self._moving("primary ", [])
-            where = self.verdict("acts_at_answer")
-            return {"supported": at_answer, "refuted": "necessary upstream"}.get(where or "", "necessary")
+            if self.supported("acts_at_answer"):
+                return at_answer
+            supported = [claim for claim in self.own if claim.verdict == "supported"]
+            place = place_words(supported) or " upstream" * (self.verdict("acts_at_answer") == "refuted")
+            return by_ways(f"necessary{place}", supported, fed)
+        if not head and is_constant(self.own):
+            return CONSTANT
         for kind, rank in STANDS_IN.items():
             if shared := [role for role in self.roles(kind) if role in self.roles("moves_role")]:
                 return self._moving(f"{rank} ", shared)
@@ -195,9 +209,7 @@ class Findings:
             return "a small part"
         if not _costs_nothing(self):
             return None
-        if self.supported("writes_answer"):
-            return "lens-positive but redundant"
-        return "no effect alone" if self._attends_elsewhere else None
+        return "lens-positive but redundant" if self.supported("writes_answer") else NO_EFFECT
 
     @property
     def _suppressed(self) -> list[str]:
@@ -230,14 +242,23 @@ class Findings:
         return ", ".join(half for half in (self.pattern, self.part) if half) or NO_ROLE
 
     @property
+    def established(self) -> bool:
+        """Whether it was shown to do something: a component without an effect leaves open what it is there for."""
+        return self.role not in (NO_ROLE, NO_EFFECT)
+
+    @property
     def tag(self) -> Tag:
         """The tag by experiment; without one AGGREGATOR for heads and MAPPER for MLPs, which the note says."""
         return self.tag_by_experiment or ("AGGREGATOR" if self.component.is_head else "MAPPER")
 
     @property
     def tag_by_experiment(self) -> Tag | None:
-        """ROUTER for a head whose attention was shown to lie on one token role; nothing else settles a tag."""
-        return "ROUTER" if self.component.is_head and self._attends_elsewhere else None
+        """ROUTER for a head whose attention was shown to lie on one token role, MAPPER for an MLP that was shown what
+        its output stands for; nothing else settles a tag.
+        """
+        if not self.component.is_head:
+            return "MAPPER" if self.supported("carries") else None
+        return "ROUTER" if self._attends_elsewhere else None
 
 
 def _costs_nothing(findings: Findings) -> bool:
@@ -317,7 +338,7 @@ def _causal_claims(
     if float(lab.effect([component], "resample").mean()) < -MIN_EFFECT:
         claims.append(check(Inhibits(component=name), lab))
     elif necessity.verdict == "supported" and _passed(necessity, "resample"):  # where it acts is measured by that
-        claims += [check(ActsAtAnswer(component=name), lab), check(ActsDirectly(component=name), lab)]
+        claims += _ways(lab, selection.ideas, component)
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
@@ -331,6 +352,23 @@ def _causal_claims(
         claims.append(check(Uses(component=name, role=looks_at), lab))
     if looks_at == "previous" and necessity.verdict == "supported":
         claims.append(check(ReadsFrom(component=name, offset=1), lab))
+    return claims
+
+
+def _ways(lab: NaturalLab, ideas: Ideas, component: Component) -> list[ClaimRecord]:
+    """Where a necessary component acts, and of an MLP what it reads, by which neurons it works and what it carries."""
+    name, place = str(component), ideas.places.get(component, END)
+    claims = [check(ActsAtAnswer(component=name), lab), check(ActsDirectly(component=name), lab)]
+    if place != END and claims[0].verdict != "supported":
+        claims.append(check(ActsAt(component=name, role=place), lab))
+    inside = ideas.inside.get(component, Inside())
+    claims += [check(NeedsInput(component=name, sender=one), lab) for one in inside.senders]
+    if inside.neurons:
+        claims.append(check(FewNeurons(component=name, neurons=inside.neurons), lab))
+    if inside.variable is not None:
+        claims.append(check(Carries(component=name, variable=inside.variable, at=place), lab))
+        if claims[-1].verdict == "supported" and inside.variable != ANSWER:
+            claims.append(check(LooksUp(component=name, variable=inside.variable, at=place), lab))
     return claims
 
 

@@ -48,6 +48,7 @@ from vesalius.explanations.natural.grouping import (
     lower_end_of,
     propose_groups,
 )
+from vesalius.explanations.natural.ideas import Ideas, propose_ideas
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 from vesalius.statistics import LOOKS
@@ -70,7 +71,8 @@ class ChosenComponents:
     components that may cost more than the bar. `looks_at` names the token role a head attends to (None: no single one),
     `feeders[head, port]` the component that writes its queries or keys, `effect` the mean effect on the selection lab,
     `paths` pairs of components with the effect of the path between them, `groups` the heads that may move the same
-    role, `unclear` those of which a few prompts cannot tell whether they write the answer themselves.
+    role, `unclear` those of which a few prompts cannot tell whether they write the answer themselves, `ideas` where
+    components act and what MLPs may do.
     """
 
     named: NamedSet | None = None
@@ -83,6 +85,7 @@ class ChosenComponents:
     paths: dict[tuple[Component, Component], float] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
     unclear: set[Component] = field(default_factory=set)
+    ideas: Ideas = field(default_factory=Ideas)
 
     def add(self, component: Component, reason: str) -> None:
         """Select a component, or add one more reason for it."""
@@ -173,6 +176,7 @@ def add_hypotheses(
     _add_feeders(lab, selection, roles, select_feeders=extend, progress=progress)
     _add_paths(lab, selection, progress)
     if groups:
+        selection.ideas = propose_ideas(lab, selection.components, selection.effect, selection.paths, progress)
         selection.unclear = {part for part in selection.components if is_unclear(written_figures(lab, part))}
 
 

@@ -9,7 +9,9 @@ from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.attending import meaning
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.necessary import COSTS_NOTHING, is_inert, spared_by
+from vesalius.explanations.laboratory import END
 from vesalius.explanations.laboratory.runs import PORT_WORDS
+from vesalius.explanations.natural.names_of_mlps import is_constant, senders_of, variable_of
 from vesalius.explanations.natural.proposing import Findings
 
 _REPLACEMENTS = {
@@ -34,7 +36,7 @@ def note(findings: Findings) -> str:
         for _, _, claim in findings.incoming
         if claim.verdict == "supported"
     ]
-    sentences += _outgoing_paths(findings)
+    sentences += [*_unknown(findings), *_inputs(findings), *_outgoing_paths(findings)]
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
     return " ".join([*sentences, *([] if findings.tag_by_experiment else [DEFAULT_TAGS[findings.tag]])])
@@ -223,6 +225,78 @@ def _stands_in(claim: ClaimRecord, findings: Findings) -> str | None:
     return joint_sentence(claim) if claim.verdict == "supported" else None
 
 
+# What MLPs do.
+
+UNKNOWN = "Which variable it carries was not found"
+
+
+def _unknown(findings: Findings) -> list[str]:
+    """That an MLP which is necessary was not shown to carry anything, where no claim says so."""
+    asked = any(claim.kind == "carries" for claim in findings.own)
+    if findings.component.is_head or asked or not findings.supported("necessary") or is_constant(findings.own):
+        return []
+    return [f"{UNKNOWN}: on the selection prompts its output brought neither another role's token nor another answer."]
+
+
+def _acts_at(claim: ClaimRecord, findings: Findings) -> str | None:
+    role, part = (claim.prediction or {}).get("role"), claim.evidence[0].controls
+    words: dict[str, str] = {"supported": "Most", "refuted": "Less than half"}
+    if claim.verdict not in words:
+        return None
+    shares = " of ".join(f"{value or 0.0:.2f}" for value in part.values())
+    return f"{words[claim.verdict]} of what other prompts' values cost arises at {role}: {shares} of the score."
+
+
+def _inputs(findings: Findings) -> list[str]:
+    """One sentence for all inputs that an MLP was shown to need."""
+    claims = [one for one in findings.own if one.kind == "needs_input" and one.verdict == "supported"]
+    if not claims:
+        return []
+    names = senders_of(claims)
+    paths = [f"{name} ({figure(one.evidence[0])} of the score)" for name, one in zip(names, claims, strict=True)]
+    return [f"It needs what reaches it directly from {join_names(paths)}."]
+
+
+def _few_neurons(claim: ClaimRecord, findings: Findings) -> str | None:
+    kept, share = claim.evidence[0].experiment.removesuffix(" replaced"), claim.evidence[1]
+    sentences: dict[str, str] = {
+        "supported": f"With {kept} replaced, {figure(share)} of its effect stays (n = {share.n}).",
+        "refuted": f"Its effect is spread: with {kept} replaced only {figure(share)} of it stays (n = {share.n}).",
+    }
+    return sentences.get(claim.verdict)
+
+
+def _carries(claim: ClaimRecord, findings: Findings) -> str | None:
+    variable, at = variable_of(claim)
+    place = "the answer position" if at == END else at
+    way, rate, *same = claim.evidence
+    moves = (
+        f"With its output at {place} from prompts with another {variable}, the answer moves {figure(way)} of the way"
+    )
+    if claim.verdict == "supported":
+        alike = [one.controls.get("change") or 0.0 for one in same]
+        stays = "".join(f"; with one of the same {variable} by {change:.2f}" for change in alike)
+        return f"{moves} to theirs and becomes it on {figure(rate)} of prompts{stays} (n = {way.n})."
+    if same and not same[0].passed:
+        return f"{moves}, but outputs from prompts with the same {variable} change it too: it carries something beside."
+    third = way.controls.get("output of a third prompt")
+    than = "" if third is None else f", and those of a third prompt {third:.2f}"
+    return f"{UNKNOWN}: {moves[0].lower()}{moves[1:]} to theirs{than} (n = {way.n})."
+
+
+def _looks_up(claim: ClaimRecord, findings: Findings) -> str | None:
+    ranks = claim.evidence[3:]
+    if not ranks or claim.verdict not in ("supported", "refuted"):
+        return None
+    written = f"What it writes there puts the answer above {figure(ranks[0])} of the other prompts' answers"
+    if claim.verdict == "supported":
+        how = f"{figure(ranks[1])} more than what it reads"
+        if len(ranks) > 2 and ranks[2].passed:
+            how = f"and so it does, {figure(ranks[2])}, where earlier MLPs tell it of another class"
+        return f"{written}, {how}: it looks the answer up."
+    return f"{written}; a lookup was not shown."
+
+
 _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "attends": _attends,
     "necessary": _necessary,
@@ -235,7 +309,11 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
         supported="Most of what other prompts' values cost arises at the answer position.",
         refuted="Less than half of what other prompts' values cost arises at the answer position.",
     ),
+    "acts_at": _acts_at,
     "acts_directly": _when(supported="It acts on the logits directly."),
+    "few_neurons": _few_neurons,
+    "carries": _carries,
+    "looks_up": _looks_up,
     "inhibits": _when(supported="It works against the answer: replacing it gains {} of the score."),
     "together": _stands_in,
     "redundant": _stands_in,
@@ -305,9 +383,11 @@ def _moves(role: str, claim: ClaimRecord) -> str | None:
 
 
 def figure(evidence: Evidence) -> str:
-    """A figure with its interval."""
-    if evidence.value is None or evidence.low is None or evidence.high is None:
+    """A figure with its interval, where it has one: few values that are all equal have none."""
+    if evidence.value is None:
         return "not measured"
+    if evidence.low is None or evidence.high is None:
+        return f"{round(evidence.value, 2) + 0.0:.2f}"
     value, low, high = (round(x, 2) + 0.0 for x in (evidence.value, evidence.low, evidence.high))  # no minus zero
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
