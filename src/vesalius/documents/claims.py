@@ -199,8 +199,8 @@ class PartSpecificity(Record):
     """What replacing a component by its mean over plain text costs elsewhere: `own` and `others` as shares of the logit
     difference of its own behaviour and of others by name, plain `text` in nats of next-token loss with its interval,
     and as a share of the loss (None: no text). `specific`: its own behaviour loses at least twice the share that the
-    others lose on average, and that the loss on text rises by; None where this replacement does not cost its own, or nothing else was
-    measured.
+    others lose on average, and that the loss on text rises by; None where this replacement does not cost its own, or
+    nothing else was measured.
     """
 
     own: float
