@@ -182,15 +182,15 @@ def test_a_claim_about_what_is_not_there_is_refused(single: NaturalLab, claim: C
 def test_the_explanation_names_the_lookup_and_says_what_it_reads() -> None:
     explanation = ves.explain(as_specimen(lookup_model(), "capitals"), ["L0_MLP", "L1_MLP"], n=16)
     parts = {part.id: part for part in explanation.components}
-    assert parts["L1_MLP"].role == "looks up the answer from country at the answer (interchange 1.00)"
+    assert parts["L1_MLP"].role == "looks up the answer from country at the answer (interchange 1.00), reads L0H0"
     assert (parts["L1_MLP"].tag, parts["L1_MLP"].tag_by_experiment) == ("MAPPER", "MAPPER")
     assert "it looks the answer up" in parts["L1_MLP"].note
     assert "It needs what reaches it directly from L0H0" in parts["L1_MLP"].note
     supported = {claim.kind for claim in parts["L1_MLP"].claims if claim.verdict == "supported"}
     assert {"needs_input", "carries", "looks_up", "acts_at_answer"} <= supported
     # Of the countries that neurons were chosen on, others need others: no small set is claimed to do.
-    assert "Its effect is spread" in parts["L1_MLP"].note
-    assert parts["L0_MLP"].role == "supplies a constant"
+    assert "No few neurons were found" in parts["L1_MLP"].note
+    assert parts["L0_MLP"].role == "supplies what the prompts share"
 
 
 def record(kind: str, **prediction: str) -> ClaimRecord:

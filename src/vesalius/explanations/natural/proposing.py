@@ -47,7 +47,7 @@ from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, Natural
 from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
 from vesalius.explanations.natural.ideas import Ideas, Inside
-from vesalius.explanations.natural.names_of_mlps import CONSTANT, by_ways, is_constant, name_of_mlp, place_words
+from vesalius.explanations.natural.names_of_mlps import SHARED, by_ways, is_shared, name_of_mlp, place_words
 from vesalius.explanations.natural.selection import ChosenComponents, Redundancy
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
@@ -189,8 +189,8 @@ class Findings:
             supported = [claim for claim in self.own if claim.verdict == "supported"]
             place = place_words(supported) or " upstream" * (self.verdict("acts_at_answer") == "refuted")
             return by_ways(f"necessary{place}", supported, fed)
-        if not head and is_constant(self.own):
-            return CONSTANT
+        if not head and is_shared(self.own):
+            return SHARED
         for kind, rank in STANDS_IN.items():
             if shared := [role for role in self.roles(kind) if role in self.roles("moves_role")]:
                 return self._moving(f"{rank} ", shared)
@@ -338,6 +338,10 @@ def _causal_claims(
         claims.append(check(Inhibits(component=name), lab))
     elif necessity.verdict == "supported" and _passed(necessity, "resample"):  # where it acts is measured by that
         claims += _ways(lab, selection.ideas, component)
+    elif (
+        necessity.verdict == "supported" and component in selection.ideas.places
+    ):  # other prompts' values cost a little
+        claims.append(check(ActsAt(component=name, role=selection.ideas.places[component]), lab))
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
