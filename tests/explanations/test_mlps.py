@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from benchmarks.entries import says_nothing
 
 import vesalius as ves
 from tests.explanations.induction_model import as_specimen
 from tests.explanations.lookup_model import countries, lookup_model
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import (
     ActsAt,
@@ -22,6 +23,7 @@ from vesalius.explanations.claims import (
 )
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.names_of_mlps import NOT_FOUND, name_of_mlp
+from vesalius.explanations.natural.written import written_by
 from vesalius.intervene.mlps import ranks
 
 ALL_COUNTRIES = tuple(range(len(countries())))
@@ -206,3 +208,27 @@ def test_a_name_says_where_and_by_which_paths_if_nothing_else_was_shown() -> Non
     assert name_of_mlp([necessary, record("acts_at_answer"), *needs], names) == (
         "necessary at the answer, reads the tokens and L0H1, feeds L0H0, L1H0, L2H0 and 2 more"
     )
+
+
+def test_what_an_mlp_writes_is_read_in_tokens(single: NaturalLab) -> None:
+    """The lookup raises the capital and nothing else, as do its neurons; the constant raises nothing of its own."""
+    written = written_by(single, Component(1), "end")
+    by_neurons = written_by(single, Component(1), "end", ALL_COUNTRIES)
+    assert written is not None
+    assert by_neurons is not None
+    assert all(raised[0] == answer for answer, raised in written.examples)
+    assert (written.answer, written.neurons) == (1.0, None)
+    assert (by_neurons.examples, by_neurons.neurons) == (written.examples, len(ALL_COUNTRIES))
+    assert "these 90 neurons write at the answer position raises most" in by_neurons.sentence
+    other = written_by(single, Component(1), "end", (len(ALL_COUNTRIES),))
+    assert other is not None
+    assert other.answer < 0.5
+
+
+def test_an_entry_without_a_place_or_a_path_says_nothing() -> None:
+    roles = ("necessary", NOT_FOUND, "necessary at S2", "necessary, feeds L1H0", None)
+    parts = [
+        ComponentExplanation(id="L1_MLP", tag=None, tag_by_experiment=None, note="", verdict="supported", role=role)
+        for role in roles
+    ]
+    assert [says_nothing(part) for part in parts] == [True, True, False, False, True]

@@ -36,7 +36,8 @@ def note(findings: Findings) -> str:
         for _, _, claim in findings.incoming
         if claim.verdict == "supported"
     ]
-    sentences += [*_unknown(findings), *_inputs(findings), *_outgoing_paths(findings)]
+    sentences += [*_unknown(findings), *([] if findings.written is None else [findings.written.sentence])]
+    sentences += [*_inputs(findings), *_outgoing_paths(findings)]
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
     return " ".join([*sentences, *([] if findings.tag_by_experiment else [DEFAULT_TAGS[findings.tag]])])
