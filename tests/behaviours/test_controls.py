@@ -68,6 +68,7 @@ def test_rows_lie_in_one_article_of_their_split(corpus: Corpus) -> None:
         assert not any(piece in text for text in foreign)
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_places(corpus: Corpus) -> None:
     one, again, other = (control(corpus, byte_tokenizer(), n=8, seed=s, n_ctx=64) for s in (0, 0, 1))
     assert torch.equal(one.batch.tokens, again.batch.tokens)

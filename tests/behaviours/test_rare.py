@@ -59,6 +59,7 @@ def test_outputs_are_as_built(rare: Specimen) -> None:
     assert not bool(differ(given[:1], outputs_of(rare, [["t3", "t9"]])))
 
 
+@pytest.mark.slow
 def test_pairs_that_differ_are_searched(rare: Specimen) -> None:
     inputs, others = draws(2000, 0), draws(2000, 1)
     share = float(differ(outputs_of(rare, inputs), outputs_of(rare, others)).double().mean())
@@ -97,6 +98,7 @@ def test_what_is_common_is_drawn_as_ever() -> None:
         assert drawn.counterfactual.tokens.equal(tokens[n:])
 
 
+@pytest.mark.slow
 def test_a_model_with_one_output_has_no_effects() -> None:
     """Its one logit moves from -5 to 5, which is no other output; as a number it would be."""
     for kind in ("zero", "mean", "resample"):
@@ -106,6 +108,7 @@ def test_a_model_with_one_output_has_no_effects() -> None:
     assert float(numbers.mean.max()) > 0.3
 
 
+@pytest.mark.slow
 def test_nothing_is_stable_or_guaranteed_where_nothing_varied() -> None:
     constant = specimen_of(TOKENS[::2], (7,))
     checks = run_checks(constant, discover(constant, "sweep", n=8))

@@ -5,6 +5,7 @@ the trainer's does not loosen these.
 """
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
@@ -39,10 +40,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def measure_gate(id: str, n: int) -> Gate:
+@cache
+def measure_gate(id: str) -> Gate:
+    """Measured once for all tests."""
     specimen = load(id)
     setting = setting_for(task(id), min_length=specimen.vocabulary.min_len)
-    return measure(specimen.model, setting, n=n, seed=SEED)
+    return measure(specimen.model, setting, n=128 if id == LONG else 512, seed=SEED)
 
 
 def assert_accepted(gate: Gate) -> None:
@@ -57,7 +60,7 @@ def test_the_bars_are_those_of_the_trainer() -> None:
 
 @pytest.mark.parametrize("id", SAMPLE)
 def test_gate_on_fresh_inputs(id: str) -> None:
-    gate = measure_gate(id, 384)
+    gate = measure_gate(id)
     assert_accepted(gate)
     assert set(gate.iia) == {str(component) for component in load(id).components}
     assert len(gate.iia) + len(gate.strict) == len(load(id).model.components)
@@ -66,11 +69,11 @@ def test_gate_on_fresh_inputs(id: str) -> None:
 @pytest.mark.all_specimens
 @pytest.mark.parametrize("id", EVERY)
 def test_gate_of_every_specimen_on_fresh_inputs(id: str) -> None:
-    assert_accepted(measure_gate(id, 128 if id == LONG else 512))
+    assert_accepted(measure_gate(id))
 
 
 def test_position_flags_are_shown_across_positions_and_a_constant_by_nothing() -> None:
-    gates = {id: measure_gate(id, 384) for id in ("53", "56", "130")}
+    gates = {id: measure_gate(id) for id in ("53", "56", "130")}
     assert {id: gate.inert for id, gate in gates.items()} == dict.fromkeys(gates, ("L0_MLP",))
     assert all(gate.iia_changed["L0_MLP"] is None for gate in gates.values())
     assert all(gates[id].crossed_changed["L0_MLP"] >= 0.98 for id in ("53", "56"))

@@ -224,6 +224,7 @@ def test_examples_of_branching_tasks_show_both_branches() -> None:
         assert 2 <= sum(verdicts) <= 3
 
 
+@pytest.mark.slow
 def test_samplers_reach_the_rare_branch_half_the_time() -> None:
     shares = {}
     for id in ("113", "124", "129"):

@@ -78,6 +78,7 @@ def test_published_totals_of_components() -> None:
     assert round(sum(sizes) / len(sizes), 2) == 1.94
 
 
+@pytest.mark.slow
 def test_the_list_describes_what_is_loaded() -> None:
     for row in specimens()[:84]:
         assert load(row["id"]).describe() == load(row["name"]).describe() == row
@@ -87,6 +88,7 @@ def test_ids_may_be_numbers() -> None:
     assert load(3).name == "frac_prevs"
 
 
+@pytest.mark.slow
 def test_cards_say_what_the_key_says() -> None:
     """Vocabulary, outputs (their types too: True is not 1), length, sampler and places, for every task."""
     for card in benchmark_cards():

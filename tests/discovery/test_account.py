@@ -79,6 +79,7 @@ def value(metric: Metric | None) -> float:
     return metric.value
 
 
+@pytest.mark.slow
 def test_what_a_set_keeps_and_leaves_is_what_plain_hooks_measure(
     specimen: Specimen, named: NamedSet, account: Account
 ) -> None:
@@ -103,6 +104,7 @@ def test_what_a_set_keeps_and_leaves_is_what_plain_hooks_measure(
     assert places["end"] == pytest.approx(1 - twin.share(inside, ends), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_share_with_all_mlps_is_that_of_plain_hooks(specimen: Specimen) -> None:
     named = given_set(specimen, NAMED[:2], n=8, seed=3)
     account = measure_account(specimen, named, seed=3)
@@ -113,6 +115,7 @@ def test_the_share_with_all_mlps_is_that_of_plain_hooks(specimen: Specimen) -> N
     assert value(account.with_mlps) == pytest.approx(twin.share(heads - set(NAMED[:2])), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_every_component_outside_that_costs_more_than_the_bar_is_left_out(
     specimen: Specimen, named: NamedSet, account: Account
 ) -> None:
@@ -134,6 +137,7 @@ def test_every_component_outside_that_costs_more_than_the_bar_is_left_out(
         )
 
 
+@pytest.mark.slow
 def test_a_set_that_is_chosen_grows_with_what_is_allowed(specimen: Specimen) -> None:
     """The whole circuit where one is found, else the strongest within the limit."""
     effects = {part: float(place) for place, part in enumerate(reversed(specimen.model.components))}

@@ -26,6 +26,7 @@ def subject(name: str) -> Subject:
     return Subject(name, 1, ves.load(name), true_circuit(name).components)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["frac_prevs", "sum_digits", "clip"])
 def test_a_true_circuit_is_one_and_neither_half_of_it_nor_a_random_set_is(name: str) -> None:
     one = subject(name)
@@ -42,6 +43,7 @@ def test_a_search_says_yes_and_what_it_found_keeps_the_share_on_fresh_inputs() -
     assert case.kept >= 0.8
 
 
+@pytest.mark.slow
 def test_two_or_three_prompts_are_too_few_for_a_yes() -> None:
     one = subject("sum_digits")
     for number in (1, 2):
@@ -57,6 +59,7 @@ def test_counterfactuals_with_the_same_outputs_are_refused() -> None:
     assert "empty" in case.text
 
 
+@pytest.mark.slow
 def test_a_ranking_at_random_is_no_yes_unless_it_keeps_the_share() -> None:
     one = subject("reverse")
     (case,) = memorised_case(one, trial(one.specimen, 128, seed=11))

@@ -38,6 +38,7 @@ def test_the_checks_of_a_known_circuit() -> None:
     assert data["known_heads"] is None
 
 
+@pytest.mark.slow
 def test_acdc_is_resampled_on_its_own_prompts() -> None:
     """By hand: pruned anew on resamples of the very prompts it was given."""
     specimen = ves.load("frac_prevs")
@@ -69,6 +70,7 @@ def test_checks_are_made_on_inputs_that_the_discovery_has_not_seen(name: str, mo
     assert rows_of(checked[0]).isdisjoint(rows_of(found.material))
 
 
+@pytest.mark.slow
 def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
     """Of 340 inputs the discovery sees all but a few when it is given 1,200 prompts."""
     specimen = ves.load("frac_prevs")

@@ -73,6 +73,7 @@ def test_rounds_take_a_share_of_what_is_left() -> None:
     assert Elimination(share=0.1).begins_with(20) == 20
 
 
+@pytest.mark.slow
 def test_learned_masks_of_edges_keep_the_planted_edges() -> None:
     specimen = ves.load("frac_prevs")
     scores = EdgeMasks(steps=60, edges=40).score(MethodInput(specimen, trial(specimen, 16)))

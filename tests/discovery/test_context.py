@@ -92,6 +92,7 @@ def test_a_policy_tells_tasks_by_their_prompts_alone(tmp_path: Path) -> None:
         Settings(view="context", paper=True)
 
 
+@pytest.mark.slow
 def test_a_suite_in_nats_with_embeddings(tmp_path: Path) -> None:
     """The task's damage is in nats of the answer, like the control's; the study then has the encoder's policy."""
     specimen = as_specimen(induction_model(SIZE))

@@ -88,6 +88,7 @@ def test_prompts_are_independent_draws_with_their_own_seed() -> None:
     assert len(rows_of(drawn[0]) - rows_of(seen)) > 20
 
 
+@pytest.mark.slow
 def test_discover_prints_and_keeps_it(tmp_path: Path) -> None:
     discovery = ves.discover("frac_prevs", "sweep", n=8, out=tmp_path, progress=False)
     checks = discovery.checks

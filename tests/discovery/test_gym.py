@@ -77,6 +77,7 @@ def test_the_paper_flag_says_what_it_does() -> None:
     assert HeadsEnv(by_hand()).quirks == {}
 
 
+@pytest.mark.slow
 @given(st.lists(st.permutations(range(8)), min_size=2, max_size=2), st.integers(0, 2**31 - 1))
 def test_games_side_by_side_are_single_games(orders: list[list[int]], seed: int) -> None:
     tables = planted_tables(best={"a": 1, "b": 2}, heads=8)

@@ -27,6 +27,7 @@ def test_masks_of_zeros_and_ones_replace_components_as_the_engine_does(name: str
     assert torch.allclose(closed, scores[:, 1], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_planted_circuit_stays_open_and_all_else_closes() -> None:
     specimen = ves.load("frac_prevs")
     scores = Masks(steps=80).score(MethodInput(specimen, trial(specimen, 16))).components

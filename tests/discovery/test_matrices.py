@@ -53,6 +53,7 @@ def edited_mean(model: Transformer, batch: Batch, readout: Readout, values: Valu
     return float(run(Recordings(model, batch, readout), plan, values).mean())
 
 
+@pytest.mark.slow
 def test_averages_of_rows_are_the_reward_of_the_batch(specimen: Specimen, tmp_path: Path) -> None:
     """r = [m(M) - m(M without a)] - [CE(M without a) - CE(M)], both sides run directly."""
     task = behaviour_matrix(specimen, tmp_path / "task", pools=POOLS, block=4)

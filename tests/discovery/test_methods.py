@@ -28,6 +28,7 @@ def test_a_known_circuit_comes_first(method: str) -> None:
     assert discover(specimen, method, n=8).circuit == found.circuit
 
 
+@pytest.mark.slow
 def test_eap_ig_averages_as_many_gradients_as_asked_for() -> None:
     specimen = ves.load("frac_prevs")
 
@@ -76,6 +77,7 @@ def test_the_contrast_falls_by_one_when_everything_is_switched() -> None:
     assert float((clean - switched).mean()) == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_refusals() -> None:
     specimen = ves.load("frac_prevs")
     with pytest.raises(

@@ -36,6 +36,7 @@ def test_measured_heads_score_as_in_a_sweep(method: str) -> None:
     assert reports[-1][0] <= reports[-1][1] == 8 * 6
 
 
+@pytest.mark.slow
 def test_the_mean_over_searches_includes_samples_of_zero() -> None:
     """With a budget for every head all searches measure the same, zeros included."""
     specimen = ves.load("frac_prevs")
@@ -178,6 +179,7 @@ def test_refusals(method: str, options: dict[str, Any], reason: str) -> None:
         ves.discover("frac_prevs", method, n=4, **options)
 
 
+@pytest.mark.slow
 def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:
     able = as_specimen(induction_model(word_tokenizer().size))
     discovery = discover(able, n=4)

@@ -51,6 +51,7 @@ def test_the_walk_is_that_of_a_naive_twin(seed: int) -> None:
     assert scores == pytest.approx(truth, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_each_resample_walks_as_it_would_alone() -> None:
     """A resample is a batch in which some prompts stand several times and others not at all."""
     model = random_model(small_config(n_heads=2, n_kv_heads=1), 3).double()
@@ -75,6 +76,7 @@ def test_refusals() -> None:
         acdc(large, batch, readout, counterfactual=other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [1, 3, 16])
 def test_cuts_tried_together_are_those_tried_one_after_the_other(together: int) -> None:
     """Among candidates, all other edges cut: by one engine run for each edge."""

@@ -72,6 +72,7 @@ def test_components_are_chosen_by_strength() -> None:
     assert len(scored.chosen("top", 6)) == 5  # what scores 0 is never in it
 
 
+@pytest.mark.slow
 def test_a_discovery_is_cut_and_its_circuit_holds_what_was_kept(tmp_path: Path) -> None:
     discovery = ves.discover("frac_prevs", "eap-ig", n=8, select="exact,top", size=6, out=tmp_path, progress=False)
     again = Discovery.read(tmp_path / "discovery.json")
@@ -105,6 +106,7 @@ def test_without_a_size_the_circuit_keeps_nine_tenths() -> None:
     assert inside == {"input", "logits", Component(0), Component(1, 2)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "rules", "size", "most"),
     [

@@ -42,6 +42,7 @@ def test_random_heads_stand_in_the_same_layers() -> None:
     assert _random_heads([Component(0, 0)], 1, 1, seed=0) == []
 
 
+@pytest.mark.slow
 def test_ablating_the_induction_head_breaks_induction() -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))
     circuit, idle = (specificity(specimen, [Component(1, head)], n=6) for head in (0, 3))

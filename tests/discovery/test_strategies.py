@@ -79,6 +79,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 500), budget=st.integers(1, 24))
 @settings(max_examples=10, deadline=None)
 def test_no_strategy_overspends_or_beats_the_oracle(seed: int, budget: int) -> None:
@@ -117,6 +118,7 @@ def test_halving_samples_every_head_and_spends_its_budget() -> None:
     )
 
 
+@pytest.mark.slow
 def test_thompson_keeps_exploring_although_the_first_heads_are_noisy() -> None:
     """Four heads are worth 0.5 with noise of 3, one is worth 2, the others nothing, with noise of 0.1.
 

@@ -80,6 +80,7 @@ def test_random_circuits_have_as_many_heads_and_mlps() -> None:
         assert set(other) != set(circuit)
 
 
+@pytest.mark.slow
 def test_given_components_are_measured_and_judged_as_found_ones_are() -> None:
     specimen = ves.load("reverse")
     search = Search(specimen, prompt_sets(specimen, trial(specimen, 16)))

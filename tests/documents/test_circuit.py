@@ -63,6 +63,7 @@ def test_nodes_without_scores_are_chosen_by_their_edges_or_all() -> None:
     assert circuit().chosen() == [Component(0, 0), Component(0, 1), Component(0)]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_round_trip(data: st.DataObject) -> None:
     graph = EdgeGraph(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))

@@ -44,6 +44,7 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_commands_of_the_packages_beside_the_core_are_written_as_their_records_say() -> None:
     done = subprocess.run([sys.executable, "-c", OF_WINGS], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
@@ -76,6 +77,7 @@ def test_a_request_says_which_versions_made_the_result() -> None:
     assert versions["torch"].split("+")[0] == torch.__version__.split("+")[0]
 
 
+@pytest.mark.slow
 def test_documents_are_read_without_torch() -> None:
     code = "import sys, vesalius.documents; sys.exit(any(name in sys.modules for name in ('torch', 'scipy', 'numpy')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

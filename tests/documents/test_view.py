@@ -121,6 +121,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGEST)
 def test_the_repr_of_the_largest_is_short(name: str) -> None:
     result = LARGEST[name]()
@@ -208,6 +209,7 @@ def test_checks_are_rows_with_controls() -> None:
     assert rows["cmd"]["control"] == pytest.approx(0.909, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_looking_at_a_result_draws_nothing() -> None:
     code = (
         "import sys; from vesalius.documents import Circuit;"

@@ -75,6 +75,7 @@ def test_a_head_that_reads_the_previous_token_is_no_induction_head_where_copies_
     assert next(head.induction for head in heads if head.id == "L0H0") < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["rms", "layer", "none"])
 def test_figures_are_those_of_a_slow_twin(norm: str) -> None:
     specimen = text_specimen(norm=norm)
@@ -199,6 +200,7 @@ figures = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(figures)
 @settings(max_examples=200)
 def test_a_name_holds_where_its_figures_are_beyond_their_bars_and_only_there(given: dict[str, float | None]) -> None:

@@ -189,6 +189,7 @@ def test_the_head_aggregates_the_flags_so_far(lab):
         check(Aggregates(component=FLAGS, hypothesis=hypothesis()), lab)
 
 
+@pytest.mark.slow
 def test_a_head_that_copies_the_previous_token():
     previous = task("19").program()
     head = str(task("19").components[0][0])
@@ -199,6 +200,7 @@ def test_a_head_that_copies_the_previous_token():
     assert copies == ["refuted", "supported", "refuted"]
 
 
+@pytest.mark.slow
 def test_a_copy_that_a_program_names_gets_the_verdict_of_computes():
     previous = task("19").program()
     head, carried = task("19").components[0]
@@ -229,6 +231,7 @@ def share_lab():
     return CircuitLab(ves.load("25"), n=1400)
 
 
+@pytest.mark.slow
 def test_two_operands_that_both_matter(share_lab):
     program = task("25").program()  # share_of_token = same_token_count / sequence_length
     both = ("same_token_count", "sequence_length")

@@ -1,5 +1,6 @@
 """Rivals differ from their program in one named change, and only there."""
 
+import pytest
 import torch
 
 from vesalius.explanations.claims.rivals import RIVAL_KINDS, rivals
@@ -7,6 +8,7 @@ from vesalius.rasp import Aggregate, Comparison, Map, Select, compile_program, g
 from vesalius.rasp.grammar import shift_by
 
 
+@pytest.mark.slow
 def test_rivals_of_generated_programs_differ_only_downstream_of_the_variable():
     for task in generate(21, 8, 3):
         program = task.program

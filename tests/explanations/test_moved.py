@@ -288,6 +288,7 @@ def test_discovery_finds_a_component_of_the_position_alone(models, method):
     assert f"{method} cannot see it" in note
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_variable_of_the_position_alone_is_found_and_named(models):
     parts = {part.id: part for part in explain_specimen(ves.load(models / "mirror_marker")).components}

@@ -69,6 +69,7 @@ def test_the_set_is_the_circuit_and_the_answer_says_so(by_hand: Explanation) -> 
     assert str(by_hand).splitlines()[1].startswith("kept alone: 1.00 [1.00, 1.00]")
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_named_with_its_cost() -> None:
     """L1H0 alone cannot find B: it keeps nothing, and the head that tells it where to look is what is left out."""
     explanation = ves.explain(as_specimen(induction_model(SIZE)), ["L1H0"], n=4)
@@ -89,6 +90,7 @@ def test_what_is_left_out_is_named_with_its_cost() -> None:
     assert abs(part.effect_wrong) < 0.25 * part.effect_right
 
 
+@pytest.mark.slow
 def test_the_set_has_at_most_as_many_as_are_asked_for() -> None:
     explanation = ves.explain(as_specimen(induction_model(SIZE)), n=4, top=1)
     assert explanation.account is not None
@@ -98,6 +100,7 @@ def test_the_set_has_at_most_as_many_as_are_asked_for() -> None:
     assert "no circuit of up to 1 of 10 components keeps 0.8 of induction" in explanation.answer["text"]
 
 
+@pytest.mark.slow
 def test_a_tag_by_experiment_is_one_or_null(by_hand: Explanation) -> None:
     """Attention that was shown to lie on one role settles ROUTER; a default by kind is no experiment."""
     assert {part.tag_by_experiment for part in by_hand.components} == {"ROUTER"}
@@ -194,6 +197,7 @@ def test_two_heads_of_which_either_fills_the_stream_are_redundant_and_neither_is
     assert "zeros at every position" in claims["not_needed_alone"].text
 
 
+@pytest.mark.slow
 def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_refuted_or_undecided() -> None:
     """By probability, which L1H0 alone brings to 1, nothing is lost without L1H1. Whether the rule refutes that it is
     necessary depends on controls that are not always run; what its role rests on must not.
@@ -204,6 +208,7 @@ def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_
     assert {("necessary", "refuted"), ("moves_role", "supported"), ("not_needed_alone", "supported")} <= verdicts
 
 
+@pytest.mark.slow
 def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
     components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
@@ -213,6 +218,7 @@ def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     assert "What it writes lowers the answer itself" in components["L1H3"].note
 
 
+@pytest.mark.slow
 def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover() -> None:
     """L1H1 attends mostly to "and", where it finds nothing, and passes on what is at its own position: the name before,
     which L0H1 brought there.
@@ -244,10 +250,13 @@ def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover()
         )
     ]
     components = parts(ves.explain(with_behaviour(as_specimen(model), rows), ["L0H1", "L1H1"]))
-    assert components["L0H1"].role == "previous-token head, necessary at the answer"  # it writes to no answer itself
+    assert (
+        components["L0H1"].role == "previous-token head, necessary at the answer, feeds L1H1"
+    )  # it writes to no answer itself
     assert components["L1H1"].role == "attends to joint, necessary at the answer"
 
 
+@pytest.mark.slow
 def test_a_random_model_is_refused_and_has_no_roles() -> None:
     specimen = as_specimen(random_model(small_config(d_vocab=SIZE, d_vocab_out=SIZE, n_ctx=48, bos_token=BOS)))
     with pytest.raises(BadInput, match=r"does not perform induction: prefers the right answer on 0\.\d\d .* `force`"):

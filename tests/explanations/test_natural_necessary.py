@@ -159,6 +159,7 @@ def test_the_figure_of_necessary_is_of_all_prompts_though_a_first_look_shows_mor
     assert (second.value or 0.0) > (first.value or 0.0)
 
 
+@pytest.mark.slow
 def test_inert_is_said_only_where_all_four_replacements_do_nothing() -> None:
     model = induction_model(SIZE, junk=0.0)
     explanation = ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8)

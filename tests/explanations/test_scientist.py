@@ -215,6 +215,7 @@ def test_frac_prevs_can_be_run_from_its_explanation(frac_prevs: Explanation) -> 
     assert outputs[1] == pytest.approx([0, 1 / 2, 2 / 3], abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_names_and_examples_do_not_reach_the_scientist() -> None:
     specimen = ves.load("79")
@@ -232,6 +233,7 @@ def test_names_and_examples_do_not_reach_the_scientist() -> None:
     assert_same_document(plain, misled, leave_out=("seconds", "specimen"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_the_same_seed_gives_the_same_explanation() -> None:
     first, second = (explain_specimen(ves.load("79"), seed=3) for _ in range(2))
@@ -345,6 +347,7 @@ def test_nan_activations_are_reported_not_explained() -> None:
     assert explanation.program is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_an_untrained_specimen_gets_no_supported_claim() -> None:
     explanation = explain_specimen(specimen_of(components=("L0_MLP", "L1H2")))
@@ -353,6 +356,7 @@ def test_an_untrained_specimen_gets_no_supported_claim() -> None:
     assert "Nothing was established" in explanation.task_description
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_an_inert_component_is_called_so_with_the_experiment_that_shows_it() -> None:
     specimen = specimen_of(components=("L0_MLP", "L1H2"))
@@ -365,6 +369,7 @@ def test_an_inert_component_is_called_so_with_the_experiment_that_shows_it() -> 
     assert part.verdict == "untested"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_large_vocabulary_is_sampled_and_said_so() -> None:
     explanation = explain_specimen(specimen_of(1000, numeric=True))
@@ -373,6 +378,7 @@ def test_a_large_vocabulary_is_sampled_and_said_so() -> None:
     assert len(json.dumps(explanation.executable.program)) < 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_program_that_cannot_be_written_leaves_its_claims_untested() -> None:
     explanation = explain_specimen(specimen_of(5001, numeric=True))

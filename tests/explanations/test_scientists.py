@@ -145,6 +145,7 @@ def test_a_benchmark_is_asked_with_the_options_of_an_object() -> None:
         BenchmarkSettings.of(circuits, Who(Builtin(top=3)), Ask(), (), None)
 
 
+@pytest.mark.slow
 def test_the_built_in_scientist_explains_without_hyve_and_language_models() -> None:
     code = """
 import sys

@@ -104,6 +104,7 @@ def test_what_contradicts_a_claim_is_not_among_what_decides(specimen: Specimen) 
     assert beside.inputs[0][:20] != lab.inputs[0][:20]
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_from_what_was_decided_before(specimen: Specimen) -> None:
     with Session.open(specimen) as first:
         kept = first.check(CIRCUIT).singly()

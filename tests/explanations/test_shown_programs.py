@@ -1,7 +1,8 @@
 """The program that is shown is the program that is graded: read back from its text, it gives the same outputs.
 
 A sample on every run; all 84 circuits under `pytest -m all_specimens`. Claims have no part in it, so none is put to the
-laboratory; nor has how well the program was found, so the search sees few inputs in few contexts.
+laboratory; nor has how well the program was found, so the search sees few inputs in few contexts, tries no runners-up
+and widens nothing.
 """
 
 import json
@@ -12,7 +13,7 @@ import torch
 import vesalius as ves
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import ClaimRecord, Explanation
-from vesalius.explanations.scientist import explain, explain_specimen, observe, settling, yardstick
+from vesalius.explanations.scientist import explain, explain_specimen, hypotheses, observe, settling, yardstick
 from vesalius.explanations.scientist.writing import ClaimJudge
 from vesalius.rasp import random_inputs
 from vesalius.rasp.document import from_document
@@ -20,7 +21,15 @@ from vesalius.rasp.text import parse, render
 
 INPUTS = 1_000
 SMALL_SEARCH = {
-    explain: {"POOL": 120, "FITTING": 200, "EXCHANGES": 40, "REFINING_PAIRS": 20, "FRESH": 100, "REFINEMENTS": 1},
+    explain: {
+        "POOL": 120,
+        "FITTING": 200,
+        "EXCHANGES": 40,
+        "REFINING_PAIRS": 20,
+        "FRESH": 100,
+        "LAB_PAIRS": 16,
+    },
+    hypotheses: {"WIDEN_BELOW": 0.0},
     observe: {"MOST_OBSERVATIONS": 200, "CANDIDATE_CONTEXTS": 30, "CHOSEN_CONTEXTS": 5, "RANDOM_CONTEXTS": 2},
     settling: {"TARGET_INPUTS": 6, "TARGET_POSITIONS": 6},
     yardstick: {"SINGLE_MOVES": 80, "WHOLE_MOVES": 40, "TRIALS": 100},
@@ -34,6 +43,7 @@ def explained(name: str, monkeypatch: pytest.MonkeyPatch) -> Explanation:
     for module, sizes in SMALL_SEARCH.items():
         for size, n in sizes.items():
             monkeypatch.setattr(module, size, n)
+    monkeypatch.setattr(explain, "_refined", lambda investigation, program, *_, **__: (investigation, program))
     return explain_specimen(ves.load(name))
 
 

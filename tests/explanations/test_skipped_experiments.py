@@ -100,6 +100,7 @@ def test_necessary_is_supported_where_every_replacement_and_control_supports_it(
     assert asked < 0.5 * 120 * len(NATURAL_ORDER) * 5, "most controls are left out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_a_figure_is_supported_where_it_exceeds_the_least_and_its_controls(kinds: int) -> None:
     """Controls are measured where one of the figures exceeds the least that counts; `either` holds two of them."""

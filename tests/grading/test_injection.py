@@ -64,6 +64,7 @@ def test_nor_does_one_in_the_text_it_is_measured_by(name: str) -> None:
             assert scores(judge, measure, RIGHT, reference=reference) == [0, 0]
 
 
+@pytest.mark.slow
 def test_without_neutralising_payloads_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the tests above could fail: a judge that knows nothing of marks falls for plain texts in plain fences."""
     monkeypatch.setattr(prompts, "neutralise", lambda text: text[:2000])
@@ -86,6 +87,7 @@ def test_each_line_of_defence_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
     assert max(scores(credulous(), "description_quality", f"{WRONG}\n{PAYLOADS['xml end']}")) == 2
 
 
+@pytest.mark.slow
 def test_a_whole_explanation_full_of_payloads_earns_nothing() -> None:
     names = list(PAYLOADS)
     parts = answer("3").components

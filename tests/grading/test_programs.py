@@ -41,6 +41,7 @@ def test_the_true_program_is_right_everywhere(specimen: str) -> None:
         assert not score.reason
 
 
+@pytest.mark.slow
 def test_what_interchange_shows_is_decided_by_the_model() -> None:
     """Two components are shown only across positions, one by no interchange: as the key says, without reading it."""
     for (specimen, component), reason in INERT.items():
@@ -69,6 +70,7 @@ def test_one_wrong_table_entry_costs_what_it_touches() -> None:
     assert not found.task_exact
 
 
+@pytest.mark.slow
 def test_a_wrong_carrier_costs_and_a_missing_one_counts_as_zero() -> None:
     right = true_executable("4")
     names = list(right.carriers)
@@ -140,6 +142,7 @@ def test_grading_inputs_are_nobody_elses() -> None:
     assert specimen.sample(50, GRADING_SEED) != specimen.sample(50, CLAIM_SEED)
 
 
+@pytest.mark.slow
 def test_grade_gives_tags_and_programs_together() -> None:
     found = grade([truth("3"), truth("8")])
     assert found.task_exact is not None

@@ -63,6 +63,7 @@ def slope(model: Transformer, batch: Batch, readout: Readout, replacement: Repla
     return (score(-step) - score(step)) / (2 * step)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(configs(), st.integers(0, 1000), st.sampled_from(KINDS))
 def test_a_derivative_everywhere(config: Config, seed: int, kind: str) -> None:

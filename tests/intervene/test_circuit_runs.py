@@ -30,6 +30,7 @@ def begin_alike(batch: Batch, other: Batch, n: int) -> Batch:
     return Batch(torch.cat([batch.tokens[:, :n], other.tokens[:, n:]], 1), other.mask)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(configs(), st.integers(0, 1000), st.sampled_from([0.3, 0.7]), st.sampled_from([0, 1, "where"]))
 def test_a_circuit_scores_as_if_every_other_edge_were_cut(

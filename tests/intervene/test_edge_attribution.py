@@ -27,6 +27,7 @@ def listed(model: Transformer, scores: torch.Tensor) -> torch.Tensor:
     return scores[:, *EdgeGraph.of(model.config).places.T]
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(configs(), st.integers(0, 1000))
 def test_edges_into_the_logits_are_exact_without_a_final_norm(config: Config, seed: int) -> None:

@@ -23,6 +23,7 @@ def edges_of(graph: EdgeGraph, mask: torch.Tensor) -> list[Edge]:
     return [edge for edge, (s, r) in zip(graph.edges, graph.places.tolist(), strict=True) if mask[s, r]]
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(configs(), st.integers(0, 1000), st.booleans())
 def test_any_set_of_cuts_is_what_the_engine_computes(config: Config, seed: int, everywhere: bool) -> None:

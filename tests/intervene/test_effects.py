@@ -54,6 +54,7 @@ def test_positions_on_paper() -> None:
     assert found.matrix.abs().max() == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(configs(), st.integers(0, 2**20), st.sampled_from(KINDS), st.booleans())
 def test_against_the_naive_loop(config: Config, seed: int, kind: str, in_pairs: bool) -> None:
@@ -77,6 +78,7 @@ def test_against_the_naive_loop(config: Config, seed: int, kind: str, in_pairs: 
             assert float(found.matrix[prompt, column]) == pytest.approx(float(expected), abs=10 * EXACT, rel=EXACT)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(configs(), st.integers(0, 1000), st.sampled_from(KINDS))
 def test_chunks_change_nothing(config: Config, seed: int, kind: str) -> None:

@@ -122,6 +122,7 @@ def test_kept_outputs_are_those_of_the_naive_twin(config: Config, seed: int) -> 
             assert (seen - expected[component]).abs().max() <= EXACT * max(1.0, float(expected[component].abs().max()))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(configs(), st.integers(0, 2**20))
 def test_one_component_with_a_value_and_positions_for_every_row(config: Config, seed: int) -> None:

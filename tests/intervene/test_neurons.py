@@ -229,6 +229,7 @@ def without_experts(model: Transformer, batch: Batch, other: Batch, readout: Rea
     return readout.score(logits[:, readout.at[row.prompt]][:, :, readout.choose[row.prompt]], one)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"d_head": 16}])
 def test_experts_are_replaced_by_what_they_add(changes: dict[str, int]) -> None:
     """In float64: experts are chosen by comparison. All experts of a layer together are its MLP; wide heads are

@@ -42,6 +42,7 @@ def test_on_paper() -> None:
     assert (row.effect_right_low, row.acts) == (None, None)  # one prompt says nothing about others
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     configs().filter(lambda one: one.d_vocab_out >= 5),

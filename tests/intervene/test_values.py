@@ -57,6 +57,7 @@ def test_means_leave_the_pad_token_out() -> None:
     assert same_tensors(by_token.embed, by_mask.embed)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(configs(), st.integers(0, 1000), st.booleans())
 def test_means_in_portions_are_the_same_means(config: Config, seed: int, per_position: bool) -> None:
@@ -86,6 +87,7 @@ def folded(model: Transformer) -> Transformer:
     return model
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(configs(), st.integers(0, 1000))
 def test_value_bias_is_zero_after_folding(config: Config, seed: int) -> None:

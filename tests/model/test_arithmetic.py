@@ -35,6 +35,7 @@ def test_it_runs_in_float32_unless_another_format_is_asked_for(arithmetic: Speci
     assert next(load(ARITHMETIC, dtype="float16", device="cpu").model.parameters()).dtype == torch.float16
 
 
+@pytest.mark.slow
 def test_it_subtracts_and_adds(arithmetic: Specimen) -> None:
     """2,000 prompts that were held out of training by the rule of `scripts/train_arithmetic.py`."""
     rng, texts, answers = random.Random(0), [], []

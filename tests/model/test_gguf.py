@@ -45,6 +45,7 @@ def test_the_tokenizer_inside(tmp_path: Path) -> None:
         tokenizer.token("ih")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_a_truncated_file_is_one_line_wherever_it_is_cut(tmp_path: Path, share: float) -> None:

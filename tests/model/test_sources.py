@@ -125,6 +125,7 @@ def test_reading_is_reported_before_the_first_measurement(directory: Path) -> No
     assert "reading toy" not in steps[2:]
 
 
+@pytest.mark.slow
 def test_attention_is_probed_with_token_ids_where_there_is_no_tokenizer(directory: Path) -> None:
     specimen = ves.load(directory, device="cpu")
     detections = detect(specimen, rows=2)

@@ -43,6 +43,7 @@ def test_padding_on_either_side_changes_nothing(config: Config, seed: int) -> No
         assert distance(model(padded, mask=mask)[:, before : before + 6], expected) <= CLOSE
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(configs(), seeds)
 def test_rows_of_a_batch_do_not_see_each_other(config: Config, seed: int) -> None:
@@ -88,6 +89,7 @@ def test_continuing_from_a_cached_residual(config: Config, seed: int) -> None:
         assert distance(model(tokens, mask=mask, start_layer=layer, resid=resid), full) <= CLOSE
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(configs(), seeds)
 def test_chosen_positions_and_tokens_are_slices_of_all_logits(config: Config, seed: int) -> None:
@@ -282,6 +284,7 @@ def test_a_cache_holds_what_was_asked_for() -> None:
 # --- the fast path for many small rows
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(configs(), seeds)
 def test_the_fast_path_for_many_small_rows_computes_the_same(config: Config, seed: int) -> None:

@@ -43,6 +43,7 @@ def assert_same(first, second):
         assert torch.equal(value, second.run(*inputs).values[name])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
 def test_any_program_survives_the_round_trip(seed):
@@ -54,6 +55,7 @@ def test_any_program_survives_the_round_trip(seed):
     assert to_document(again(program)) == to_document(program)
 
 
+@pytest.mark.slow
 def test_generated_programs_survive_the_round_trip():
     for task in generate(3, 8, 3):
         assert_same(task.program, again(task.program))
@@ -131,6 +133,7 @@ def test_other_data_is_refused(given):
         from_document(given)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=4)))
 @settings(max_examples=60, deadline=None)
 def test_rubbish_in_the_place_of_a_field_never_gets_past_badinput(rubbish):

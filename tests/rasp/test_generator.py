@@ -42,6 +42,7 @@ def test_sizes_are_trainable_and_all_roles_occur(tasks):
     assert len({len(task.program.components) for task in tasks}) >= 4
 
 
+@pytest.mark.slow
 def test_five_tasks_already_cover_the_five_roles_at_every_depth():
     for depth in (1, 2, 5):
         found = {role for task in generate(11, 5, depth) for role in roles_of(task.program).values()}
@@ -60,12 +61,14 @@ def test_no_task_is_trivial(tasks):
         assert min(interchange_effects(program, seed=123).values()) > 0
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_a_longer_list_begins_with_the_shorter(tasks):
     again = generate(3, 8, 4)
     assert [task.spec for task in again] == [task.spec for task in tasks[:8]]
     assert [task.spec for task in generate(4, 8, 4)] != [task.spec for task in again]
 
 
+@pytest.mark.slow
 def test_behaviours_are_pairwise_different(tasks):
     assert len({behaviour_signature(task.program) for task in tasks}) == len(tasks)
 

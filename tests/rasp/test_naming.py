@@ -155,6 +155,7 @@ TABLES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(TABLES)
 @settings(max_examples=150, deadline=None)
 def test_every_name_is_exact_on_every_entry(table: dict[tuple[Any, ...], int]) -> None:
@@ -170,6 +171,7 @@ def test_every_name_is_exact_on_every_entry(table: dict[tuple[Any, ...], int]) -
     assert len(of_value) == len(set(table.values()))
 
 
+@pytest.mark.slow
 @given(TABLES)
 @settings(max_examples=100, deadline=None)
 def test_every_value_formula_gives_the_values(table: dict[tuple[Any, ...], int]) -> None:

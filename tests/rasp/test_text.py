@@ -38,6 +38,7 @@ def test_a_program_is_written_line_by_line_and_read_back():
     assert parse(SHARE.replace("Comparison.LEQ", "LEQ")) == parse(SHARE)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
 def test_any_program_survives_the_round_trip(seed):
@@ -50,6 +51,7 @@ def test_any_program_survives_the_round_trip(seed):
     assert_same(program, from_document(parse(text)))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 500), st.integers(1, 4))
 @settings(max_examples=12, deadline=None)
 def test_generated_programs_survive_the_round_trip(seed, depth):

@@ -36,6 +36,7 @@ def agree(node, ours, theirs):
     return ours == pytest.approx(theirs, abs=1e-5) if node.numerical else ours == theirs
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(SEEDS)
 def test_every_variable_of_a_run_equals_the_twin(seed):
@@ -55,6 +56,7 @@ def test_every_variable_of_a_run_equals_the_twin(seed):
             assert heads == [reading.of(node, "head") for reading in readings]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(SEEDS, st.booleans())
 def test_interchange_equals_the_twin_row_by_row(seed, across_positions):

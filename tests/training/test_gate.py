@@ -86,6 +86,7 @@ def slow_gate(model: Transformer, setting: Setting, n: int, seed: int) -> Simple
     return SimpleNamespace(**{name: sum(correct) / len(correct) for name, correct in counts.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [fraction, odd_places])
 def test_gate_equals_the_slow_twin(program) -> None:
     setting = small(program())
@@ -177,6 +178,7 @@ def test_repetitive_inputs_count() -> None:
     assert bad.shortfalls == ["repetitive 0.9700 < 0.98", "rare_counts 0.0000 < 0.95"]
 
 
+@pytest.mark.slow
 def test_accuracy_on_repetitive_inputs_is_that_of_single_runs() -> None:
     setting = small(fraction())
     model = half_trained(setting)

@@ -69,6 +69,7 @@ def expected_terms(stack: Stack, rows, copy: int) -> list[float]:
     return [total / counted for total in totals]
 
 
+@pytest.mark.slow
 def test_each_term_of_every_copy_matches_hooked_runs_of_its_transformer() -> None:
     stack = mixed_stack()
     curriculum, rows = rows_of(stack)

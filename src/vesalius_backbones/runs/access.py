@@ -175,19 +175,38 @@ def totals(calls: Path) -> Totals:
     return Records(calls, Redactor([]), writable=False).totals if calls.is_file() else Totals()
 
 
+class _Door:
+    """How many want the network shut. A hook can never be removed, and each one is called for every audited event of
+    the process, `id` among them: so there is one, from the first time on that it is needed.
+    """
+
+    def __init__(self) -> None:
+        self.shut, self.watched = 0, False
+
+    def watch(self) -> None:
+        """From now on, connections are refused while the door is shut."""
+        if not self.watched:
+            self.watched = True
+            sys.addaudithook(self._refuse)
+
+    def _refuse(self, event: str, arguments: tuple[object, ...]) -> None:
+        if not self.shut:
+            return
+        # Addresses of local sockets are texts; those of networks are tuples.
+        reaching = event in ("socket.connect", "socket.sendto", "socket.bind") and not isinstance(arguments[1], str)
+        if reaching or event == "socket.getaddrinfo":
+            raise Failed(f"replay needs no network, and something asked for it ({event})")
+
+
+_DOOR = _Door()
+
+
 @contextmanager
 def no_connections() -> Iterator[None]:
     """While in here, this process cannot reach a network."""
-    shut = True
-
-    def refuse(event: str, arguments: tuple[object, ...]) -> None:
-        # Addresses of local sockets are texts; those of networks are tuples.
-        reaching = event in ("socket.connect", "socket.sendto", "socket.bind") and not isinstance(arguments[1], str)
-        if shut and (reaching or event == "socket.getaddrinfo"):
-            raise Failed(f"replay needs no network, and something asked for it ({event})")
-
-    sys.addaudithook(refuse)  # a hook cannot be removed, so it is switched off
+    _DOOR.watch()
+    _DOOR.shut += 1
     try:
         yield
     finally:
-        shut = False
+        _DOOR.shut -= 1

@@ -63,6 +63,7 @@ def test_training_is_reproducible_and_a_policy_can_be_saved(tmp_path: Path) -> N
     assert (loaded.rules, loaded.curve) == (first.rules, first.curve)
 
 
+@pytest.mark.slow
 def test_the_policy_of_the_package_finds_hidden_pairs_it_never_saw() -> None:
     """It was trained on 16 heads; here are 24, two of which matter only together. Chance of a random pair: 1 in 276."""
     policy, rng = load_policy(), np.random.default_rng(5)

@@ -88,6 +88,7 @@ def test_three_copies_outvote_a_resampled_one(tmp_path: Path) -> None:
     assert min(found[3:]) > 0.4
 
 
+@pytest.mark.slow
 def test_single_heads_and_attribution_do_not_see_the_pair(specimen: Specimen, planted: RedundantModel) -> None:
     heads = all_components(specimen.model.config, mlps=False)
     alone = dict(zip(heads, effect_of(specimen, [[head] for head in heads], "mean"), strict=True))
@@ -111,6 +112,7 @@ def test_who_finds_it_and_at_what_price(specimen: Specimen, planted: RedundantMo
     assert min(paid["greedy"], paid["beam"]) > 200
 
 
+@pytest.mark.slow
 def test_three_copies_are_found_although_no_pair_shows_anything(tmp_path: Path) -> None:
     three = plant(seed=13, copies=3)
     found = search_sets(three.specimen(tmp_path), "group", n=16)

@@ -96,7 +96,11 @@ class Width:
 
     def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
         """Counts."""
-        return self.selector.mask(env).sum(-1).masked_fill(~env.real, UNDEFINED)
+        selector = self.selector
+        if selector.kind == "constant":
+            chosen = among(env[selector.keys], selector.constant, selector.others)
+            return env.scopes["TRUE"].count(chosen).long().masked_fill(~env.real, UNDEFINED)
+        return selector.mask(env).sum(-1).masked_fill(~env.real, UNDEFINED)
 
     def define(self, draft: Draft, name: str) -> Coded:
         """A count."""
@@ -129,12 +133,9 @@ class Mean:
 
     def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
         """Shares in units of 1 / MEAN_SCALE."""
-        n = env.visible.shape[1]
-        latest = {"LEQ": 0, "LT": -1, "TRUE": n}[self.scope]
-        seen = env.visible & torch.ones(n, n, dtype=torch.bool).tril(latest)
-        hits = (seen & among(env[self.of], self.value, self.others)[:, None, :]).sum(-1)
-        share = hits / seen.sum(-1).clamp(min=1)
-        return (share * MEAN_SCALE).round().long().masked_fill(~env.real | ~seen.any(-1), UNDEFINED)
+        scope = env.scopes[self.scope]
+        share = scope.count(among(env[self.of], self.value, self.others)) / scope.size.clamp(min=1)
+        return (share * MEAN_SCALE).round().long().masked_fill(~env.real | (scope.size == 0), UNDEFINED)
 
     def define(self, draft: Draft, name: str) -> Coded:
         """A share."""

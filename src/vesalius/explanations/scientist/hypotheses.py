@@ -160,7 +160,7 @@ def rank_tables(observations: Observations, env: Environment, names: list[str]) 
 
     def score(reads: tuple[str, ...]) -> float:
         if reads not in tried:
-            tried[reads] = observations.score(distinct(arguments_of(observations, env, reads))[1])
+            tried[reads] = observations.score(observations.groups(distinct(arguments_of(observations, env, reads))[1]))
         return tried[reads]
 
     chosen = _best([(name,) for name in names], score)
@@ -237,10 +237,11 @@ def rank_heads(
         if hypothesis.family in without:
             return
         values = hypothesis.evaluate(env)[observations.row, observations.position]
-        partition = _partition(observations.position, values)
+        groups = observations.groups(values)
+        partition = _partition(groups)
         if partition not in seen:
             seen.add(partition)
-            scored.append(Scored(hypothesis, observations.score(values)))
+            scored.append(Scored(hypothesis, observations.score(groups)))
 
     for hypothesis in _head_hypotheses(observations, env, names, attention, numeric, causal):
         consider(hypothesis)
@@ -298,9 +299,8 @@ def _farness(hypothesis: Hypothesis, names: list[str]) -> int:
     return min((names.index(name) for name in hypothesis.reads if name in names), default=len(names))
 
 
-def _partition(position: Tensor, values: Tensor) -> bytes:
+def _partition(groups: Int[Tensor, " n"]) -> bytes:
     """A key that is the same for hypotheses that group the observations alike."""
-    groups = distinct(torch.stack([position, values], 1))[1]
     n = int(groups.max()) + 1
     first = torch.full((n,), len(groups)).scatter_reduce_(0, groups, torch.arange(len(groups)), "amin")
     return first[groups].numpy().tobytes()

@@ -18,6 +18,8 @@
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -205,6 +207,13 @@ NOISE_SHARE = 0.08
 SILENT_SHARE, SILENT_NUMBERS = 0.02, 1e-4
 
 
+class _Half(NamedTuple):
+    """Some of the observations."""
+
+    rows: Int[Tensor, " m"]
+    fingerprint: Float[Tensor, "m width"]
+
+
 @dataclass(frozen=True)
 class Observations:
     """Fingerprints of one component, one per (row of `pairings`, position); `raw` as measured."""
@@ -230,18 +239,34 @@ class Observations:
         """True when no exchange showed an effect."""
         return self.effect < INERT_SHARE
 
-    def score(self, values: Int[Tensor, " n"]) -> float:
-        """Share of the held-out fingerprints' variance that these values predict (position is given for free)."""
-        _, group = distinct(torch.stack([self.position, values], 1))
-        fitted = self.row % 2 == 0
-        n_groups = int(group.max()) + 1
-        sums = self.fingerprint.new_zeros(n_groups, self.fingerprint.shape[1])
-        sums.index_add_(0, group[fitted], self.fingerprint[fitted])
-        counts = torch.bincount(group[fitted], minlength=n_groups).clamp(min=1)
-        held = ~fitted
-        residual = self.fingerprint[held] - (sums / counts[:, None])[group[held]]
-        total = float(self.fingerprint[held].square().sum())
-        return 0.0 if total <= 0 else 1 - float(residual.square().sum()) / total
+    def groups(self, values: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """Numbers for observations at the same position with the same value."""
+        low, high = values.aminmax()
+        return (self.position * (high - low + 1) + (values - low)).unique(return_inverse=True)[1]
+
+    @cached_property
+    def _halves(self) -> "tuple[_Half, _Half]":
+        """What a score is fitted on, and what it is held against."""
+        rows = ((self.row % 2 == half).nonzero().squeeze(1) for half in (0, 1))
+        fitted, held = (_Half(chosen, self.fingerprint[chosen]) for chosen in rows)
+        return fitted, held
+
+    @cached_property
+    def _held_out_variance(self) -> float:
+        return float(self._halves[1].fingerprint.square().sum())
+
+    def score(self, groups: Int[Tensor, " n"]) -> float:
+        """Share of the held-out fingerprints' variance that the means of `groups` predict; position is given for
+        free.
+        """
+        if self._held_out_variance <= 0:
+            return 0.0
+        fitted, held = self._halves
+        n_groups, known = int(groups.max()) + 1, groups[fitted.rows]
+        sums = self.fingerprint.new_zeros(n_groups, self.fingerprint.shape[1]).index_add_(0, known, fitted.fingerprint)
+        counts = torch.bincount(known, minlength=n_groups).clamp(min=1)
+        residual = held.fingerprint - (sums / counts[:, None])[groups[held.rows]]
+        return 1 - float(residual.square().sum()) / self._held_out_variance
 
     def values(self, codes: Int[Tensor, "row pos"]) -> Int[Tensor, " n"]:
         """What a variable is at the places observed."""

@@ -14,11 +14,12 @@ with one component exchanged.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Protocol
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
@@ -51,6 +52,26 @@ class Environment:
 
     def __getitem__(self, name: str) -> Int[Tensor, "row pos"]:
         return self.values[name]
+
+    @cached_property
+    def scopes(self) -> "dict[str, Scope]":
+        """What a query sees before and at its own position (LEQ), before it (LT), or anywhere (TRUE)."""
+        n = self.visible.shape[1]
+        shapes = {scope: torch.ones(n, n).tril(latest) for scope, latest in (("LEQ", 0), ("LT", -1), ("TRUE", n))}
+        seen = {scope: self.visible.float() * shape for scope, shape in shapes.items()}
+        return {scope: Scope(keys, keys.sum(-1)) for scope, keys in seen.items()}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The keys that each query sees, 1 or 0, and how many they are."""
+
+    keys: Float[Tensor, "row query key"]
+    size: Float[Tensor, "row query"]
+
+    def count(self, chosen: Bool[Tensor, "row pos"]) -> Float[Tensor, "row query"]:
+        """How many of the keys seen are chosen; as a product of matrices, since a search counts thousands of times."""
+        return (self.keys @ chosen.float().unsqueeze(-1)).squeeze(-1)
 
 
 class Naming(Protocol):
