@@ -1,6 +1,7 @@
-"""The smallest connected circuit of SmolLM2-135M by each method, and by the default, which takes the smallest of three.
+"""The smallest connected circuit of a model by each method, and by the default, which takes the smallest of three.
 
     python -m benchmarks.whole_circuits induction ioi greater-than capitals successor addition ROWS.jsonl
+    python -m benchmarks.whole_circuits ioi capitals --model gemma-3-270m-q4_k_m.gguf --out gemma.json
 
 32 prompts rank, others choose the size, a third set reports (a file of rows is divided by three). Every ranking goes
 through the same search: the share asked for is read with a margin of two standard errors, circuits are trimmed by
@@ -11,6 +12,7 @@ search and, for the default, of the exact sweep where no ranking gives a circuit
 import argparse
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import vesalius as ves
@@ -40,9 +42,9 @@ METHODS: tuple[Method, ...] = (
 DEFAULT = ("eap-ig", "relp", "relp-qk")
 
 
-def rows_of(behaviour: str, seed: int, shares: Sequence[float], device: str) -> list[dict[str, Any]]:
+def rows_of(model: str, behaviour: str, seed: int, shares: Sequence[float], device: str) -> list[dict[str, Any]]:
     """One row for each method and share."""
-    specimen = ves.load("smollm2-135m", behaviour=behaviour, device=device)
+    specimen = ves.load(model, behaviour=behaviour, device=device)
     rank = trial(specimen, PROMPTS, seed=seed)
     sets = prompt_sets(specimen, rank, seed=seed)
     contrast = measure_contrast(specimen.model, sets.report)
@@ -81,6 +83,7 @@ def rows_of(behaviour: str, seed: int, shares: Sequence[float], device: str) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("behaviours", nargs="+", help="Names, or files of rows.")
+    parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--keep", type=float, nargs="+", default=[0.8, 0.9])
     parser.add_argument("--device", default="auto")
@@ -90,9 +93,9 @@ def main() -> None:
         row
         for behaviour in given.behaviours
         for seed in given.seeds
-        for row in rows_of(behaviour, seed, given.keep, given.device)
+        for row in rows_of(given.model, behaviour, seed, given.keep, given.device)
     ]
-    write_json(given.out, {"model": "smollm2-135m", "prompts": PROMPTS, "rows": rows})
+    write_json(given.out, {"model": Path(given.model).name, "prompts": PROMPTS, "rows": rows})
 
 
 if __name__ == "__main__":

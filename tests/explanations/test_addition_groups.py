@@ -28,7 +28,7 @@ from vesalius.explanations.claims import (
     necessary,
 )
 from vesalius.explanations.laboratory import NaturalLab
-from vesalius.explanations.natural.selection import Groups, propose_groups
+from vesalius.explanations.natural.grouping import Groups, propose_groups
 from vesalius.model.specimen import Specimen
 from vesalius.progress import silent
 

@@ -46,9 +46,10 @@ from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
 from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
+from vesalius.explanations.natural.grouping import Redundancy
 from vesalius.explanations.natural.ideas import Ideas, Inside
 from vesalius.explanations.natural.names_of_mlps import CONSTANT, by_ways, is_constant, name_of_mlp, place_words
-from vesalius.explanations.natural.selection import ChosenComponents, Redundancy
+from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
 # From verdicts to a role: the name of a component, by rule.
@@ -413,7 +414,7 @@ def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *,
 def _beside(lab: NaturalLab, name: str, found: Redundancy, *, tried: int) -> list[ClaimRecord]:
     """The claims about a component beside others, the last of which stands where any does: that it is redundant with
     them or a backup of them, as it seemed to be on other prompts; where that is refuted the other one; and where it is
-    open that they matter together. All three read the same runs.
+    open that they matter together, which then takes its place. All three read the same runs.
     """
     others, how = tuple(map(str, found.others)), {"replacement": found.how, "at": found.at}
     pair: list[Claim] = [Redundant(component=name, others=others, **how), BackupOf(component=name, of=others, **how)]
@@ -423,7 +424,8 @@ def _beside(lab: NaturalLab, name: str, found: Redundancy, *, tried: int) -> lis
         other = check(second, lab, tried=tried)
         return [*claims, other] if other.verdict == "supported" else claims
     if claims[-1].verdict == "undecided":
-        claims.append(check(Together(component=name, others=others, **how), lab, tried=tried))
+        weaker = check(Together(component=name, others=others, **how), lab, tried=tried)
+        return [weaker] if weaker.verdict == "supported" else claims
     return claims
 
 

@@ -1,0 +1,157 @@
+"""Are the names of heads in explanations true? The standard tests by plain hooks and weights, without atlas or claims.
+
+    python -m benchmarks.head_names DIRECTORY --out benchmarks/results/head_names.json
+
+reads every explanation of a natural model under the directory. A head that is called a previous-token, duplicate-token,
+prefix-matching or induction head is measured on random tokens that are repeated once; one that is said to read a role,
+or to rest on BOS, on fresh prompts of its behaviour; copying and suppression on the weights: the logits that a head's
+output matrices give a token for itself, less the mean over all tokens, in standard deviations. A name is *false* where
+its figure misses the bar: a quarter of the attention for places on random tokens (uniform attention has 0.02 there),
+half for roles, any copying for an induction head, and any suppression for a suppressor.
+
+The second figure is how much the entries of components say. *Nothing*: no role, or that it is necessary or a small part
+without a place, a path or a content.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import vesalius as ves
+from benchmarks.plain_claims import PlainCheck
+from vesalius.components import Component
+from vesalius.files import write_json
+from vesalius.model.transformer import Transformer
+
+LENGTH, PROMPTS, SEED = 32, 16, 12345
+LEAST_PLACE, LEAST_ROLE = 0.25, 0.5
+SAMPLE = 1024
+#: Roles that say nothing of where, along which path or with what content a component acts.
+SILENT = ("no role established", "builds features", "necessary", "a small part")
+
+
+class StandardTests:
+    """The figures of all heads of a model, each made when it is asked for; `first` is the token that begins a text."""
+
+    def __init__(self, model: Transformer, first: int) -> None:
+        self.model = model
+        generator = torch.Generator().manual_seed(SEED)
+        half = torch.randint(1000, model.config.d_vocab, (PROMPTS, LENGTH), generator=generator)
+        front = torch.full((PROMPTS, 1), first)
+        tokens = torch.cat([front, half, half], 1).to(model.device)
+        with torch.no_grad():
+            cache = model.run_with_cache(tokens)[1]
+        self.patterns = {
+            layer: cache[f"blocks.{layer}.attn.hook_pattern"].float() for layer in range(model.config.n_layers)
+        }
+
+    def place(self, head: Component, back: int) -> float:
+        """Mean attention of the second half on the token so many places back."""
+        pattern = self.patterns[head.layer][:, head.head]
+        queries = torch.arange(LENGTH + 1, 2 * LENGTH + 1)
+        return float(pattern[:, queries, queries - back].mean())
+
+    @torch.no_grad()
+    def copying(self, head: Component) -> float:
+        """Mean over sampled tokens of a token's own logit through the output matrices, in standard deviations."""
+        attention = self.model.blocks[head.layer].attn
+        kept = torch.randperm(self.model.config.d_vocab, generator=torch.Generator().manual_seed(SEED))[:SAMPLE]
+        kept = kept.to(self.model.device)
+        values = (
+            self.model.W_E[kept].float() @ _value_matrix(attention, head).float() @ attention.W_O[head.head].float()
+        )
+        logits: Tensor = values @ self.model.W_U.float()
+        own = logits[torch.arange(len(kept)), kept]
+        return float(((own - logits.mean(1)) / logits.std(1)).mean())
+
+
+def _value_matrix(attention: Any, head: Component) -> Tensor:
+    """The head's own value matrix; several heads may share one."""
+    assert head.head is not None
+    return attention.W_V[head.head * len(attention.W_V) // len(attention.W_O)]
+
+
+def figures(role: str, head: Component, tests: StandardTests, prompts: PlainCheck) -> dict[str, tuple[float, float]]:
+    """What a name is about: each figure with the least that it must reach."""
+    shown: dict[str, tuple[float, float]] = {}
+    if "previous-token head" in role:
+        shown["attention on the previous token"] = tests.place(head, 1), LEAST_PLACE
+    if "duplicate-token head" in role:
+        shown["attention on the same token"] = tests.place(head, LENGTH), LEAST_PLACE
+    if "prefix-matching head" in role or "induction head" in role:
+        shown["attention on the token after the earlier copy"] = tests.place(head, LENGTH - 1), LEAST_PLACE
+    if "induction head" in role:
+        shown["copying, from weights"] = tests.copying(head), 0.0
+    if "copy-suppression head" in role:
+        shown["suppression, from weights"] = -tests.copying(head), 0.0
+    if "BOS sink" in role:
+        pattern = prompts.cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.head]
+        shown["attention on BOS"] = float(pattern[prompts.rows, prompts.position, 0].mean()), LEAST_ROLE
+    for name, place in prompts.roles.items():
+        if f"reads {name}" in role.split(", "):
+            pattern = prompts.cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.head]
+            shown[f"attention on {name}"] = float(pattern[prompts.rows, prompts.position, place].mean()), LEAST_ROLE
+    return shown
+
+
+def audit(document: Mapping[str, Any], tests: StandardTests, prompts: PlainCheck) -> list[dict[str, Any]]:
+    """The role of every component, what it says, and its figures."""
+    rows = []
+    for part in document["components"]:
+        head, role = Component.parse(part["id"]), part["role"] or SILENT[0]
+        found = figures(role, head, tests, prompts) if head.is_head else {}
+        rows.append(
+            {
+                "behaviour": document["behaviour"],
+                "seed": document["seed"],
+                "component": part["id"],
+                "role": role,
+                "silent": role in SILENT,
+                "figures": {name: round(value, 4) for name, (value, _) in found.items()},
+                "false": [name for name, (value, least) in found.items() if value < least],
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Print the false names and the share of entries that say nothing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--prompts", type=int, default=64)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    tests: dict[str, StandardTests] = {}
+    prompts: dict[tuple[str, str], PlainCheck] = {}
+    for path in sorted(given.directory.rglob("*.json")):
+        document = json.loads(path.read_text())
+        if "components" not in document or not document.get("behaviour"):
+            continue
+        name, behaviour = document["specimen"], document["behaviour"]
+        if (name, behaviour) not in prompts:
+            specimen = ves.load(name, behaviour=behaviour)
+            prompts[name, behaviour] = PlainCheck(specimen, given.prompts)
+            if name not in tests:
+                tests[name] = StandardTests(specimen.model, int(prompts[name, behaviour].tokens[0, 0]))
+        rows += audit(document, tests[name], prompts[name, behaviour])
+    named = [row for row in rows if row["figures"]]
+    wrong = [row for row in named if row["false"]]
+    silent = [row for row in rows if row["silent"]]
+    print(f"{len(named)} of {len(rows)} entries have a name with a standard test; false: {len(wrong)}")
+    for row in wrong:
+        print(row["behaviour"], row["seed"], row["component"], row["role"], row["figures"])
+    print(f"entries that say nothing: {len(silent)} of {len(rows)} ({len(silent) / max(1, len(rows)):.2f})")
+    print(Counter(row["role"] for row in silent).most_common())
+    if given.out:
+        write_json(given.out, {"benchmark": "head_names", "prompts": given.prompts, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
