@@ -1,5 +1,6 @@
 """Fixtures that many tests share."""
 
+import gc
 import importlib.util
 import os
 from collections import Counter
@@ -43,6 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marks = ("slow", "all_specimens")
     slow = Counter(item.path for item in items if any(map(item.get_closest_marker, marks)))
     items.sort(key=lambda item: -slow[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: looking for garbage in it took a twentieth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 #: Folders whose files share what takes seconds to start, so that one process runs them all.

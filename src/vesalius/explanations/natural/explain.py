@@ -216,6 +216,7 @@ def _component(
             "looks_at": finding.looks_at,
             "moves": finding.roles("moves_role"),
             "request": request,
+            **({} if finding.written is None else {"writes": finding.written.record}),
             **numbers,
         },
     )
