@@ -268,6 +268,9 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
             f"No component was shown to be necessary alone; the largest effects measured are "
             f"{_with_effects(ranked[:CARRIERS], measured)} of the {_unit(parts)}."
         )
+    if general := [part for part in parts if part.specificity is not None and part.specificity.specific is False]:
+        named = [f"{part.id} ({part.specificity.elsewhere})" for part in general if part.specificity]
+        yield f"Not specific, replacing it breaks as much elsewhere: {join_first(named, CARRIERS)}."
     if spared := [part.id for part in parts if _supports(part, SPARED)]:
         yield (
             f"Not needed alone (zeros or the mean at every position in its place cost next to nothing): "

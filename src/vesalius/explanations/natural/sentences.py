@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from vesalius.behaviours.behaviour import Behaviour
+from vesalius.documents.claims import PartSpecificity
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.attending import meaning
@@ -41,6 +42,16 @@ def note(findings: Findings) -> str:
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
     return " ".join([*sentences, *([] if findings.tag_by_experiment else [DEFAULT_TAGS[findings.tag]])])
+
+
+def specificity_sentence(found: PartSpecificity) -> str:
+    """What a necessary component breaks besides, and whether that is less than what it breaks here."""
+    here = f"beside {found.own:.2f} of the score here (its mean over plain text in its place)"
+    if found.specific is None:
+        return f"Elsewhere it breaks {found.elsewhere}, {here}: too little here to say whether it is specific."
+    if found.specific:
+        return f"It is specific to this behaviour: {found.elsewhere}, {here}."
+    return f"It also breaks other things: {found.elsewhere}, {here}."
 
 
 def information_flow(findings: Sequence[Findings]) -> str:
