@@ -54,7 +54,7 @@ def pytest_collection_finish() -> None:
 
 
 #: Folders whose files share what takes seconds to start, so that one process runs them all.
-TOGETHER = ("tests/sandbox/",)
+TOGETHER = ("tests/sandbox/", "tests/agents/hyve/")
 
 
 @pytest.hookimpl(optionalhook=True)
