@@ -3,8 +3,9 @@
     python -m benchmarks.entries before/explanation.json after/explanation.json
 
 An entry says nothing if its role is *no role established*, *builds features* (as it was called before), *necessary*
-without a place or a path, or *necessary, by a way that was not found*. One that says only where it acts (*necessary at
-the answer*, *necessary upstream*) is counted apart. MLPs are counted as well by themselves, and so are the passes.
+without a place or a path (*by a way that was not found*), or *a small part* and no more. One that says only where it
+acts (*necessary at the answer*, *necessary upstream*) is counted apart. MLPs are counted as well by themselves, and so
+are the passes.
 """
 
 import argparse
@@ -18,7 +19,8 @@ from vesalius.explanations.natural.names_of_mlps import NOT_FOUND
 from vesalius.explanations.natural.proposing import NO_ROLE
 from vesalius.statistics import share_interval
 
-EMPTY = (NO_ROLE, NOT_FOUND, "builds features", "necessary")
+#: Roles that say nothing of where, along which path or with what content a component acts.
+SILENT = (NO_ROLE, "builds features", "necessary", NOT_FOUND, "a small part")
 ONLY_WHERE = re.compile(r"necessary (upstream|at [^,]+)")
 
 
@@ -38,7 +40,7 @@ def summary(explanation: Explanation) -> dict[str, Any]:
 
 def says_nothing(part: ComponentExplanation) -> bool:
     """Whether a role is none."""
-    return part.role is None or part.role in EMPTY
+    return part.role is None or part.role in SILENT
 
 
 def _share(parts: Any, counts: Any) -> dict[str, float | int | None]:

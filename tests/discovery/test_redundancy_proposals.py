@@ -69,6 +69,12 @@ def test_proposals_are_distinct_pairs_that_grow() -> None:
     assert strongest({heads[0]: -0.9, heads[1]: 0.2, heads[2]: 0.5, Component(0): 3.0}, most=2) == [heads[0], heads[2]]
 
 
+@pytest.mark.parametrize("kind", ["zero", "mean"])
+def test_other_replacements_are_searched_as_well(specimen: Specimen, kind: str) -> None:
+    found = search_sets(specimen, "growth", kind=kind, n=16)
+    assert ("L1H0", "L1H1") in [group.heads for group in found.confirmation.groups]
+
+
 def test_a_natural_model_is_searched_by_growth_and_its_own_replacement(specimen: Specimen) -> None:
     found = search_sets(specimen, n=16)
     assert (found.search, [group.heads for group in found.confirmation.groups]) == ("growth", [("L1H0", "L1H1")])

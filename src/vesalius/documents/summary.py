@@ -205,7 +205,9 @@ class Flow:
 
     def _sender(self, name: str) -> str:
         role = self.parts[name].role if name in self.parts else None
-        return f"{name} ({role})" if role and self.parts[name].verdict == "supported" else name
+        if not role or self.parts[name].verdict != "supported":
+            return name
+        return f"{name} ({_without_paths(role)})"
 
     def _receivers(self, sender: str, receivers: Sequence[str]) -> str:
         by_port: dict[str, list[str]] = defaultdict(list)
@@ -361,3 +363,8 @@ def _closure(starts: set[str], links: Sequence[tuple[str, str]]) -> set[str]:
         if a in known:
             known.add(b)
     return known
+
+
+def _without_paths(role: str) -> str:
+    """A role without what the component reads and feeds, which the paths show."""
+    return role.partition(", reads ")[0].partition(", feeds ")[0]

@@ -247,7 +247,8 @@ def _attribute_chunk(
         values = replacement.values.z[layer][choices.on(model.blocks[layer].device)][:, :, place]
 
         def replace(value: Tensor, hook: HookPoint) -> Tensor:
-            return torch.cat([value[:, :, :place], values[:, :, None].to(value), value[:, :, place + 1 :]], 2)
+            own = values[:, :, None].to(value).expand(-1, value.shape[1], -1, -1)  # zeros and means have one position
+            return torch.cat([value[:, :, :place], own, value[:, :, place + 1 :]], 2)
 
         edits = [(f"blocks.{layer}.attn.hook_z", replace)]
     kept, slope = _slopes(model, batch, readout, rule, OUTPUT_HOOKS, edits)

@@ -35,9 +35,9 @@ def name_of_mlp(claims: Sequence[ClaimRecord], fed: Sequence[str]) -> str:
     else:
         name = SHARED if is_shared(claims) else "necessary"
         name += place_words(supported)
+    name += "".join(f", through {_neurons(claim)}" for claim in supported if claim.kind == "few_neurons")
     name = by_ways(name, supported, () if direct or "looks_up" in kinds else fed)
-    name = NOT_FOUND if name == "necessary" else name
-    return name + "".join(f", through {_neurons(claim)}" for claim in supported if claim.kind == "few_neurons")
+    return NOT_FOUND if name == "necessary" else name
 
 
 def place_words(supported: Sequence[ClaimRecord]) -> str:

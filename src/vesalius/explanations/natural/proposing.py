@@ -357,7 +357,8 @@ def _causal_claims(
     elif (
         necessity.verdict == "supported" and component in selection.ideas.places
     ):  # other prompts' values cost a little
-        claims.append(check(ActsAt(component=name, role=selection.ideas.places[component]), lab))
+        place = selection.ideas.places[component]
+        claims.append(check(ActsAtAnswer(component=name) if place == END else ActsAt(component=name, role=place), lab))
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
