@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 import vesalius as ves
+from benchmarks.entries import SILENT
 from benchmarks.plain_claims import PlainCheck
 from vesalius.components import Component
 from vesalius.files import write_json
@@ -32,8 +33,6 @@ from vesalius.model.transformer import Transformer
 LENGTH, PROMPTS, SEED = 32, 16, 12345
 LEAST_PLACE, LEAST_ROLE = 0.25, 0.5
 SAMPLE = 1024
-#: Roles that say nothing of where, along which path or with what content a component acts.
-SILENT = ("no role established", "builds features", "necessary", "a small part")
 
 
 class StandardTests:

@@ -66,19 +66,21 @@ class PlainCheck:
         self.scale = float(self._difference(self.clean).mean())
         self._without: dict[tuple[Component, ...], tuple[Tensor, Tensor]] = {}
 
-    def holds(self, kind: str, text: str) -> bool | None:
-        """Whether a supported claim holds on these prompts."""
-        cases = self._cases(kind, text)
+    def holds(self, kind: str, text: str, prediction: Mapping[str, Any] | None = None) -> bool | None:
+        """Whether a supported claim holds on these prompts; its prediction holds what its sentence leaves out."""
+        cases = self._cases(kind, text, prediction)
         return None if cases is None else any(all(float(one.mean()) > 0 for one in case) for case in cases)
 
-    def outcome(self, kind: str, text: str) -> Outcome | None:
+    def outcome(self, kind: str, text: str, prediction: Mapping[str, Any] | None = None) -> Outcome | None:
         """Whether it holds, by how much: the best of its cases, each of them as good as its worst figure."""
-        cases = self._cases(kind, text)
+        cases = self._cases(kind, text, prediction)
         if cases is None:
             return None
         return ORDER[max(min(map(_judged, case)) for case in cases)]
 
-    def _cases(self, kind: str, text: str) -> Cases | None:
+    def _cases(self, kind: str, text: str, prediction: Mapping[str, Any] | None) -> Cases | None:
+        if kind == "few_neurons":
+            return None if prediction is None else self._few_neurons(text, list(prediction["neurons"]))
         measure = getattr(self, f"_{kind}", None)
         return None if measure is None else measure(text)
 
@@ -256,6 +258,17 @@ class PlainCheck:
         own = (written if weight is None else written * weight) @ self.model.W_U
         above = (own[self.rows, self.correct][:, None] >= logits).double().mean(1)
         return None if carries is None else [[*carries[0], above - 0.75]]
+
+    def _few_neurons(self, text: str, neurons: list[int]) -> Cases:
+        part = _parts(text)[0]
+        point = f"blocks.{part.layer}.mlp.hook_post"
+
+        def keep(post: Tensor) -> Tensor:
+            new = self.source[point].clone()
+            new[..., neurons] = post[..., neurons]
+            return new
+
+        return [[0.2 * self._resampled(part) - self._lost([(point, keep)])[0]]]
 
     def _place(self, role: str) -> Tensor:
         return self.position if role == "end" else self.roles[role]
@@ -464,7 +477,10 @@ def check_explanation(document: Mapping[str, Any], n: int, splits: Mapping[str, 
         for claim in part["claims"]:
             if claim["verdict"] not in ("supported", "refuted"):
                 continue
-            found = {name: check.outcome(claim["kind"], claim["text"]) for name, check in checks.items()}
+            found = {
+                name: check.outcome(claim["kind"], claim["text"], claim.get("prediction"))
+                for name, check in checks.items()
+            }
             rows.append({"kind": claim["kind"], "text": claim["text"], "verdict": claim["verdict"], **found})
     return rows
 

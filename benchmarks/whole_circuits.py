@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--keep", type=float, nargs="+", default=[0.8, 0.9])
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", default="benchmarks/results/whole_circuits.json")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/whole_circuits.json"))
     given = parser.parse_args()
     rows = [
         row

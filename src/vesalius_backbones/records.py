@@ -39,6 +39,8 @@ from vesalius_backbones.messages import Answer, Connection, Event, FrozenModel, 
 MARK = "[secret]"
 #: Shorter values are more likely words than secrets, and redacting every "test" would ruin a record.
 MIN_LENGTH = 8
+#: Texts whose redaction is remembered.
+MOST_REMEMBERED = 1_000
 SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 PATTERNS = re.compile(
     r"""
@@ -73,9 +75,19 @@ class Redactor:
             for hint, spell in _SPELLINGS
             if (patterns := {pattern for value in values for pattern in spell(value)})
         ]
+        self._read: dict[str, str] = {}
 
     def text(self, text: str) -> str:
         """The text without secrets."""
+        # A conversation is recorded again with each of its calls, so most texts were read before.
+        clean = self._read.get(text)
+        if clean is None:
+            if len(self._read) >= MOST_REMEMBERED:
+                self._read.clear()
+            clean = self._read[text] = self._without_secrets(text)
+        return clean
+
+    def _without_secrets(self, text: str) -> str:
         for hint, spellings in self._known:
             if hint is None or hint.search(text):
                 text = spellings.sub(MARK, text)

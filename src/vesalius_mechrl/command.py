@@ -42,7 +42,12 @@ def mechrl(
 def sets(
     specimen: SpecimenArgument,
     *,
-    search: Annotated[str, typer.Option(help="group, greedy, beam, prune, rl or pairs.")] = "group",
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="growth (default of natural models), group (default of others), greedy, beam, prune, rl or pairs."
+        ),
+    ] = None,
     options: SetSearch,
     load: Load,
     force: Force,

@@ -372,7 +372,7 @@ class HeadSets(PromptedDocument, kind="sets"):
     @computed_field
     @property
     def search(self) -> str:
-        """How sets were chosen: group, greedy, beam, prune, rl or pairs."""
+        """How sets were chosen: growth, group, greedy, beam, prune, rl or pairs."""
         return str(self.request.options.get("search", "group"))
 
     @computed_field

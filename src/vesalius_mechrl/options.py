@@ -46,7 +46,10 @@ class SetSearch(Record):
     """Among which heads sets are searched, on which prompts, and what counts."""
 
     pool: Annotated[Any, flag("The heads to choose among, comma-separated. Default: all.")] = None
-    kind: Annotated[Any, flag("zero, mean, resample or value-bias.", "--kind", "-k")] = "mean"
+    kind: Annotated[
+        Any,
+        flag("zero, mean, resample or value-bias. Default: resample of a natural model, else mean.", "--kind", "-k"),
+    ] = None
     least: Annotated[float, flag("Smallest synergy that counts, as a share of the clean score.")] = 0.1
     budget: Annotated[int | None, flag("Sets to pay for. Default: all of 1 or 2.")] = None
     n: Annotated[int, flag("Prompts.", least=1)] = 32

@@ -10,7 +10,15 @@ from tests.models import random_model, small_config
 from vesalius.behaviours import behaviour
 from vesalius.components import Component
 from vesalius.discovery import specificity as module
-from vesalius.discovery.specificity import _drop, _random_heads, own_and_others, specificity
+from vesalius.discovery.specificity import (
+    EACH_OWN,
+    _drop,
+    _random_heads,
+    _specificity_of,
+    each_specificity,
+    own_and_others,
+    specificity,
+)
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost
 
@@ -54,6 +62,39 @@ def test_ablating_the_induction_head_breaks_induction() -> None:
     assert "induction" not in circuit.others
     assert "ioi" in circuit.others
     assert circuit.rows > 0
+
+
+def test_single_components_in_one_batch_are_what_each_alone_is() -> None:
+    specimen = as_specimen(induction_model(word_tokenizer().size))
+    heads = [Component(1, 0), Component(1, 3)]
+    found, rows = each_specificity(specimen, heads, split="validation")
+    for head in heads:
+        alone = specificity(specimen, [head], n=EACH_OWN)
+        assert alone.own.drop is not None
+        assert found[head].own == pytest.approx(alone.own.drop, abs=1e-3)
+        assert (found[head].text is None) == (alone.text is None)
+        if alone.text is not None and alone.text.drop is not None:
+            assert found[head].text == pytest.approx(alone.text.drop * alone.text.clean, abs=1e-3)
+    assert found[heads[1]].specific is None  # an idle head costs nothing here
+    assert rows > 0
+    assert each_specificity(specimen, []) == ({}, 0.0)
+    assert each_specificity(ves.load("frac_prevs"), heads) == ({}, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "text", "specific"),
+    [
+        (0.4, {"a": 0.1, "b": 0.2}, (0.1, 0.0, 0.2, 0.03), True),
+        (0.4, {"a": 0.9, "b": 0.5}, (0.1, 0.0, 0.2, 0.03), False),  # it breaks other behaviours
+        (0.9, {"a": 0.0}, (3.1, 2.0, 4.0, 0.9), False),  # it breaks plain text
+        (0.4, {}, None, None),
+        (0.01, {"a": 0.9}, None, None),
+    ],
+)
+def test_specific_means_twice_as_much_here(
+    own: float, others: dict[str, float], text: tuple[float, ...] | None, specific: bool | None
+) -> None:
+    assert _specificity_of(own, others, text).specific is specific
 
 
 @pytest.mark.parametrize(

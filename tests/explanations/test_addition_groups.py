@@ -28,7 +28,7 @@ from vesalius.explanations.claims import (
     necessary,
 )
 from vesalius.explanations.laboratory import NaturalLab
-from vesalius.explanations.natural.selection import Groups, propose_groups
+from vesalius.explanations.natural.grouping import Groups, propose_groups
 from vesalius.model.specimen import Specimen
 from vesalius.progress import silent
 
@@ -148,7 +148,7 @@ def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen
         claim.text
         for part in explanation.components
         for claim in part.claims
-        if claim.verdict == "supported" and plain.holds(claim.kind, claim.text) is not True
+        if claim.verdict == "supported" and plain.holds(claim.kind, claim.text, claim.prediction) is not True
     ]
     assert false == []
 

@@ -17,7 +17,7 @@ from vesalius.explanations.claims.attending import ONE_PLACE
 from vesalius.explanations.claims.base import either
 from vesalius.explanations.claims.necessary import MOST_SMALL, costs_nothing
 from vesalius.explanations.laboratory import NaturalLab, growing_lab
-from vesalius.explanations.natural.selection import _lower_end
+from vesalius.explanations.natural.grouping import lower_end_of
 
 INDUCTION = "L1H0"
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -56,15 +56,18 @@ def test_a_loss_is_shown_by_either_measure_and_refuted_by_the_score(
 
 
 def test_that_nothing_is_lost_needs_both_measures_and_either_refutes_it() -> None:
-    part, lab = Component(0, 0), Look(2)
+    part, lab = Component(0, 0), Look(7)
     for score, lost, verdict in (
         (0.0, 0, "supported"),
-        (0.0, 1, "undecided"),
+        (0.0, 4, "undecided"),
         (0.2, 0, "refuted"),
-        (0.0, 12, "refuted"),
+        (0.0, 40, "refuted"),
     ):
         lab.draws, lab.given = {"zero": spread(score, lab.n)}, answers(lost, lab.n)
         assert costs_nothing(lab, part, ["zero"], level=0.95)[0] == verdict, (score, lost)
+    few = Look(2)
+    few.draws, few.given = {"zero": spread(0.0, few.n)}, answers(0, few.n)
+    assert costs_nothing(few, part, ["zero"], level=0.95)[0] == "undecided"  # none lost of 24 may be an eighth
 
 
 @pytest.mark.parametrize(
@@ -104,8 +107,8 @@ def test_the_benchmark_runs_the_rules_themselves() -> None:
 
 def test_a_screening_subtracts_a_standard_error() -> None:
     values = torch.tensor([0.0, 0.2, 0.4, 0.6])
-    assert _lower_end(values) == pytest.approx(0.3 - math.sqrt(np.var([0, 0.2, 0.4, 0.6], ddof=1) / 4))
-    assert _lower_end(torch.tensor([0.5])) == 0.5
+    assert lower_end_of(values) == pytest.approx(0.3 - math.sqrt(np.var([0, 0.2, 0.4, 0.6], ddof=1) / 4))
+    assert lower_end_of(torch.tensor([0.5])) == 0.5
 
 
 @pytest.fixture(scope="module")

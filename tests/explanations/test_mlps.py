@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from benchmarks.entries import says_nothing
 
 import vesalius as ves
 from tests.explanations.induction_model import as_specimen
 from tests.explanations.lookup_model import countries, lookup_model
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import (
     ActsAt,
@@ -22,6 +23,7 @@ from vesalius.explanations.claims import (
 )
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.names_of_mlps import NOT_FOUND, name_of_mlp
+from vesalius.explanations.natural.written import written_by
 from vesalius.intervene.mlps import ranks
 
 ALL_COUNTRIES = tuple(range(len(countries())))
@@ -182,15 +184,15 @@ def test_a_claim_about_what_is_not_there_is_refused(single: NaturalLab, claim: C
 def test_the_explanation_names_the_lookup_and_says_what_it_reads() -> None:
     explanation = ves.explain(as_specimen(lookup_model(), "capitals"), ["L0_MLP", "L1_MLP"], n=16)
     parts = {part.id: part for part in explanation.components}
-    assert parts["L1_MLP"].role == "looks up the answer from country at the answer (interchange 1.00)"
+    assert parts["L1_MLP"].role == "looks up the answer from country at the answer (interchange 1.00), reads L0H0"
     assert (parts["L1_MLP"].tag, parts["L1_MLP"].tag_by_experiment) == ("MAPPER", "MAPPER")
     assert "it looks the answer up" in parts["L1_MLP"].note
     assert "It needs what reaches it directly from L0H0" in parts["L1_MLP"].note
     supported = {claim.kind for claim in parts["L1_MLP"].claims if claim.verdict == "supported"}
     assert {"needs_input", "carries", "looks_up", "acts_at_answer"} <= supported
     # Of the countries that neurons were chosen on, others need others: no small set is claimed to do.
-    assert "Its effect is spread" in parts["L1_MLP"].note
-    assert parts["L0_MLP"].role == "supplies a constant"
+    assert "No few neurons were found" in parts["L1_MLP"].note
+    assert parts["L0_MLP"].role == "supplies what the prompts share"
 
 
 def record(kind: str, **prediction: str) -> ClaimRecord:
@@ -206,3 +208,27 @@ def test_a_name_says_where_and_by_which_paths_if_nothing_else_was_shown() -> Non
     assert name_of_mlp([necessary, record("acts_at_answer"), *needs], names) == (
         "necessary at the answer, reads the tokens and L0H1, feeds L0H0, L1H0, L2H0 and 2 more"
     )
+
+
+def test_what_an_mlp_writes_is_read_in_tokens(single: NaturalLab) -> None:
+    """The lookup raises the capital and nothing else, as do its neurons; the constant raises nothing of its own."""
+    written = written_by(single, Component(1), "end")
+    by_neurons = written_by(single, Component(1), "end", ALL_COUNTRIES)
+    assert written is not None
+    assert by_neurons is not None
+    assert all(raised[0] == answer for answer, raised in written.examples)
+    assert (written.answer, written.neurons) == (1.0, None)
+    assert (by_neurons.examples, by_neurons.neurons) == (written.examples, len(ALL_COUNTRIES))
+    assert "these 90 neurons write at the answer position raises most" in by_neurons.sentence
+    other = written_by(single, Component(1), "end", (len(ALL_COUNTRIES),))
+    assert other is not None
+    assert other.answer < 0.5
+
+
+def test_an_entry_without_a_place_or_a_path_says_nothing() -> None:
+    roles = ("necessary", NOT_FOUND, "necessary at S2", "necessary, feeds L1H0", None)
+    parts = [
+        ComponentExplanation(id="L1_MLP", tag=None, tag_by_experiment=None, note="", verdict="supported", role=role)
+        for role in roles
+    ]
+    assert [says_nothing(part) for part in parts] == [True, True, False, False, True]

@@ -250,7 +250,9 @@ def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover()
         )
     ]
     components = parts(ves.explain(with_behaviour(as_specimen(model), rows), ["L0H1", "L1H1"]))
-    assert components["L0H1"].role == "previous-token head, necessary at the answer"  # it writes to no answer itself
+    assert (
+        components["L0H1"].role == "previous-token head, necessary at the answer, feeds L1H1"
+    )  # it writes to no answer itself
     assert components["L1H1"].role == "attends to joint, necessary at the answer"
 
 

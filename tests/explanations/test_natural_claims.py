@@ -256,3 +256,22 @@ def test_a_claim_that_cannot_be_read_is_refused(data: object, words: str) -> Non
 def test_a_claim_about_what_is_not_there_is_refused(single: NaturalLab, claim: Claim, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         check(claim, single)
+
+
+def test_a_weak_head_behind_a_strong_one_is_its_backup_and_not_the_other_way_round(saturated: NaturalLab) -> None:
+    """By probability the weak head adds nothing to what the strong one brings to 1, and something once that is gone."""
+    zeroed = {"replacement": "zero"}
+    assert check(BackupOf(component="L1H1", of=("L1H0",), **zeroed), saturated).verdict == "supported"
+    assert check(BackupOf(component="L1H0", of=("L1H1",), **zeroed), saturated).verdict == "refuted"
+    assert check(Redundant(component="L1H1", others=("L1H0",), **zeroed), saturated).verdict == "refuted"
+    assert check(Together(component="L1H1", others=("L1H0",), **zeroed), saturated).verdict == "supported"
+
+
+def test_components_that_do_the_same_are_no_controls_of_each_other(single: NaturalLab) -> None:
+    controls = single.matched(HEADS[0], k=12)
+    single.alike[HEADS[0]] = frozenset(controls[:2])
+    try:
+        assert single.matched(HEADS[0], k=12) == controls[2:]
+        assert controls[0] in single.matched(HEADS[3], k=12)
+    finally:
+        single.alike.clear()

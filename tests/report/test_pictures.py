@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Literal
 
 import pytest
 import torch
@@ -101,10 +102,11 @@ def test_labels_show_blanks_and_stay_short() -> None:
     assert [label(" the"), label("\n"), label("abcdefghijkl")] == ["·the", "⏎", "abcdefgh…"]
 
 
-def test_a_model_of_texts() -> None:
+@pytest.mark.parametrize("norm_at", ["input", "both"])
+def test_a_model_of_texts(norm_at: Literal["input", "both"]) -> None:
     tokenizer = word_tokenizer()
     texts = ["Monday Tuesday", "January February March", "January February March April", "Monday"] * 3
-    model = random_model(small_config(d_vocab=tokenizer.size, d_vocab_out=tokenizer.size))
+    model = random_model(small_config(d_vocab=tokenizer.size, d_vocab_out=tokenizer.size, norm_at=norm_at))
     specimen = Specimen(
         id="texts",
         name="texts",

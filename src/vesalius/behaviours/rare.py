@@ -19,6 +19,8 @@ from vesalius.model.specimen import FiniteVocabulary, Specimen
 #: Below this share of differing pairs the behaviour counts as rare; pairs that decide it where fewer of those drawn
 #: than `PLENTY`, and fewer than `PLENTY` times the share, differ.
 RARE, DECIDING, PLENTY = 0.05, 512, 4
+#: Pairs that are looked at together.
+LOOK = 256
 #: Outputs that are numbers differ from here on.
 NUMERIC_TOLERANCE = 0.05
 #: Draws, and inputs of each, before the search ends; tries to find a partner for one input.
@@ -51,9 +53,12 @@ def is_rare(specimen: Specimen, inputs: Sequence[object], others: Sequence[objec
     """Whether pairs hardly ever differ. Those drawn decide where many do; a few of a few may be chance, so that more
     are drawn to decide.
     """
-    drawn = differ(outputs_of(specimen, inputs), outputs_of(specimen, others))
-    if int(drawn.sum()) >= max(PLENTY, PLENTY * RARE * len(drawn)):
-        return False
+    many, differing = max(PLENTY, PLENTY * RARE * len(inputs)), 0
+    for start in range(0, len(inputs), LOOK):  # mostly the first look decides
+        part = slice(start, start + LOOK)
+        differing += int(differ(outputs_of(specimen, inputs[part]), outputs_of(specimen, others[part])).sum())
+        if differing >= many:
+            return False
     more = (outputs_of(specimen, specimen.sample(DECIDING, SEARCH_SEED + side)) for side in (0, 1))
     return float(differ(*more).double().mean()) < RARE
 

@@ -12,6 +12,9 @@
 
 `ratio` is the own drop divided by the mean drop of the other behaviours: 1 means that the circuit matters as much for
 the others as for its own.
+
+`each_specificity` asks the same of single components, in one batch a behaviour: what is necessary for a behaviour may
+be what the model needs for anything.
 """
 
 import random
@@ -27,13 +30,15 @@ from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, control, factbook
 from vesalius.behaviours.registry import behaviour_of, behaviours
 from vesalius.components import Component
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.checks import Drop
+from vesalius.documents.claims import PartSpecificity
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Readout, Recordings, Replacement, Values, means
 from vesalius.intervene.effects import effect_columns
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
-from vesalius.statistics import bootstrap_means
+from vesalius.statistics import bootstrap_means, means_interval
 
 PROMPTS, TEXT_ROWS, TEXT_LENGTH, RANDOM_SETS = 12, 12, 32, 3
 #: Text that means are taken over, and text that is measured.
@@ -112,6 +117,76 @@ def specificity(
         score, lost = _losses(model, text[1].batch, text[1].readout, sets, values, cost)
         on_text = _drop(-score, lost)  # the score of text is minus its loss
     return Specificity(tuple(heads), own, drops, on_text, cost.rows)
+
+
+#: Prompts of the own behaviour, and of each other one, on which single components are ablated.
+EACH_OWN, EACH_OTHER = 8, 3
+#: The least share of its own behaviour that an ablation must cost to say whether it is specific, and by how many times
+#: that must exceed what it costs elsewhere.
+LEAST_OWN, TIMES = 0.05, 2.0
+
+
+def each_specificity(
+    specimen: Specimen, components: Sequence[Component], *, seed: int = 0, split: str = "test"
+) -> tuple[dict[Component, PartSpecificity], float]:
+    """What ablating each component alone costs its own behaviour, others and text, and the passes of one prompt for it.
+    Nothing where the model reads no text, or there are neither others nor a corpus.
+    """
+    vocabulary, model, cost = specimen.vocabulary, specimen.model, Cost()
+    if not components or not isinstance(vocabulary, TextVocabulary) or specimen.behaviour is None:
+        return {}, 0.0
+    own = behaviour_of(specimen)
+    prompts_of = {}
+    for each in own_and_others(own):
+        n = EACH_OWN if each is own else EACH_OTHER
+        sizes = {"n_ctx": model.config.n_ctx, "d_vocab": model.config.d_vocab}
+        try:
+            prompts_of[each.name] = each.sample(vocabulary.tokenizer, n, seed=seed, split=split, **sizes)
+        except BadInput:  # it does not fit this tokenizer, or has too few rows
+            if each is own:
+                return {}, 0.0
+    text = _text(specimen, vocabulary, seed)
+    if text is None and len(prompts_of) < 2:
+        return {}, 0.0
+    values = _values(model, [text[0].batch] if text else [prompts.batch for prompts in prompts_of.values()], cost)
+    sets, shares = [(part,) for part in components], {}
+    for name, prompts in prompts_of.items():
+        clean, lost = _losses(model, prompts.batch, prompts.margin(), sets, values, cost)
+        if float(clean.mean()) > 0:
+            shares[name] = (lost.double().mean(0) / float(clean.mean())).tolist()
+    if own.name not in shares:
+        return {}, cost.rows
+    nats = None
+    if text is not None:
+        score, nats = _losses(model, text[1].batch, text[1].readout, sets, values, cost)
+        low, high = means_interval(nats.double())
+        nats = nats.mean(0).tolist(), low.tolist(), high.tolist(), (nats.mean(0) / -score.mean()).tolist()
+    found = {
+        part: _specificity_of(
+            shares[own.name][i],
+            {name: of[i] for name, of in shares.items() if name != own.name},
+            None if nats is None else [column[i] for column in nats],
+        )
+        for i, part in enumerate(components)
+    }
+    return found, cost.rows
+
+
+def _specificity_of(own: float, others: Mapping[str, float], text: Sequence[float] | None) -> PartSpecificity:
+    mean = sum(others.values()) / len(others) if others else None
+    nats, low, high, share = [None] * 4 if text is None else [round(x, 4) for x in text]
+    elsewhere = [x for x in (mean, share) if x is not None]
+    return PartSpecificity(
+        own=round(own, 4),
+        others=FrozenDict({name: round(x, 4) for name, x in others.items()}),
+        others_mean=None if mean is None else round(mean, 4),
+        text=nats,
+        text_low=low,
+        text_high=high,
+        text_share=share,
+        specific=None if own < LEAST_OWN or not elsewhere else own >= TIMES * max(elsewhere),
+        n=EACH_OWN,
+    )
 
 
 def own_and_others(own: Behaviour) -> list[Behaviour]:

@@ -195,6 +195,32 @@ class _Profile(BaseModel):
     request: dict[str, Any] | None = None
 
 
+class PartSpecificity(Record):
+    """What replacing a component by its mean over plain text costs elsewhere: `own` and `others` as shares of the logit
+    difference of its own behaviour and of others by name, plain `text` in nats of next-token loss with its interval,
+    and as a share of the loss (None: no text). `specific`: its own behaviour loses at least twice the share that the
+    others lose on average, and that the loss on text rises by; None where this replacement does not cost its own, or
+    nothing else was measured.
+    """
+
+    own: float
+    others: FrozenMap[str, float]
+    others_mean: float | None
+    text: float | None
+    text_low: float | None
+    text_high: float | None
+    text_share: float | None
+    specific: bool | None
+    n: int
+
+    @property
+    def elsewhere(self) -> str:
+        """What it breaks elsewhere, in words."""
+        text = None if self.text is None else f"plain text {self.text:+.2f} nats"
+        others = None if self.others_mean is None else f"{self.others_mean:.2f} of other behaviours"
+        return " and ".join(part for part in (text, others) if part) or "nothing else was measured"
+
+
 class ComponentExplanation(Record):
     """What one head or MLP does.
 
@@ -206,9 +232,10 @@ class ComponentExplanation(Record):
     `role` is the name the field gives to what was measured (an induction head, a previous-token head) and `profile`
     holds the measurements; replacing it alone costs the share `effect` of the range, and lowers the logit of the right
     answer by `effect_right` and that of the wrong one by `effect_wrong` (None where there are no two answers).
+    `specificity` says of a necessary one what it breaks besides.
     """
 
-    ABSENT_IF_DEFAULT = EFFECT_FIELDS
+    ABSENT_IF_DEFAULT = (*EFFECT_FIELDS, "specificity")
 
     id: str
     tag: Tag | None
@@ -228,6 +255,7 @@ class ComponentExplanation(Record):
     effect: float | None = None
     effect_right: float | None = None
     effect_wrong: float | None = None
+    specificity: PartSpecificity | None = None
 
     @field_validator("profile")
     @classmethod

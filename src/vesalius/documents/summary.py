@@ -205,7 +205,9 @@ class Flow:
 
     def _sender(self, name: str) -> str:
         role = self.parts[name].role if name in self.parts else None
-        return f"{name} ({role})" if role and self.parts[name].verdict == "supported" else name
+        if not role or self.parts[name].verdict != "supported":
+            return name
+        return f"{name} ({_without_paths(role)})"
 
     def _receivers(self, sender: str, receivers: Sequence[str]) -> str:
         by_port: dict[str, list[str]] = defaultdict(list)
@@ -266,6 +268,9 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
             f"No component was shown to be necessary alone; the largest effects measured are "
             f"{_with_effects(ranked[:CARRIERS], measured)} of the {_unit(parts)}."
         )
+    if general := [part for part in parts if part.specificity is not None and part.specificity.specific is False]:
+        named = [f"{part.id} ({part.specificity.elsewhere})" for part in general if part.specificity]
+        yield f"Not specific, replacing it breaks as much elsewhere: {join_first(named, CARRIERS)}."
     if spared := [part.id for part in parts if _supports(part, SPARED)]:
         yield (
             f"Not needed alone (zeros or the mean at every position in its place cost next to nothing): "
@@ -358,3 +363,8 @@ def _closure(starts: set[str], links: Sequence[tuple[str, str]]) -> set[str]:
         if a in known:
             known.add(b)
     return known
+
+
+def _without_paths(role: str) -> str:
+    """A role without what the component reads and feeds, which the paths show."""
+    return role.partition(", reads ")[0].partition(", feeds ")[0]

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Replacement
 from vesalius.intervene.edges import HEAD_PORTS, EdgeGraph
@@ -168,6 +169,28 @@ def attribute(
     return torch.cat(parts)
 
 
+def attribute_once_replaced(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    replacement: Replacement,
+    heads: Sequence[Component],
+    *,
+    rows: int = 32,
+) -> Float[Tensor, "head prompt component"]:
+    """Estimated effect of replacing each component once a head is replaced, for each of some heads: a forward and a
+    backward pass for each. The head itself has none.
+    """
+    parts = []
+    for start in range(0, len(batch), rows):
+        prompts = torch.arange(start, min(start + rows, len(batch)))
+        some, read = batch.take(prompts), readout.take(prompts)
+        parts.append(
+            torch.stack([_attribute_chunk(model, some, read, replacement, prompts, "gradient", head) for head in heads])
+        )
+    return torch.cat(parts, 1)
+
+
 def attribute_units(
     model: Transformer,
     batch: Batch,
@@ -209,10 +232,26 @@ def unit_changes(model: Transformer, batch: Batch, replacement: Replacement) -> 
 
 
 def _attribute_chunk(
-    model: Transformer, batch: Batch, readout: Readout, replacement: Replacement, prompts: Tensor, rule: Rule
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    replacement: Replacement,
+    prompts: Tensor,
+    rule: Rule,
+    replaced: Component | None = None,
 ) -> Float[Tensor, "prompt component"]:
-    kept, slope = _slopes(model, batch, readout, rule, OUTPUT_HOOKS)
-    choices = Copies(replacement.choices[prompts])
+    choices, edits = Copies(replacement.choices[prompts]), []
+    if replaced is not None:
+        layer, place = replaced.layer, replaced.head
+        assert place is not None, "a head"
+        values = replacement.values.z[layer][choices.on(model.blocks[layer].device)][:, :, place]
+
+        def replace(value: Tensor, hook: HookPoint) -> Tensor:
+            own = values[:, :, None].to(value).expand(-1, value.shape[1], -1, -1)  # zeros and means have one position
+            return torch.cat([value[:, :, :place], own, value[:, :, place + 1 :]], 2)
+
+        edits = [(f"blocks.{layer}.attn.hook_z", replace)]
+    kept, slope = _slopes(model, batch, readout, rule, OUTPUT_HOOKS, edits)
     columns, wide = [], widened(next(iter(slope.values()))).dtype
     for layer, block in enumerate(model.blocks):
         choice = choices.on(block.device)
@@ -225,9 +264,16 @@ def _attribute_chunk(
 
 
 def _slopes(
-    model: Transformer, batch: Batch, readout: Readout, rule: Rule, ends: tuple[str, ...]
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    rule: Rule,
+    ends: tuple[str, ...],
+    edits: Sequence[Hook] = (),
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Activations whose names end like this, and the score's slope at each, from one forward and one backward pass."""
+    """Activations whose names end like this, and the score's slope at each, from one forward and one backward pass with
+    `edits`.
+    """
     kept: dict[str, Tensor] = {}
 
     def start_gradient(value: Tensor, hook: HookPoint) -> Tensor:
@@ -237,7 +283,7 @@ def _slopes(
         kept[hook.name] = value
 
     outputs = (lambda name: name.endswith(ends), keep)
-    tap = Tap([("hook_embed", start_gradient), *rule_hooks(model, rule), outputs])
+    tap = Tap([("hook_embed", start_gradient), *rule_hooks(model, rule), *edits, outputs])
     with torch.enable_grad():
         on_device = batch.to(model.device)
         # Every position is computed in the last layer, so that its z has the positions of the replacement table.

@@ -96,12 +96,13 @@ class Vote(Step):
 
     def __call__(self, values: Values, attendable: Attendable) -> Int[Tensor, "batch pos"]:
         selection = _selection(self, self.selected, values, attendable).float()
-        ballots = torch.nn.functional.one_hot(values[self.reads[2]], self.size + 1)[..., : self.size].float()
-        votes = selection @ ballots
-        # Distinct scores make the winner of a tie independent of how a device breaks ties in argmax.
-        seniority = torch.arange(self.size - 1, -1, -1, device=votes.device)
-        winner = (votes * self.size + seniority).argmax(-1)
-        return torch.where(votes.amax(-1) > 0, winner, self.empty)
+        # Votes are added where they fall: products of thousands of tiny matrices would take ten times as long.
+        ballots = values[self.reads[2]][:, None, :].expand(selection.shape)
+        votes = selection.new_zeros(*selection.shape[:2], self.size + 1).scatter_add_(2, ballots, selection)
+        # Votes and seniority in one number: its maximum names the winner, on whatever device, and whether one voted.
+        seniority = torch.arange(self.size - 1, -1, -1, device=votes.device, dtype=votes.dtype)
+        best = (votes[..., : self.size] * self.size + seniority).amax(-1).long()
+        return torch.where(best >= self.size, self.size - 1 - best % self.size, self.empty)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class Mean(Step):
 
 def _selection(step: Step, selected: Bool[Tensor, "key query"], values: Values, attendable: Attendable) -> Attendable:
     keys, queries = values[step.reads[0]], values[step.reads[1]]
-    return selected[keys[:, None, :], queries[:, :, None]] & attendable
+    places = keys[:, None, :] * selected.shape[1] + queries[:, :, None]
+    return selected.flatten().index_select(0, places.flatten()).view(places.shape) & attendable
 
 
 def _as_numbers(operand: Tensor, numbers: Float[Tensor, " codes"] | None) -> Float[Tensor, "batch pos"]:

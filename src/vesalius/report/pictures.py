@@ -61,7 +61,7 @@ def _run(specimen: Specimen, parts: Sequence[Component], seed: int) -> _Run:
     first = tokens.shape[1] - int(lengths.max())
     mask = torch.arange(tokens.shape[1])[None] < (lengths + first)[:, None]
     names = {
-        f"blocks.{part.layer}.attn.hook_pattern" if part.is_head else f"blocks.{part.layer}.mlp.hook_post"
+        f"blocks.{part.layer}.attn.hook_pattern" if part.is_head else f"blocks.{part.layer}.hook_mlp_out"
         for part in parts
     }
     device = specimen.model.device

@@ -129,7 +129,7 @@ def _discovered(specimen: Specimen, settings: StudySettings, directory: Path, pr
             forwards=swept.forwards,
             seconds=swept.seconds,
         )
-    sets = discover_sets(specimen, pool=pool, out=directory / "sets", **shared)
+    sets = discover_sets(specimen, "group", pool=pool, kind="mean", out=directory / "sets", **shared)
     groups = tuple(group.heads for group in sets.backup_groups)
     backups = {Component.parse(head) for group in groups for head in group}
     return Localisation(

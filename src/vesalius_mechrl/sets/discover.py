@@ -63,7 +63,8 @@ from vesalius_mechrl.sets.synergy import (
 )
 
 NAMES = (*SEARCHES, "rl")
-DEFAULT_SEARCH = "group"
+#: The search and the replacement of natural models, and those of specimens.
+NATURAL_SEARCH, NATURAL_KIND, USUAL_SEARCH, USUAL_KIND = "growth", "resample", "group", "mean"
 #: Added to the seed for the held-out prompts that suspected sets are confirmed on.
 CONFIRMATION_SEED = 104_729
 SEARCH_SPLIT = "validation"
@@ -149,7 +150,7 @@ class SetDiscovery:
 @verb
 def search_sets(
     specimen: Specimen,
-    search_name: str = DEFAULT_SEARCH,
+    search_name: str | None = None,
     *,
     options: SetSearch,
     price: float = PRICE_SHARE,
@@ -160,12 +161,11 @@ def search_sets(
 ) -> SetDiscovery:
     """Search for sets of heads that matter together, and test which are backups of each other.
 
-    `search_name` is one of `NAMES`; `pool` are the candidate heads (default: all), `budget` the maximum number of
-    queries, `price` and `least` shares of the clean score (see `sources.Goal`). A behaviour that a natural model does
-    not perform is refused, unless `force`.
+    `search_name` is one of `NAMES` (default: `_usual`); `pool` are the candidate heads (default: all), `budget` the
+    maximum number of queries, `price` and `least` shares of the clean score (see `sources.Goal`). A behaviour that a
+    natural model does not perform is refused, unless `force`.
     """
-    if search_name not in NAMES:
-        raise BadInput(f"search {search_name!r} does not exist; choose one of {choices(NAMES)}")
+    search_name, options = _usual(specimen, search_name, options)
     n, seed, ablation = options.n, options.seed, ablation_named(options.kind)
     if n < LEAST_PROMPTS:
         raise BadInput(f"`n` {n}: too few prompts for an interval of a synergy; use at least {LEAST_PROMPTS}")
@@ -197,6 +197,18 @@ def search_sets(
     confirmation = confirm(held_out, suspected, least=goal.least, seed=seed)
     forwards, seconds = source.forwards + held_out.forwards, time.perf_counter() - start
     return SetDiscovery(search_name, queries, goal, complete, confirmation, synergies, forwards, seconds, performance)
+
+
+def _usual(specimen: Specimen, search: str | None, options: SetSearch) -> tuple[str, SetSearch]:
+    """The search and the replacement that were asked for, or those that are usual for this kind of model: a behaviour
+    has counterfactual prompts, so its heads get their values on these, and many of them carry it in series.
+    """
+    finite = isinstance(specimen.vocabulary, FiniteVocabulary)
+    search = search or (USUAL_SEARCH if finite else NATURAL_SEARCH)
+    if search not in NAMES:
+        raise BadInput(f"search {search!r} does not exist; choose one of {choices(NAMES)}")
+    kind = options.kind if options.kind is not None else USUAL_KIND if finite else NATURAL_KIND
+    return search, replace(options, kind=kind)
 
 
 def _held_out(specimen: Specimen, n: int, seen: Trial, *, seed: int) -> Trial:
@@ -233,7 +245,7 @@ def _all_pairs(queries: SetQueries, goal: Goal, seed: int) -> tuple[Synergy, ...
 @verb
 def discover_sets(
     specimen: Specimen,
-    search: str = DEFAULT_SEARCH,
+    search: str | None = None,
     *,
     options: SetSearch,
     force: Force,
@@ -242,14 +254,14 @@ def discover_sets(
 ) -> HeadSets:
     """Search sets of heads that matter together and confirm them on held-out prompts.
 
-    `search` is "group", "greedy", "beam", "prune", "rl" or "pairs"; `budget` the number of sets to measure; `pool` the
-    heads to choose among; `least` the smallest synergy that counts, as a share of the clean score. With `out` (a
-    directory, or True for one under `vesalius-runs`) `sets.json` is written, with a picture where all pairs were
-    measured; their effects are kept there, so that an interrupted search of them continues when the same call is made
-    again.
+    `search` is "growth" (the default of natural models), "group" (of others), "greedy", "beam", "prune", "rl" or
+    "pairs"; `kind` what heads are replaced by: the behaviour's own values on other prompts, or for others the mean;
+    `budget` the number of sets to measure; `pool` the heads to choose among; `least` the smallest synergy that counts,
+    as a share of the clean score. With `out` (a directory, or True for one under `vesalius-runs`) `sets.json` is
+    written, with a picture where all pairs were measured; their effects are kept there, so that an interrupted search
+    of them continues when the same call is made again.
     """
-    if search not in NAMES:
-        raise BadInput(f"search {search!r} does not exist; choose one of {choices(NAMES)}")
+    search, options = _usual(specimen, search, options)
     pool = None if options.pool is None else list(map(str, split_names(options.pool)))
     options = replace(options, kind=ablation_named(options.kind).name, pool=pool)
     asked: dict[str, JsonValue] = {

@@ -18,9 +18,10 @@ from jaxtyping import Float
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, all_components, parse_components
+from vesalius.discovery.redundancy import growth
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.ablations import Ablation, ablation_named
+from vesalius.intervene.ablations import Ablation, Replacement, ablation_named
 from vesalius.intervene.effects import effect_columns
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
@@ -29,6 +30,7 @@ from vesalius_mechrl.strategies import BudgetSpent
 
 HeadSet = frozenset[int]
 FINISHED_BLOCK = 8  # prompts between two saves of a pair matrix
+GROWTH_PROMPTS = 8  # prompts that the growth of heads is estimated on
 
 
 class Source(Protocol):
@@ -101,6 +103,15 @@ class LiveSource:
     def forwards(self) -> float:
         """Forward passes of all prompts so far, including the clean one."""
         return self._cost.rows / len(self.baseline)
+
+    def growth(self, first: Sequence[int]) -> Float[np.ndarray, "first head"]:
+        """How much more each head is estimated to cost once each of `first` is ablated, on some of the prompts."""
+        some = torch.arange(min(GROWTH_PROMPTS, len(self.baseline)))
+        model, readout = self._recordings.model, self._recordings.readout.take(some)
+        batch = self._recordings.batch.take(some)
+        heads = [self.components[place] for place in first]
+        values = Replacement(self._replacement.values, self._replacement.choices[some])
+        return growth(model, batch, readout, values, self.components, heads, self._cost).double().numpy()
 
     def effects(self, sets: Sequence[HeadSet]) -> Float[np.ndarray, "prompt set"]:
         """Run every prompt with each set ablated."""

@@ -22,7 +22,8 @@ from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
-from vesalius.documents.claims import NOT_DEFINED
+from vesalius.discovery.specificity import each_specificity
+from vesalius.documents.claims import NOT_DEFINED, PartSpecificity
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
 from vesalius.documents.performance import Performance
 from vesalius.documents.view import title_of
@@ -33,7 +34,7 @@ from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import Findings, investigate, measure_ahead
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, add_hypotheses, choose
-from vesalius.explanations.natural.sentences import information_flow, note, task_description
+from vesalius.explanations.natural.sentences import information_flow, note, specificity_sentence, task_description
 from vesalius.explanations.verdicts import open_verdict
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
@@ -178,26 +179,33 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     if part.performs and reported.looks_first:
         asked = [finding.component for finding in findings if _asks_for_tokens(finding)]
         reported.measure_paths([(None, component, None) for component in asked], n=FIRST_LOOK)
+    needed = [finding.component for finding in findings if finding.supported("necessary")]
+    specific, rows = each_specificity(specimen, needed, seed=part.seed)
     studied = [
         Studied(
             finding,
-            _component(finding, reported, selection, part.request),
+            _component(finding, reported, selection, part.request, specific.get(finding.component)),
             tuple(_paths(reported, finding)) if part.performs else (),
         )
         for finding in findings
     ]
-    return studied, lab.cost.rows
+    return studied, lab.cost.rows + rows
 
 
 def _component(
-    finding: Findings, lab: NaturalLab, selection: ChosenComponents, request: dict[str, Any]
+    finding: Findings,
+    lab: NaturalLab,
+    selection: ChosenComponents,
+    request: dict[str, Any],
+    specificity: PartSpecificity | None,
 ) -> ComponentExplanation:
     numbers = _profile(lab, selection, finding.component)
     return ComponentExplanation(
         id=str(finding.component),
         tag=finding.tag,
         tag_by_experiment=finding.tag_by_experiment,
-        note=note(finding),
+        note=note(finding) if specificity is None else f"{note(finding)} {specificity_sentence(specificity)}",
+        specificity=specificity,
         verdict="supported" if finding.established else open_verdict((one.kind, one.verdict) for one in finding.claims),
         reads=tuple(dict.fromkeys(str(s) for (head, _), s in selection.feeders.items() if head == finding.component)),
         claims=finding.claims,
@@ -208,6 +216,7 @@ def _component(
             "looks_at": finding.looks_at,
             "moves": finding.roles("moves_role"),
             "request": request,
+            **({} if finding.written is None else {"writes": finding.written.record}),
             **numbers,
         },
     )

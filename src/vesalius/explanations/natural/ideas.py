@@ -3,7 +3,8 @@
 1. Places: every component is replaced at each role's position alone; the one that costs most is where it may act.
 2. Inputs of an MLP: the paths into it, from the tokens and from every earlier component, by attribution (one backward
    pass for all MLPs). Claims then replace the strongest of them.
-3. Neurons: ranked by attribution (one more backward pass), the smallest set that keeps most of the MLP's effect.
+3. Neurons: ranked by attribution (one more backward pass), the smallest set that makes up most of the MLP's effect on
+   prompts that it was not ranked on.
 4. Variables: the role whose token, or the answer, that the MLP's output at its place brings from other prompts.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component, mlp_units
@@ -27,12 +29,10 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.values import unit_shape
 from vesalius.progress import Progress
 
-#: Prompts on which places and neurons are tried.
+#: Prompts on which places and inputs are tried.
 TRIED = 4
 #: Neurons are chosen to keep this share of an MLP's effect, more than is then claimed. At most so many, or a quarter.
 CHOSEN_TO_KEEP, MOST_NEURONS = 0.9, 256
-#: The search begins with so many and is as fine as one part in four.
-FIRST_NEURONS, FINE = 16, 4
 #: Senders that a claim is made about.
 SENDERS = 2
 #: A role is preferred to the answer where its interchange moves this part as much.
@@ -131,34 +131,40 @@ def _senders(
 
 
 def _neurons(lab: NaturalLab, mlps: Sequence[Component]) -> dict[Component, tuple[int, ...]]:
-    """For each MLP the smallest set tried that keeps most of its effect, or as many as are ever named."""
-    model, some = lab.model, torch.arange(min(TRIED, lab.n))
-    units = mlp_units(model.config)
-    batch = lab.batch.take(some)
-    replacement = Resample().table(model, batch, counterfactual=lab.source.take(some), neurons=True)
-    scores = attribute_units(model, batch, lab.runs.readout.take(some), replacement, rule="relp-qk").mean(0)
-    lab.cost.rows += 4 * len(some)
+    """For each MLP the smallest set of its strongest neurons that makes up most of its effect by attribution, on
+    prompts that they were not ranked on, or as many as are ever named.
+    """
+    model = lab.model
+    replacement = Resample().table(model, lab.batch, counterfactual=lab.source, neurons=True)
+    scores = attribute_units(model, lab.batch, lab.runs.readout, replacement, rule="relp-qk")
+    lab.cost.rows += 4 * lab.n
+    layer_of = torch.tensor([unit.layer for unit in mlp_units(model.config)])
     found = {}
     for mlp in mlps:
         if len(unit_shape(model.config, mlp.layer)) > 1:
             continue
-        own = torch.tensor([i for i, unit in enumerate(units) if unit.layer == mlp.layer])
-        order = scores[own].abs().argsort(descending=True, stable=True)
-        most = min(MOST_NEURONS, len(order) // 4)
-        if most and (size := _enough(lab, mlp, order, most)):
-            found[mlp] = tuple(sorted(order[:size].tolist()))
+        own = scores[:, layer_of == mlp.layer]
+        most = min(MOST_NEURONS, own.shape[1] // 4)
+        if most and float(own.sum()) > 0:
+            size = _enough(own, most)
+            found[mlp] = tuple(sorted(_ranked(own)[:size].tolist()))
     return found
 
 
-def _enough(lab: NaturalLab, mlp: Component, order: Tensor, most: int) -> int:
-    whole = float(lab.patch_effects([[mlp]], prompts=torch.arange(min(TRIED, lab.n))).mean())
-    if whole <= 0:
-        return 0
+def _ranked(scores: Float[Tensor, "prompt neuron"]) -> Int[Tensor, " neuron"]:
+    return scores.mean(0).abs().argsort(descending=True, stable=True)
+
+
+def _enough(scores: Float[Tensor, "prompt neuron"], most: int) -> int:
+    """The smallest size that keeps most of the sum where each prompt is summed over neurons ranked by the others."""
+    every = torch.arange(len(scores))
+    orders = [_ranked(scores[every != prompt]) if len(scores) > 1 else _ranked(scores) for prompt in every.tolist()]
+    summed = torch.stack([own[order].cumsum(0) for own, order in zip(scores, orders, strict=True)]).sum(0)
 
     def share(size: int) -> float:
-        return 1 - float(lab.kept_effects(mlp, order[:size].tolist(), n=TRIED).mean()) / whole
+        return float(summed[size - 1] / summed[-1])
 
-    return smallest_size(share, CHOSEN_TO_KEEP, most, first=min(FIRST_NEURONS, most), fine=FINE)[0]
+    return smallest_size(share, CHOSEN_TO_KEEP, most)[0]
 
 
 def _variable(lab: NaturalLab, mlp: Component, at: str) -> str | None:
@@ -167,7 +173,7 @@ def _variable(lab: NaturalLab, mlp: Component, at: str) -> str | None:
     """
     moved = {}
     for name in (*lab.prompts.roles, ANSWER):
-        if name != ANSWER and bool((lab.place(name) > lab.place(at)).any()):
+        if name != ANSWER and _says_nothing(lab, name, at):
             continue
         try:
             moves = lab.exchange_moves(name)
@@ -182,3 +188,9 @@ def _variable(lab: NaturalLab, mlp: Component, at: str) -> str | None:
     if best is None or roles[best] < ROLE_BEFORE_ANSWER * moved.get(ANSWER, 0.0):
         best = ANSWER
     return best if moved.get(best, 0.0) > MIN_CUT_EFFECT else None
+
+
+def _says_nothing(lab: NaturalLab, role: str, at: str) -> bool:
+    """Whether a role comes after a position, or is the word of the template that the answer follows."""
+    place = lab.place(role)
+    return bool((place > lab.place(at)).any()) or bool((place == lab.place(END)).all())

@@ -12,13 +12,13 @@ necessary at X               none of these was shown; where most of its effect a
 from collections.abc import Sequence
 
 from vesalius.documents.explanation import TOKENS, ClaimRecord
-from vesalius.explanations.claims.base import MIN_EFFECT, join_names
+from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.laboratory.exchanges import ANSWER
 
 #: Senders and receivers that a name lists.
 LISTED = 3
-CONSTANT = "supplies a constant"
+SHARED = "supplies what the prompts share"
 NOT_FOUND = "necessary, by a way that was not found"
 
 
@@ -27,16 +27,17 @@ def name_of_mlp(claims: Sequence[ClaimRecord], fed: Sequence[str]) -> str:
     supported = [claim for claim in claims if claim.verdict == "supported"]
     kinds = {claim.kind for claim in supported}
     carried = [claim for claim in supported if claim.kind in ("looks_up", "carries")]
+    direct = "acts_directly" in kinds
     if carried:
-        name = _carried(carried[-1], direct="acts_directly" in kinds)
-    elif "acts_directly" in kinds:
+        name = _carried(carried[-1], direct=direct)
+    elif direct:
         name = "writes the answer"
-    elif is_constant(claims):
-        name = CONSTANT
     else:
-        name = by_ways(f"necessary{place_words(supported)}", supported, fed)
-        name = NOT_FOUND if name == "necessary" else name
-    return name + "".join(f", through {_neurons(claim)}" for claim in supported if claim.kind == "few_neurons")
+        name = SHARED if is_shared(claims) else "necessary"
+        name += place_words(supported)
+    name += "".join(f", through {_neurons(claim)}" for claim in supported if claim.kind == "few_neurons")
+    name = by_ways(name, supported, () if direct or "looks_up" in kinds else fed)
+    return NOT_FOUND if name == "necessary" else name
 
 
 def place_words(supported: Sequence[ClaimRecord]) -> str:
@@ -65,13 +66,13 @@ def variable_of(claim: ClaimRecord) -> tuple[str, str]:
     return str(prediction.get("variable")), str(prediction.get("at", END))
 
 
-def is_constant(claims: Sequence[ClaimRecord]) -> bool:
-    """Whether zeros in its place were shown to cost something, and its values on other prompts nothing."""
+def is_shared(claims: Sequence[ClaimRecord]) -> bool:
+    """Whether another replacement was shown to cost something, and more than its values on other prompts do."""
     shown = {one.experiment: one for claim in claims if claim.kind == "necessary" for one in claim.evidence}
-    zero, other = shown.get("zero replacement"), shown.get("resample replacement")
-    if zero is None or other is None or other.high is None:
+    other = shown.pop("resample replacement", None)
+    if other is None or other.high is None or other.passed:
         return False
-    return zero.passed is True and other.high < MIN_EFFECT
+    return any(one.passed and one.low is not None and one.low > other.high for one in shown.values())
 
 
 def _carried(claim: ClaimRecord, *, direct: bool) -> str:

@@ -46,9 +46,11 @@ from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
 from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
+from vesalius.explanations.natural.grouping import Redundancy
 from vesalius.explanations.natural.ideas import Ideas, Inside
-from vesalius.explanations.natural.names_of_mlps import CONSTANT, by_ways, is_constant, name_of_mlp, place_words
-from vesalius.explanations.natural.selection import ChosenComponents, Redundancy
+from vesalius.explanations.natural.names_of_mlps import SHARED, by_ways, is_shared, name_of_mlp, place_words
+from vesalius.explanations.natural.selection import ChosenComponents
+from vesalius.explanations.natural.written import Written, written_by
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
 # From verdicts to a role: the name of a component, by rule.
@@ -101,8 +103,8 @@ STANDS_IN = {"backup_of": "backup", "redundant": "redundant"}
 class Findings:
     """The claims about one component and what follows from them.
 
-    `names` are those of the atlas. `raises`: the right answer's own logit falls when it is resampled, so it gains from
-    the component, by whichever way.
+    `names` are those of the atlas, `written` the tokens that an MLP writes. `raises`: the right answer's own logit
+    falls when it is resampled, so it gains from the component, by whichever way.
     `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
     keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim), `grouped` those about
     the roles it moves and the heads that move them too (role, claim).
@@ -116,6 +118,7 @@ class Findings:
     grouped: tuple[tuple[str, ClaimRecord], ...] = ()
     raises: bool = True
     names: tuple[str, ...] = ()
+    written: Written | None = None
 
     @property
     def claims(self) -> tuple[ClaimRecord, ...]:
@@ -181,16 +184,16 @@ class Findings:
                 claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
             )
             moves = self.roles("moves_role") or (self._attends_elsewhere and self.supported("uses"))
-            at_answer = "necessary at the answer"
+            supported = [claim for claim in self.own if claim.verdict == "supported"]
+            at_answer = by_ways("necessary at the answer", supported, fed)
             if moves and not second and (self.supported("writes_answer") or self._suppressed):
                 at_answer = self._moving("primary ", [])
             if self.supported("acts_at_answer"):
                 return at_answer
-            supported = [claim for claim in self.own if claim.verdict == "supported"]
             place = place_words(supported) or " upstream" * (self.verdict("acts_at_answer") == "refuted")
             return by_ways(f"necessary{place}", supported, fed)
-        if not head and is_constant(self.own):
-            return CONSTANT
+        if not head and is_shared(self.own):
+            return SHARED
         for kind, rank in STANDS_IN.items():
             if shared := [role for role in self.roles(kind) if role in self.roles("moves_role")]:
                 return self._moving(f"{rank} ", shared)
@@ -312,7 +315,20 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
     raises = sides is None or word_of(sides, seed=lab.seed) == MOVER
     paths = (tuple(incoming), tuple(outgoing))
     names = lab.standard_names.get(name, ())
-    return Findings(component, looks_at, tuple(own), *paths, tuple(grouped), raises, names)
+    written = _written(lab, selection.ideas, component, own)
+    return Findings(component, looks_at, tuple(own), *paths, tuple(grouped), raises, names, written)
+
+
+def _written(lab: NaturalLab, ideas: Ideas, component: Component, own: Sequence[ClaimRecord]) -> Written | None:
+    """What an MLP writes, or the few neurons that do its work, where it was shown to write the answer or to carry it or
+    a role: elsewhere tokens say nothing.
+    """
+    supported = {claim.kind for claim in own if claim.verdict == "supported"}
+    if component.is_head or not supported & {"acts_directly", "carries", "writes_answer"}:
+        return None
+    neurons = ideas.inside.get(component, Inside()).neurons if "few_neurons" in supported else ()
+    at = END if "acts_at_answer" in supported else ideas.places.get(component, END)
+    return written_by(lab.at_least(SECOND_LOOK), component, at, neurons)
 
 
 def _path_claim(selection: ChosenComponents, sender: Component, receiver: Component) -> Claim:
@@ -338,6 +354,11 @@ def _causal_claims(
         claims.append(check(Inhibits(component=name), lab))
     elif necessity.verdict == "supported" and _passed(necessity, "resample"):  # where it acts is measured by that
         claims += _ways(lab, selection.ideas, component)
+    elif (
+        necessity.verdict == "supported" and component in selection.ideas.places
+    ):  # other prompts' values cost a little
+        place = selection.ideas.places[component]
+        claims.append(check(ActsAtAnswer(component=name) if place == END else ActsAt(component=name, role=place), lab))
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
@@ -413,7 +434,7 @@ def _spared_by(lab: NaturalLab, component: Component, necessity: ClaimRecord, *,
 def _beside(lab: NaturalLab, name: str, found: Redundancy, *, tried: int) -> list[ClaimRecord]:
     """The claims about a component beside others, the last of which stands where any does: that it is redundant with
     them or a backup of them, as it seemed to be on other prompts; where that is refuted the other one; and where it is
-    open that they matter together. All three read the same runs.
+    open that they matter together, which then takes its place. All three read the same runs.
     """
     others, how = tuple(map(str, found.others)), {"replacement": found.how, "at": found.at}
     pair: list[Claim] = [Redundant(component=name, others=others, **how), BackupOf(component=name, of=others, **how)]
@@ -423,7 +444,8 @@ def _beside(lab: NaturalLab, name: str, found: Redundancy, *, tried: int) -> lis
         other = check(second, lab, tried=tried)
         return [*claims, other] if other.verdict == "supported" else claims
     if claims[-1].verdict == "undecided":
-        claims.append(check(Together(component=name, others=others, **how), lab, tried=tried))
+        weaker = check(Together(component=name, others=others, **how), lab, tried=tried)
+        return [weaker] if weaker.verdict == "supported" else claims
     return claims
 
 

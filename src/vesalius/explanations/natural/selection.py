@@ -3,8 +3,9 @@
 1. Screening: every component is patched on two prompts, those that may cost more than the bar on four.
 2. The set: as many heads and MLPs as the behaviour needs (`discovery.account`). Claims are made about its members in
    order of effect, up to a number that can be afforded; the account lists the others.
-3. Groups: heads that move the same role to the answer position and may back each other up (`propose_groups`). A backup
-   is studied beside the set: alone it costs nothing.
+3. Groups: heads that move the same role to the answer position and may stand in for each other (`propose_groups`), and
+   pairs of heads that cost more together than the sum by values of other prompts (`add_pairs`): both in `grouping`.
+   They are studied beside the set, for alone they may cost nothing.
 4. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
    their attention most; it is studied beside the set where it is not in it.
 5. Paths: of all paths from one selected component to another, those with the largest effect, screened likewise.
@@ -12,9 +13,8 @@
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -25,13 +25,10 @@ from vesalius.discovery.account import NamedSet, choose_set, given_set, measure_
 from vesalius.discovery.head_tests import Target, masses
 from vesalius.documents.account import BAR, Account
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
-from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
-from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS, MIN_SAMPLES, join_names
-from vesalius.explanations.claims.joint import costs, excess, measure_together
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_MASS, MIN_SAMPLES, join_names
 from vesalius.explanations.claims.paths import written_figures
-from vesalius.explanations.laboratory import END, How, NaturalLab
-from vesalius.explanations.laboratory.base import PerPrompt
+from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.laboratory.runs import (
     NAMES,
     PORT_WORDS,
@@ -42,232 +39,19 @@ from vesalius.explanations.laboratory.runs import (
     edges_between,
     feeds,
 )
+from vesalius.explanations.natural.grouping import (
+    CANDIDATES,
+    Groups,
+    Redundancy,
+    add_pairs,
+    is_unclear,
+    lower_end_of,
+    propose_groups,
+)
 from vesalius.explanations.natural.ideas import Ideas, propose_ideas
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 from vesalius.statistics import LOOKS
-
-#: Heads that are tried.
-CANDIDATES = 16
-#: Members of one group.
-MEMBERS = 6
-#: A head moves a role if patching it carries the answer this share of the way, and the role is the one it moves most,
-#: or it moves it a quarter as far as the strongest head does.
-MIN_MOVED, QUARTER = 0.01, 0.25
-#: The smallest set of others that shows this part of the largest gain is proposed.
-MOST_OF_GAIN = 0.75
-
-
-class Redundancy(NamedTuple):
-    """What may be shown of a component beside others: mutually `redundant` with them or a `backup_of` them, by one
-    replacement; `role` is the one that all of them move, where there is one.
-    """
-
-    kind: Literal["redundant", "backup_of"]
-    others: tuple[Component, ...]
-    how: How
-    at: str | None = None
-    role: str | None = None
-
-
-class Leader(NamedTuple):
-    """The member of a group that costs most alone, by one replacement."""
-
-    head: Component
-    how: How
-
-
-@dataclass
-class Groups:
-    """`moves[head]` are the roles a head may move to the answer position, the one it moves most first;
-    `members[role]` the heads of a group, strongest first; `joint[head]` what may be shown of it beside others, and
-    `reads[head]` the roles of these that it attends to more than to any other; `primary[role]` the head that may be the
-    primary one, and the replacement that shows it. `unclear` are heads with a role of which a few prompts cannot tell
-    whether it moves.
-    """
-
-    moves: dict[Component, tuple[str, ...]] = field(default_factory=dict)
-    members: dict[str, tuple[Component, ...]] = field(default_factory=dict)
-    joint: dict[Component, tuple[Redundancy, ...]] = field(default_factory=dict)
-    reads: dict[Component, tuple[str, ...]] = field(default_factory=dict)
-    primary: dict[str, Leader] = field(default_factory=dict)
-    unclear: set[tuple[Component, str]] = field(default_factory=set)
-
-    def add(self, head: Component, found: Redundancy) -> None:
-        """One more hypothesis about a component, unless it is there."""
-        if found not in self.joint.get(head, ()):
-            self.joint[head] = (*self.joint.get(head, ()), found)
-
-    def alike(self) -> dict[Component, frozenset[Component]]:
-        """For every component those that were seen to do the same: they move a role that it moves, or stand in for it
-        or it for them. They are no controls of it.
-        """
-        sets = [{head for head, roles in self.moves.items() if role in roles} for role in self._roles]
-        sets += [{head, *one.others} for head, found in self.joint.items() for one in found]
-        members = {head for some in sets for head in some}
-        return {head: frozenset().union(*(some for some in sets if head in some)) - {head} for head in members}
-
-    @property
-    def _roles(self) -> list[str]:
-        return list(dict.fromkeys(role for roles in self.moves.values() for role in roles))
-
-
-def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: Progress) -> Groups:
-    """Group the candidate heads by the role they move, and find which of them may stand in for each other.
-
-    1. Each candidate gets its output at the answer position from a run with another token at one role. Heads whose
-       output carries the answer towards that run's move this role; those of one role are a *group*.
-    2. All heads of the groups are zeroed at the answer position, alone and together. Where zeroing all costs no more
-       than the sum, single heads explain the behaviour and the search ends.
-    3. Of each group those that act alone and those that do not (`_stand_ins`): alike ones may be mutually redundant,
-       the others backups of those that act.
-    4. The member that costs most alone, zeroed or else resampled, may be the primary one.
-    """
-    groups = Groups()
-    heads = sorted(head for head in candidates if head.is_head)
-    if not heads:
-        return groups
-    progress(f"which roles {len(heads)} heads move to the answer position", 0, 0)
-    shares, groups.unclear = _moved_shares(lab, heads)
-    groups.moves = {head: roles for head in heads if (roles := _roles_of(head, shares))}
-    for role, moved in shares.items():
-        own = [head for head, roles in groups.moves.items() if role in roles]
-        if len(own) > 1:
-            groups.members[role] = tuple(sorted(own, key=lambda head: -moved[head])[:MEMBERS])
-    if not groups.members or _singles_explain(lab, groups):
-        return groups
-    for role, members in groups.members.items():
-        progress(f"which of {len(members)} heads that move {role} stand in for each other", 0, 0)
-        _add_stand_ins(lab, groups, role, members)
-    return groups
-
-
-def _moved_shares(
-    lab: NaturalLab, heads: Sequence[Component]
-) -> tuple[dict[str, dict[Component, float]], set[tuple[Component, str]]]:
-    """How far patching each head from runs with another token at each role moves the answer, and the
-    heads and roles of which so few prompts cannot tell whether it does.
-    """
-    position, unclear = lab.prompts.position, set[tuple[Component, str]]()
-    shares = {}
-    for role, place in lab.prompts.roles.items():
-        if bool((place == position).all()):
-            continue
-        try:
-            moved = lab.moved_shares([[head] for head in heads], role)
-        except BadInput:  # the tokens there are all equal, or do not matter for the answer
-            continue
-        if len(moved[0][1]) < min(MIN_SAMPLES, lab.n):  # they seldom matter
-            continue
-        shares[role] = {head: float(share.mean()) for head, (_, share) in zip(heads, moved, strict=True)}
-        unclear |= {
-            (head, role) for head, (_, share) in zip(heads, moved, strict=True) if _is_unclear([(share, MIN_EFFECT)])
-        }
-    return shares, unclear
-
-
-def _roles_of(head: Component, shares: Mapping[str, Mapping[Component, float]]) -> tuple[str, ...]:
-    """The roles that a head may move, the one it moves most first."""
-    own = {role: moved[head] for role, moved in shares.items() if moved[head] >= MIN_MOVED}
-    order = sorted(own, key=lambda role: -own[role])
-    return tuple(role for role in order if role == order[0] or own[role] >= QUARTER * max(shares[role].values()))
-
-
-def _singles_explain(lab: NaturalLab, groups: Groups) -> bool:
-    """Whether zeroing all heads of the groups costs no more than the sum of what each costs alone."""
-    heads = sorted({head for members in groups.members.values() for head in members})
-    lab.answers([heads, *([head] for head in heads)], "zero", END)
-    joint = [float(lost.mean()) for lost in lab.losses(heads, "zero", END)]
-    singles = [[float(lost.mean()) for lost in lab.losses([head], "zero", END)] for head in heads]
-    sums = [sum(max(0.0, one[place]) for one in singles) for place in (0, 1)]
-    return all(joint[place] - sums[place] <= MIN_EFFECT for place in (0, 1))
-
-
-def _add_stand_ins(lab: NaturalLab, groups: Groups, role: str, members: Sequence[Component]) -> None:
-    """Which members may stand in for each other, zeroed at the answer position, and which may be the primary one."""
-    for head, found in _stand_ins(lab, members, "zero", END, role):
-        groups.add(head, found)
-        if _attends_most(lab, head, role) and role not in groups.reads.get(head, ()):
-            groups.reads[head] = (*groups.reads.get(head, ()), role)
-    hows: tuple[How, ...] = ("zero", "resample")
-    for how in hows:
-        if (first := _leader(lab, members, how)) is not None:
-            groups.primary[role] = Leader(first, how)
-            break
-
-
-def _stand_ins(
-    lab: NaturalLab, members: Sequence[Component], how: How, at: str | None = None, role: str | None = None
-) -> Iterator[tuple[Component, Redundancy]]:
-    """What may be shown of members that are given strongest first: those that act alone (or, where at most one does,
-    those that do not) are mutually redundant if together they cost more than the sum; one that does not act is a
-    backup of the fewest of those that act which show most of its gain.
-    """
-    measure_together(lab, [[member] for member in members], how, at)
-    acting = [one for one in members if max(_means(costs(lab, [one], how, at))) > MIN_EFFECT]
-    silent = [one for one in members if one not in acting]
-    for some in (acting, silent):
-        if len(some) > 1 and max(_means(excess(lab, some, how, at))) > MIN_EFFECT:
-            for head in some:
-                others = tuple(sorted(one for one in some if one != head))
-                yield head, Redundancy("redundant", others, how, at, role)
-    for head in silent if acting else ():
-        sizes = sorted({1, 2, len(acting)} & set(range(1, len(acting) + 1)))
-        gains = {size: max(_means(_gain_once(lab, head, acting[:size], how, at))) for size in sizes}
-        enough = max(MIN_EFFECT, MOST_OF_GAIN * max(gains.values()))
-        if (best := next((size for size in sizes if gains[size] > enough), None)) is not None:
-            yield head, Redundancy("backup_of", tuple(sorted(acting[:best])), how, at, role)
-
-
-def _gain_once(
-    lab: NaturalLab, head: Component, others: Sequence[Component], how: How, at: str | None
-) -> tuple[PerPrompt, ...]:
-    """What a head costs once others are replaced beyond what it costs alone."""
-    sets = [[*others, head], list(others), [head]]
-    measure_together(lab, sets, how, at)
-    both, rest, alone = (costs(lab, one, how, at) for one in sets)
-    return tuple(x - y - z for x, y, z in zip(both, rest, alone, strict=True))
-
-
-def _means(values: Sequence[PerPrompt]) -> list[float]:
-    return [float(one.mean()) for one in values]
-
-
-def _attends_most(lab: NaturalLab, head: Component, role: str) -> bool:
-    """Whether a head attends from the end to a role more than to each other one, by a standard error at least."""
-    masses_of = lab.attention_masses(head)
-    own = masses_of.pop(role, None)
-    others = [mass for name, mass in masses_of.items() if name != "itself"]
-    return own is not None and all(_lower_end(own - other) > 0 for other in others)
-
-
-def _lower_end(values: Float[Tensor, " prompt"]) -> float:
-    """The mean less a standard error: what a screening on a few prompts must show, so that its strongest candidates are
-    not those that were lucky there.
-    """
-    error = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return float(values.mean()) - error
-
-
-def _is_unclear(figures: Sequence[tuple[Float[Tensor, " prompt"], float]]) -> bool:
-    """Whether figures lie within a standard error of their bars, so that more prompts seldom tell whether all reach
-    them: not one is clearly below, and not all are clearly above.
-    """
-    below = any(-_lower_end(-values) < bar for values, bar in figures)
-    return not below and any(_lower_end(values) < bar for values, bar in figures)
-
-
-def _leader(lab: NaturalLab, members: Sequence[Component], how: How) -> Component | None:
-    """The member that costs most at the answer position, in right answers where any are lost, if it costs enough; by
-    values of other prompts it must be well ahead of the others, for those disturb whatever reads them.
-    """
-    lab.answers([[head] for head in members], how, END)
-    costs = {head: [float(lost.mean()) for lost in lab.losses([head], how, END)] for head in members}
-    place = int(any(answers > MIN_EFFECT for _, answers in costs.values()))
-    first, second = sorted(members, key=lambda head: -costs[head][place])[:2]
-    ahead = how == "zero" or costs[first][place] - costs[second][place] > MIN_EFFECT
-    return first if costs[first][place] > MIN_EFFECT and ahead else None
-
 
 #: Prompts that every candidate is measured on, and those that the ones within reach are.
 FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
@@ -393,7 +177,7 @@ def add_hypotheses(
     _add_paths(lab, selection, progress)
     if groups:
         selection.ideas = propose_ideas(lab, selection.components, selection.effect, selection.paths, progress)
-        selection.unclear = {part for part in selection.components if _is_unclear(written_figures(lab, part))}
+        selection.unclear = {part for part in selection.components if is_unclear(written_figures(lab, part))}
 
 
 def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
@@ -479,6 +263,7 @@ def _add_groups(lab: NaturalLab, selection: ChosenComponents, *, add_members: bo
         few = lab.model.config.n_layers * lab.model.config.n_heads <= FEW_HEADS
         heads += others if few else others[: max(0, CANDIDATES - len(heads))]
     selection.groups = propose_groups(lab, heads, progress)
+    add_pairs(lab, selection.groups, selection.effect, None if add_members else heads, progress)
     for head, found in selection.groups.joint.items():
         if head not in selection.reasons:
             selection.add(head, f"group: {_why(found[0])}")
@@ -562,6 +347,6 @@ def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress)
         effects = torch.cat([effects, measure(places, torch.arange(len(effects), lab.n))])
     for place, effect in zip(places, effects.T, strict=True):
         mean = float(effect.mean())
-        clear = _lower_end(effect * (1.0 if mean >= 0 else -1.0))
+        clear = lower_end_of(effect * (1.0 if mean >= 0 else -1.0))
         if clear >= MIN_CUT_EFFECT * lab.scale and len(selection.paths) < PATHS:  # none where shares are not defined
             selection.paths[pairs[place]] = mean

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from vesalius.behaviours.behaviour import Behaviour
+from vesalius.documents.claims import PartSpecificity
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.attending import meaning
@@ -11,7 +12,7 @@ from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.necessary import COSTS_NOTHING, is_inert, spared_by
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.laboratory.runs import PORT_WORDS
-from vesalius.explanations.natural.names_of_mlps import is_constant, senders_of, variable_of
+from vesalius.explanations.natural.names_of_mlps import is_shared, senders_of, variable_of
 from vesalius.explanations.natural.proposing import Findings
 
 _REPLACEMENTS = {
@@ -36,10 +37,21 @@ def note(findings: Findings) -> str:
         for _, _, claim in findings.incoming
         if claim.verdict == "supported"
     ]
-    sentences += [*_unknown(findings), *_inputs(findings), *_outgoing_paths(findings)]
+    sentences += [*_unknown(findings), *([] if findings.written is None else [findings.written.sentence])]
+    sentences += [*_inputs(findings), *_outgoing_paths(findings)]
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
     return " ".join([*sentences, *([] if findings.tag_by_experiment else [DEFAULT_TAGS[findings.tag]])])
+
+
+def specificity_sentence(found: PartSpecificity) -> str:
+    """What a necessary component breaks besides, and whether that is less than what it breaks here."""
+    here = f"beside {found.own:.2f} of the score here (its mean over plain text in its place)"
+    if found.specific is None:
+        return f"Elsewhere it breaks {found.elsewhere}, {here}: too little here to say whether it is specific."
+    if found.specific:
+        return f"It is specific to this behaviour: {found.elsewhere}, {here}."
+    return f"It also breaks other things: {found.elsewhere}, {here}."
 
 
 def information_flow(findings: Sequence[Findings]) -> str:
@@ -233,7 +245,7 @@ UNKNOWN = "Which variable it carries was not found"
 def _unknown(findings: Findings) -> list[str]:
     """That an MLP which is necessary was not shown to carry anything, where no claim says so."""
     asked = any(claim.kind == "carries" for claim in findings.own)
-    if findings.component.is_head or asked or not findings.supported("necessary") or is_constant(findings.own):
+    if findings.component.is_head or asked or not findings.supported("necessary") or is_shared(findings.own):
         return []
     return [f"{UNKNOWN}: on the selection prompts its output brought neither another role's token nor another answer."]
 
@@ -258,10 +270,11 @@ def _inputs(findings: Findings) -> list[str]:
 
 
 def _few_neurons(claim: ClaimRecord, findings: Findings) -> str | None:
-    kept, share = claim.evidence[0].experiment.removesuffix(" replaced"), claim.evidence[1]
+    replaced, share = claim.evidence[0].experiment, claim.evidence[1]
     sentences: dict[str, str] = {
-        "supported": f"With {kept} replaced, {figure(share)} of its effect stays (n = {share.n}).",
-        "refuted": f"Its effect is spread: with {kept} replaced only {figure(share)} of it stays (n = {share.n}).",
+        "supported": f"With {replaced}, {figure(share)} of its effect stays (n = {share.n}).",
+        "refuted": f"No few neurons were found that do its work: with {replaced}, {figure(share)} of its effect stays "
+        f"(n = {share.n}).",
     }
     return sentences.get(claim.verdict)
 

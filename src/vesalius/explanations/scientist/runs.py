@@ -106,11 +106,10 @@ def draw_sequences(specimen: Specimen, n: int, *, seed: int, natural_share: floa
     code_of = {token: code for code, token in enumerate(vocabulary.tokens)}
     generator = torch.Generator().manual_seed(seed)
     n_natural = max(1, round(n * natural_share))
-    codes = torch.full((n, vocabulary.max_len), PAD)
-    for row, tokens in enumerate(specimen.sample(n_natural, seed)):
-        codes[row, : len(tokens)] = torch.tensor([code_of[token] for token in tokens])
+    drawn = [[code_of[token] for token in tokens] for tokens in specimen.sample(n_natural, seed)]
+    codes = torch.tensor([row + [PAD] * (vocabulary.max_len - len(row)) for row in drawn])
     if n > n_natural:
-        codes[n_natural:] = _designs(n - n_natural, vocabulary, generator)
+        codes = torch.cat([codes, _designs(n - n_natural, vocabulary, generator)])
     return Sequences(codes[torch.randperm(n, generator=generator)])
 
 

@@ -53,6 +53,7 @@ def explain(
     rows = [
         {"id": part.id, "tag": part.tag, "verdict": part.verdict, "role": part.role, "note": cut(part.note, 400)}
         | {name: getattr(part, name) for name in EFFECT_FIELDS if getattr(part, name) is not None}
+        | ({} if part.specificity is None else {"specificity": part.specificity.model_dump()})
         | {"program": None if part.program is None else cut(part.program, 400)}
         for part in result.components[:32]
     ]
