@@ -61,6 +61,14 @@ def test_an_empty_contrast_is_refused_in_one_line_with_both_scores() -> None:
     require_contrast(contrast, "past", force=True)
 
 
+def test_two_prompts_with_a_large_range_lack_prompts_and_not_a_contrast() -> None:
+    few = contrast_of(_tensor(80.0, 147.0), _tensor(-92.0, -144.0), unit="logits", source="given")
+    assert (few.verdict, few.few) == ("empty", True)
+    with pytest.raises(BadInput, match=r"past: 2 prompts are too few to show a contrast: .*; give at least 24 rows"):
+        require_contrast(few, "past")
+    assert not contrast_of(_tensor(80.0, 10.0), _tensor(-92.0, 20.0), unit="logits").few  # one of them is against it
+
+
 def test_with_everything_replaced_the_arithmetic_model_does_what_it_does_on_the_counterfactual() -> None:
     specimen = ves.load("arithmetic")
     material = trial(specimen, 6)

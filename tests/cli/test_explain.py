@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
 from tests.closeness import assert_same_document
 from tests.explanations.induction_model import induction_model
+from vesalius.api.explanations import _mark
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
 from vesalius.cli.terminal import lines_of
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Explanation
+from vesalius.explanations.scientists import Builtin, Task
 from vesalius.grading import grade
 from vesalius.model.states import save_model
 from vesalius.model.transformer import Transformer
@@ -284,3 +287,20 @@ def test_the_screen_of_a_natural_model_is_never_longer(n: int) -> None:
     assert any(line.startswith("  main path: tokens -> L0H0 -> ") for line in lines)
     assert "Not established" in lines or n == 1
     assert lines[-1] == "page: somewhere/report.html"
+
+
+def test_explanations_of_other_components_have_other_places() -> None:
+    """All were written to one directory, where the last took the place of the others."""
+    plain = Task("frac_prevs")
+    marks = {
+        _mark(task)
+        for task in (
+            plain,
+            replace(plain, components=("L0H0",)),
+            replace(plain, components=("L0_MLP",)),
+            replace(plain, circuit_file="found/circuit.json"),
+            replace(plain, scientist=Builtin(top=3)),
+        )
+    }
+    assert len(marks) == 5
+    assert _mark(plain) is None  # the usual one keeps its short name

@@ -18,6 +18,7 @@ from vesalius.documents.claims import Evidence
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
+from vesalius.documents.whole import MORE
 
 EMPTY = Contrast(
     full=Metric(value=3.6, low=3.0, high=4.2, n=28),
@@ -81,8 +82,8 @@ def test_the_words_of_a_sweep() -> None:
         "Yes: 1 of 2 components changes the score beyond chance (zero ablation, 16 prompts of frac_prevs): "
         "L1H2 +0.97 [+0.92, +1]"
     )
-    assert said(nothing).startswith("No: none of 1 components changes the score beyond chance")
-    assert said(near, nothing).startswith("Partly: 1 of 2 components have an effect whose interval is clear of 0")
+    assert said(nothing).startswith("No: none of 1 component changes the score beyond chance")
+    assert said(near, nothing).startswith("Partly: 1 of 2 components has an effect whose interval is clear of 0")
     assert said(("L1H2", 0.97, None, None), n=1).startswith("Partly: one prompt of frac_prevs gives no intervals")
     assert said(clear, contrast=EMPTY).startswith("No: nothing can be said of frac_prevs: the contrast is empty")
     assert said(("L0H0", 0.0, 0.0, 0.0)).endswith("largest: all are 0")
@@ -95,12 +96,24 @@ def test_a_replacement_is_said_to_matter_only_where_its_interval_is_clear_of_0(
     assert effect.low is not None
     assert effect.high is not None
     said = replaced_answer(effect, "1 -> 0", "L1H2", acts=acts, contrast=contrast)
-    assert (said.verdict == "yes") == (contrast is None and not effect.low <= 0 <= effect.high)
-    assert said.verdict in ("yes", "no")
+    clear = contrast is None and not effect.low <= 0 <= effect.high
+    assert said.verdict == ("no" if not clear else "yes" if effect.n >= 6 else "partly")
 
 
-def test_one_prompt_has_no_verdict() -> None:
-    assert replaced_answer(metric(0.9, None, None, 1), "1 -> 0.1", "L1H2", acts=None, contrast=None).as_data() is None
+def test_one_prompt_is_never_more_than_partly() -> None:
+    assert replaced_answer(metric(0.9, None, None, 1), "1 -> 0.1", "L1H2", acts=None, contrast=None).verdict == "partly"
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(2, "partly"), (5, "partly"), (6, "yes"), (16, "yes")])
+def test_a_few_prompts_that_agree_exactly_are_not_beyond_chance(n: int, verdict: str) -> None:
+    """Scores in shares of outputs are often equal on all prompts, whose interval then has no width. Six coins show one
+    side in 1 of 32 throws, five in 1 of 16.
+    """
+    said = replaced_answer(metric(1.0, 1.0, 1.0, n), "1 -> 0", "L0_MLP", acts=None, contrast=None)
+    assert said.verdict == verdict
+    others: list[Effect] = [(f"L1H{i}", 0.0, 0.0, 0.0) for i in range(9)]
+    swept = effects_answer([("L0_MLP", 1.0, 1.0, 1.0), *others], "frac_prevs", kind="zero", n=n)
+    assert swept.verdict == verdict
 
 
 @given(metrics(), st.sampled_from([None, 0.1, 0.5]))
@@ -118,6 +131,9 @@ def test_a_set_that_chance_would_match_is_no_circuit() -> None:
     kept = metric(0.9, 0.85, 0.95)
     assert kept_answer("s", kept, keep=0.8, random=0.1).verdict == "yes"
     assert str(kept_answer("s", kept, keep=0.8, random=0.5)) == "Partly: s, but as many at random keep 0.50"
+    little = metric(0.13, 0.05, 0.22)  # where 0.01 was asked for
+    assert kept_answer("s", little, keep=0.01, random=0.12).verdict == "partly"
+    assert kept_answer("s", little, keep=0.01, random=0.01).verdict == "yes"
 
 
 @pytest.mark.parametrize(
@@ -162,10 +178,27 @@ def test_the_next_command_is_about_the_same_model_and_behaviour() -> None:
     assert given_in_python.with_prompts(8) is None
 
 
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (None, "vesalius what-if frac_prevs --n 8"),
+        ("induction", "vesalius what-if frac_prevs --behaviour induction --n 8"),
+        (
+            "addition:answers=0..99,shots=0",
+            "vesalius what-if frac_prevs --behaviour addition:answers=0..99,shots=0 --n 8",
+        ),
+        ("my rows.jsonl", "vesalius behaviours frac_prevs --behaviour 'my rows.jsonl'"),  # it may have no more
+    ],
+)
+def test_more_prompts_are_asked_for_where_there_are_more(behaviour: str | None, said: str) -> None:
+    asked = Request(command="what-if", specimen="frac_prevs", behaviour=behaviour, options={"n": 2})
+    assert asked.on_more_prompts(2) == said
+
+
 def test_a_share_whose_interval_holds_0_is_a_no_and_so_is_an_empty_contrast() -> None:
     wide = metric(0.9, -0.2, 2.0)
     said = kept_answer("5 neurons keep 0.9", wide, keep=0.8, random=0.0)
-    assert str(said) == "No: 5 neurons keep 0.9, but that holds 0: use more prompts (--n) or another contrast"
+    assert str(said) == f"No: 5 neurons keep 0.9, but that holds 0: {MORE} or another contrast"
     assert (
         kept_answer("s", metric(0.9, 0.85, 0.95), keep=0.8, random=0.0, empty="the contrast is empty").verdict == "no"
     )

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vesalius.documents.metric import Metric
-from vesalius.documents.whole import WholeCircuit, WithMLPs, answer, first_doubt
+from vesalius.documents.view import Facts
+from vesalius.documents.whole import WholeCircuit, WithMLPs, answer, first_doubt, sections
 
 
 def _metric(value: float, low: float | None = None, high: float | None = None, n: int = 32) -> Metric:
@@ -62,6 +63,10 @@ def test_of_given_components_it_is_not_said_that_the_prompts_chose_nothing() -> 
         ({"kept": _metric(0.85, 0.65, 1.0)}, "too wide"),
         ({"elsewhere": _metric(0.5)}, "0.50 on other templates"),
         ({"random": _metric(0.45)}, "random circuits"),
+        (
+            {"keep": 0.01, "kept": _metric(0.13, 0.05, 0.22), "elsewhere": None, "random": _metric(0.12)},
+            "random circuits",
+        ),
         ({"stable": 0.3}, "halves of the prompts"),
         ({"candidates": 59}, "more than half of the model"),
         ({"kept": _metric(1.0, 1.0, 1.0, n=7)}, "7 prompts are too few to report"),
@@ -73,6 +78,21 @@ def test_each_condition_that_fails_makes_it_partly_and_is_named(changes: dict[st
     said = answer(_whole(**changes), "ioi")
     assert said.verdict == "partly"
     assert words in said.text
+
+
+def test_prompts_that_chose_are_not_said_to_have_chosen_nothing() -> None:
+    shared = _whole(shared="the same prompts ranked, chose and report: give more rows", n_rank=6)
+    assert "chose nothing" not in answer(shared, "sums").text
+    facts = sections(shared)[0]
+    assert isinstance(facts, Facts)
+    assert dict(facts.rows)["kept"].endswith("on 32 prompts that ranked and chose as well")
+
+
+def test_what_keeps_enough_here_is_not_said_to_keep_too_little() -> None:
+    """None was found by two standard errors on the choosing prompts; the first of the order keep enough on others."""
+    said = answer(_whole(found=False, reached=40, kept=_metric(0.98)), "sums")
+    assert said.verdict == "no"
+    assert "keeps 0.8 of sums for certain where it is chosen (30 keep 0.98 [0.93, 1.03] on 32 prompts" in said.text
 
 
 def test_the_second_answer_with_all_mlps_stands_beside_a_partly() -> None:
@@ -106,7 +126,8 @@ def test_an_interval_that_holds_0_is_a_no_with_what_to_do() -> None:
     assert (said.verdict, said.text) == (
         "no",
         "it cannot be said that 30 of 300 components keep anything of addition: 0.60 [-0.94, 2.90] on 32 prompts holds "
-        "0, the rest replaced from the counterfactual prompts; use more prompts (--n) or another contrast",
+        "0, the rest replaced from the counterfactual prompts; use more prompts (--n, or more rows of "
+        "your own) or another contrast",
     )
 
 
@@ -114,6 +135,9 @@ def test_one_prompt_without_an_interval_is_a_no() -> None:
     said = answer(_whole(kept=Metric(value=1.0, low=None, high=None, n=1)), "ioi")
     assert said.verdict == "no"
     assert "1.00 on 1 prompt has no interval" in said.text
+    assert answer(_whole(found=False, kept=Metric(value=0.98, low=None, high=None, n=1)), "ioi").text.startswith(
+        "it cannot"
+    )
 
 
 def test_an_empty_contrast_is_a_no_however_much_is_kept() -> None:

@@ -214,6 +214,12 @@ def test_direct_attributions_add_up_to_the_logit_difference(norm: str) -> None:
     assert torch.allclose(total, lab.clean_scores, atol=1e-4)
 
 
+def test_a_laboratory_of_few_prompts_gives_the_effects_it_has(lab: NaturalLab) -> None:
+    """Asked for more prompts than a file of one row has, it ended in "prompt 3 is outside the batch of 1"."""
+    mlp = next(part for part in lab.model.components if not part.is_head)
+    assert torch.equal(lab.kept_effects(mlp, [0], n=99), lab.kept_effects(mlp, [0]))
+
+
 def test_every_component_is_screened_and_those_far_from_the_bar_are_no_suspects(lab: NaturalLab) -> None:
     steps: list[str] = []
     chosen, parts = ChosenComponents(), list(lab.model.components)

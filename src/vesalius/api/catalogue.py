@@ -14,6 +14,7 @@ from vesalius.behaviours import behaviours as all_behaviours
 from vesalius.behaviours.checking import check_behaviour, propose_counterfactuals, require_new_file
 from vesalius.behaviours.contrast import with_best_partners
 from vesalius.behaviours.metrics import BehaviourMetric
+from vesalius.behaviours.own import RowBehaviour
 from vesalius.behaviours.registry import behaviour as behaviour_named
 from vesalius.behaviours.registry import find_behaviour, plugin_behaviours
 from vesalius.documents.behaviour_report import report as behaviour_report
@@ -128,7 +129,7 @@ def behaviours(
                 found = propose_counterfactuals(own, model, tokenizer, path, words=words, progress=report)
                 measured["proposed"] = found
             subject = {"model": specimen.source or specimen.id, "bos": specimen.vocabulary.bos_text}
-            return behaviour_report(measured, **subject)
+            return behaviour_report(measured, **subject, own=isinstance(own, RowBehaviour))
         if metric is not None:
             raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
         rows: list[MeasuredBehaviour] = []

@@ -4,6 +4,7 @@ With a directory the explanation and its page are written to it; where a languag
 it came about, and `calls.jsonl`, every call it made, so that the same call continues an interrupted explanation.
 """
 
+import hashlib
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.retesting import decide_again, record_of, why_not_again
 from vesalius.explanations.scientists import (
     BUILTIN,
+    Builtin,
     Explained,
     Scientist,
     Task,
@@ -199,8 +201,18 @@ def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     """The parts of the directory's name."""
     scientist = None if task.scientist.name == BUILTIN else short_name(task.scientist.label)
     label = specimen.behaviour and label_of(specimen.behaviour)
-    metric = subject_options(specimen).get("metric")
-    return "explain", specimen.name, label, metric, scientist, protocol_of(task.scientist), f"seed{task.seed}"
+    metric, mark = subject_options(specimen).get("metric"), _mark(task)
+    return "explain", specimen.name, label, metric, scientist, protocol_of(task.scientist), mark, f"seed{task.seed}"
+
+
+def _mark(task: Task) -> str | None:
+    """A few digits that stand for components and options that were given, so that an explanation of others does not
+    take the place of this one; None where none were.
+    """
+    circuit = None if task.circuit is None else [str(part) for part, _ in task.circuit.ranked()]
+    options = task.scientist if task.scientist.name == BUILTIN and task.scientist != Builtin() else None
+    given = (task.components, task.circuit_file or circuit, task.circuit_from, options)
+    return hashlib.sha256(repr(given).encode()).hexdigest()[:6] if any(given) else None
 
 
 def _write_files(result: Explained, directory: Path, specimen: Specimen) -> Explanation:

@@ -20,6 +20,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import (
     LEAST_RANGE,
+    MORE_ROWS,
     MOST_AGAINST,
     RANDOM_TOKENS,
     Contrast,
@@ -144,6 +145,8 @@ def require_contrast(contrast: Contrast, name: str, *, model: str = "MODEL", for
 
 def advice(contrast: Contrast, name: str, *, model: str = "MODEL") -> str:
     """How to get a better contrast."""
+    if contrast.few:
+        return MORE_ROWS
     if contrast.source == GIVEN:
         return "give every row a counterfactual on which the answer is no longer right"
     command = f"vesalius behaviours {shlex.quote(model)} -b {shlex.quote(name)} --propose NEW.jsonl"

@@ -198,7 +198,9 @@ def note_limits(specimen: Specimen, prompts: Prompts | None, *, resampled: bool)
 def _unseen_prompts(prompts: Prompts, split: str, seen: Collection[Row]) -> Prompts:
     unseen = [place for place, row in enumerate(_rows(prompts.batch)) if row not in seen]
     if not unseen:
-        raise NothingUnseen(f"all prompts drawn from the {split} split were seen before; choose another split or seed")
+        raise NothingUnseen(
+            f"all prompts drawn from the {split} split were seen before; choose another split or seed, or more rows"
+        )
     return prompts.take(torch.tensor(unseen))
 
 

@@ -11,7 +11,7 @@ from vesalius.documents.claims import Evidence
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
 from vesalius.documents.view import Answer, prompts
-from vesalius.documents.whole import KEEP_LISTED, MOST_RANDOM, not_as_asked, shows_nothing, too_few
+from vesalius.documents.whole import KEEP_LISTED, MORE, as_good_as_random, not_as_asked, shows_nothing, too_few
 
 #: The chance that any of the effects of a sweep is called one by mistake.
 ERROR = 0.05
@@ -28,14 +28,21 @@ def beyond_chance(effects: Sequence[Effect], n: int) -> list[Effect]:
     """The effects that chance does not explain: beyond the quantile of Student's t at `ERROR`, shared out over all of
     them (Bonferroni). The standard error is read from the interval, which is wider than that of a normal
     distribution where prompts are few: then fewer pass. Of effects that are strongly skewed over the prompts, more do.
+    None passes where the sign test cannot: scores in shares of outputs are often equal on a few prompts, and their
+    interval then has no width.
     """
     from scipy.special import stdtrit
 
-    if n < 2 or not effects:
+    if not effects or not one_sign_decides(n):
         return []
     limit = float(stdtrit(n - 1, 1 - ERROR / 2 / len(effects)))
     resampled = sqrt(n / (n - 1))  # a resampled mean varies that much less than the mean of a sample
     return [one for one in effects if _ratio(*one[1:]) > limit * resampled]
+
+
+def one_sign_decides(n: int) -> bool:
+    """Whether `n` prompts that all move one way are beyond chance, by the sign test: six are."""
+    return 2.0 ** (1 - n) <= ERROR
 
 
 def _ratio(effect: float, low: float | None, high: float | None) -> float:
@@ -56,7 +63,7 @@ def effects_answer(
 ) -> Answer:
     """Which of many replacements, each made alone, change the score."""
     count = len(effects)
-    of, on = f"of {count:,} {what}s", f"({kind} ablation, {prompts(n)} of {subject})"
+    of, on = f"of {count:,} {what}{'' if count == 1 else 's'}", f"({kind} ablation, {prompts(n)} of {subject})"
     clear = [one for one in effects if one[2] is not None and one[3] is not None and (one[2] > 0 or one[3] < 0)]
     if contrast is not None and not contrast.usable:
         return Answer(f"nothing can be said of {subject}: {contrast.doubt}", "no")
@@ -69,8 +76,9 @@ def effects_answer(
         return Answer(f"{len(sure):,} {of} {change} the score beyond chance {on}: {_named(sure)}", "yes")
     if clear:
         chance = f"{ERROR * count:.0f} would by chance" if ERROR * count >= 1 else "one may by chance"
+        have = "has" if len(clear) == 1 else "have"
         return Answer(
-            f"{len(clear)} {of} have an effect whose interval is clear of 0 {on}, but {chance}, and none is beyond "
+            f"{len(clear)} {of} {have} an effect whose interval is clear of 0 {on}, but {chance}, and none is beyond "
             f"it: {_named(clear)}",
             "partly",
         )
@@ -94,7 +102,9 @@ def replaced_answer(
     """Whether one replacement changes the score; `acts` is which logits it moves, where that is clear."""
     figures = f"{before_and_after}, effect {effect.figures}"
     if effect.value is None or effect.low is None or effect.high is None:
-        return Answer(f"replacing {subject} takes one prompt's score from {figures}; one prompt has no interval")
+        return Answer(
+            f"replacing {subject} takes one prompt's score from {figures}; one prompt has no interval", "partly"
+        )
     on = f"on {prompts(effect.n)}"
     if contrast is not None and not contrast.usable:
         return Answer(f"replacing {subject} takes the score from {figures} {on}, but {contrast.doubt}", "no")
@@ -102,7 +112,10 @@ def replaced_answer(
     if effect.low <= 0 <= effect.high:
         return Answer(f"replacing {subject} shows no change, {figures} {on}{moved}", "no")
     change = "lowers" if effect.value > 0 else "raises"
-    return Answer(f"replacing {subject} {change} the score, {figures} {on}{moved}", "yes")
+    said = f"replacing {subject} {change} the score, {figures} {on}{moved}"
+    if not one_sign_decides(effect.n):
+        return Answer(f"{said}, but so few may agree by chance: {MORE}", "partly")
+    return Answer(said, "yes")
 
 
 def kept_answer(said: str, kept: Metric, *, keep: float, random: float | None, empty: str | None = None) -> Answer:
@@ -117,9 +130,9 @@ def kept_answer(said: str, kept: Metric, *, keep: float, random: float | None, e
         return Answer(f"{said}, less than {keep:g}", "no")
     if shows_nothing(kept):
         why = "that holds 0" if kept.low is not None else "that has no interval"
-        return Answer(f"{said}, but {why}: use more prompts (--n) or another contrast", "no")
+        return Answer(f"{said}, but {why}: {MORE} or another contrast", "no")
     doubt = too_few(kept) or not_as_asked(kept, keep)
-    if doubt is None and random is not None and random >= MOST_RANDOM:
+    if doubt is None and random is not None and as_good_as_random(kept, random):
         doubt = f"as many at random keep {random:.2f}"
     return Answer(said, "yes") if doubt is None else Answer(f"{said}, but {doubt}", "partly")
 

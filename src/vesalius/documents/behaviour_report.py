@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vesalius.documents.catalogue import Entry, interval
-from vesalius.documents.performance import RANDOM_TOKENS, Contrast
+from vesalius.documents.performance import LEAST_ROWS, MORE_ROWS, RANDOM_TOKENS, Contrast
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, prompts, title_of
 
 #: Lines of reasons, numbers of rows in one of them, and words that the model says instead.
@@ -146,9 +146,11 @@ class BehaviourReport(Viewable, Entry):
         ]
 
 
-def report(data: Mapping[str, Any], *, model: str, bos: str | None) -> BehaviourReport:
-    """The report of what was measured, with its answer."""
+def report(data: Mapping[str, Any], *, model: str, bos: str | None, own: bool = False) -> BehaviourReport:
+    """The report of what was measured, with its answer; `own` rows are all the prompts that there are."""
     answer, then = _answer(data, model)
+    if own and 0 < data["n_kept"] < LEAST_ROWS and then.startswith("vesalius discover"):
+        then = f"{MORE_ROWS}, then: {then}"
     first = {"verdict": answer.verdict, "text": answer.text}
     return BehaviourReport({"answer": first, "next": then, "model": model, "bos": bos, **data})
 
@@ -178,7 +180,13 @@ def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
     if not contrast.usable:
         rows = any(row.get("suggestion") for row in data["rows"] if row["kept"])
         then = f"vesalius behaviours {model} -b {name} --propose proposed.jsonl"
-        repair = then if rows else "give every row a counterfactual on which the answer is no longer right"
+        repair = (
+            MORE_ROWS
+            if contrast.few
+            else then
+            if rows
+            else "give every row a counterfactual on which the answer is no longer right"
+        )
         return Answer(f"{subject} cannot be explained: {contrast.doubt}", "no"), repair
     then = f"vesalius discover {model} -b {name}"
     if contrast.source == RANDOM_TOKENS:

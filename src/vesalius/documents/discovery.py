@@ -44,7 +44,7 @@ from vesalius.documents.view import (
     title_of,
     words,
 )
-from vesalius.documents.whole import WholeCircuit, answer, shows_nothing
+from vesalius.documents.whole import LEAST_RANKING, WholeCircuit, answer, shows_nothing, too_few
 from vesalius.documents.whole import sections as whole_sections
 from vesalius.errors import BadInput
 from vesalius.files import read_json
@@ -157,8 +157,10 @@ class Discovery(PromptedDocument, kind="discovery"):
         """Explain a circuit that there is; where there is none, ask for the size that was found to be enough, and where
         nothing is shown, for more prompts.
         """
-        if whole.found and shows_nothing(whole.kept) and not (self.performance and self.performance.empty):
-            return self.request.with_prompts(2 * max(self.n, whole.kept.n))
+        empty = self.performance and self.performance.empty
+        few = whole.n_rank < LEAST_RANKING or too_few(whole.kept)
+        if not empty and ((whole.found and shows_nothing(whole.kept)) or (few and verdict != "yes")):
+            return self.request.on_more_prompts(max(self.n, whole.kept.n) if shows_nothing(whole.kept) else self.n)
         if verdict != "no":
             place = [] if self.directory is None else ["--circuit", self.directory]
             return self.request.followed_by("explain", *place)

@@ -13,7 +13,7 @@ from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SIDES
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
-from vesalius.documents.whole import KEEP
+from vesalius.documents.whole import KEEP, shows_nothing, too_few
 
 WHAT_IF_FILE = "what_if.json"
 #: Prompts that a terminal shows.
@@ -131,7 +131,10 @@ class WhatIf(ResultDocument, kind="what_if"):
         said = replaced_answer(self.effect, scores, what, acts=self.acts, contrast=self.contrast)
         if said.verdict == "yes":
             return replace(said, then=self.request.followed_by("explain"))
-        return replace(said, then=self.request.followed_by("sweep") if said.verdict == "no" else None)
+        if said.verdict == "partly":
+            return replace(said, then=self.request.on_more_prompts(self.effect.n))
+        usable = self.contrast is None or self.contrast.usable
+        return replace(said, then=self.request.followed_by("sweep" if usable else "behaviours"))
 
     def _signed(self) -> list[tuple[str, str]]:
         """Which logits moved, where the score is a difference of two."""
@@ -299,13 +302,22 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
 
     def _answer(self) -> Answer:
         subject = subject_of(self.request.specimen, self.request.behaviour)
-        return kept_answer(
-            f"{self.size} of {self.candidates} {self.by} keep {self.faithfulness.figures} of {subject} on "
-            f"{prompts(self.faithfulness.n)} (faithfulness)",
+        said = kept_answer(
+            f"{self.size} of {self.candidates} {self.by} keep{'s' * (self.size == 1)} "
+            f"{self.faithfulness.figures} of {subject} on {prompts(self.faithfulness.n)} (faithfulness)",
             self.faithfulness,
             keep=KEEP,
             random=self.random.value,
         )
+        if said.verdict == "yes":
+            named = None if self.request.components is None else ",".join(self.request.components)
+            given = {"--components": named, "--circuit": self.request.circuit}
+            options = [word for name, value in given.items() if value is not None for word in (name, value)]
+            return replace(said, then=self.request.followed_by("explain", *options))
+        below = self.faithfulness.high is not None and self.faithfulness.high < KEEP
+        few = not below and (too_few(self.faithfulness) or shows_nothing(self.faithfulness))
+        more = self.request.on_more_prompts(self.faithfulness.n) if few else None
+        return replace(said, then=more or self.request.followed_by("discover"))
 
 
 RETEST_FILE = "retest.json"

@@ -142,8 +142,11 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             random=self.share.baseline,
             empty=self.performance and self.performance.empty,
         )
-        few = said.verdict is not None and said.verdict != "yes"
-        return replace(said, then=self.request.with_prompts(2 * self.n) if few else None)
+        if said.verdict == "yes":
+            return replace(said, then=self.request.followed_by("explain"))
+        if said.verdict is None or (self.performance and self.performance.empty):
+            return replace(said, then=self.request.followed_by("behaviours") if self.request.behaviour else None)
+        return replace(said, then=self.request.on_more_prompts(min(self.n, self.share.n)))
 
     def _facts(self) -> list[tuple[str, str]]:
         request, on = self.request, f" on {prompts(self.n)}"

@@ -9,6 +9,7 @@ from typing import Literal
 
 from vesalius.documents.base import Record
 from vesalius.documents.metric import Metric
+from vesalius.documents.whole import LEAST_REPORTING
 
 # A contrast: what the score is on the prompts, what it is with everything replaced, and the range between the two.
 # Every figure about components lies inside that range. Where it is not clearly positive there is nothing to explain: a
@@ -18,6 +19,9 @@ from vesalius.documents.metric import Metric
 LEAST_RANGE, MOST_AGAINST = 0.5, 0.25
 #: Where counterfactuals come from that nobody chose: they break every behaviour, and tell none from another.
 RANDOM_TOKENS = "random tokens"
+#: So many rows of one's own leave enough of them to report, and the sentence that asks for them.
+LEAST_ROWS = 3 * LEAST_REPORTING
+MORE_ROWS = f"give at least {LEAST_ROWS} rows: a third of them rank, a third choose and a third report"
 Judgement = Literal["clear", "weak", "empty", "reversed"]
 
 
@@ -42,6 +46,11 @@ class Contrast(Record):
     def usable(self) -> bool:
         """Whether there is something to explain."""
         return self.verdict in ("clear", "weak")
+
+    @property
+    def few(self) -> bool:
+        """Whether it is open for want of prompts alone: each of them has a range, and they are fewer than report."""
+        return self.verdict == "empty" and not self.against and self.range.n < LEAST_REPORTING
 
     @property
     def figures(self) -> str:
@@ -73,6 +82,10 @@ class Contrast(Record):
             if self.source == RANDOM_TOKENS:
                 return "the counterfactuals are random tokens, which break every behaviour and tell none from another"
             return f"the contrast is weak: its range of {self.range.text()} is less than half of the score"
+        if self.few:
+            return (
+                f"{self.range.n} prompts are too few to show a contrast: {self.describe()} (range {self.range.text()})"
+            )
         named = "is empty" if self.verdict == "empty" else "is reversed"
         return f"the contrast {named}: {self.describe()} (range {self.range.text()})"
 

@@ -8,12 +8,14 @@ import platform
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import PurePath
 from typing import Any, Literal, Self
 
 from pydantic import Field, JsonValue, computed_field, model_validator
 
 from vesalius.documents.base import Document, FrozenDict, FrozenMap, ShownDocument
 from vesalius.documents.view import LONGEST_REPR, shortened
+from vesalius.documents.whole import LEAST_REPORTING
 from vesalius.errors import quoted, visible
 from vesalius.options import RECORDS, Checked, Cut, Draw, Force, HowFound, Load, Option, options_of
 from vesalius.plugins import COMMANDS, find_plugin
@@ -104,6 +106,13 @@ class Request(Document, kind="request"):
         if self.specimen is None or MATERIAL in self.options:
             return None
         return self.model_copy(update={"options": FrozenDict({**self.options, "n": n})}).command_line()
+
+    def on_more_prompts(self, used: int) -> str | None:
+        """The same command on more prompts than were used. A file of rows may have no more of them, so it is looked at
+        first: there it is said whether it has enough.
+        """
+        file = self.behaviour is not None and PurePath(self.behaviour.partition(":")[0]).suffix
+        return self.followed_by("behaviours") if file else self.with_prompts(max(LEAST_REPORTING, 2 * used))
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of the function of `vesalius` that gives the same result."""

@@ -259,11 +259,13 @@ class Sweep(PromptedDocument, kind="sweep"):
             what="pair" if self.pairs else "component",
             contrast=self.contrast,
         )
-        if said.verdict == "partly":
-            return replace(said, then=self.request.with_prompts(max(8, 2 * self.n)))
         if said.verdict == "yes":
             return replace(said, then=self.request.followed_by("discover"))
-        return replace(said, then=self.request.followed_by("behaviours") if self.behaviour else None)
+        if self.contrast is not None and not self.contrast.usable:
+            return replace(said, then=self.request.followed_by("behaviours"))
+        if said.verdict == "no" and self.request.components is not None:
+            return replace(said, then=self.request.followed_by("sweep"))
+        return replace(said, then=self.request.on_more_prompts(self.n))
 
     def _side_by_side(self) -> Sheet:
         """The effects of every kind of replacement, and where they disagree."""

@@ -28,6 +28,8 @@ LEAST_RANKING, LEAST_REPORTING = 4, 8
 GIVEN = "given"
 #: What every figure of a circuit rests on: what happens to the rest of the model.
 REPLACED = "replaced from the counterfactual prompts"
+#: What helps where prompts are too few: a behaviour of own rows has no more prompts than rows.
+MORE = "use more prompts (--n, or more rows of your own)"
 
 
 class Tried(Record):
@@ -55,6 +57,11 @@ class WithMLPs(Record):
 
     heads: int
     kept: Metric
+
+    def text(self) -> str:
+        """The heads and what they keep, in words."""
+        one = self.heads == 1
+        return f"{self.heads} head{'' if one else 's'} keep{'s' if one else ''} {self.kept.text()}"
 
 
 class WholeCircuit(Record):
@@ -117,21 +124,27 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None, empty:
         return Answer(f"nothing can be said of {subject}: {empty}", "no")
     of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
     kept, rest = f"{whole.kept.text()} of {subject}", f"the rest {REPLACED}"
+    if whole.kept.low is None:  # before what was found: by one prompt nothing is
+        text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {whole.kept.text()} on"
+        return Answer(f"{text} {prompts(whole.kept.n)} has no interval, {rest}; {MORE}", "no")
     if not whole.found:
         instead = f"; {whole.reached} do" if whole.reached else ""
-        text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject} ({whole.size} keep"
-        return Answer(f"{text} {whole.kept.text()}{instead}), {rest}", "no")
+        enough = whole.kept.value is not None and whole.kept.value >= whole.keep  # only where nothing was chosen
+        sure = " for certain where it is chosen" if enough else ""
+        where = f" on {prompts(whole.kept.n)} that chose nothing" if enough else ""
+        text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject}{sure} ({whole.size} keep"
+        return Answer(f"{text} {whole.kept.text()}{where}{instead}), {rest}", "no")
     if whole.kept.high is not None and whole.kept.high < whole.keep:
         chosen = f"that kept {whole.keep:g} of {subject} where they were chosen"
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
         return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, {rest}", "no")
     if shows_nothing(whole.kept):
-        why = "holds 0" if whole.kept.low is not None else "has no interval"
         text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {whole.kept.text()} on"
-        return Answer(f"{text} {prompts(whole.kept.n)} {why}, {rest}; use more prompts (--n) or another contrast", "no")
-    unseen = "" if whole.method == GIVEN else " that chose nothing"  # who gave the components may have seen them
-    said = f"{whole.size} {of} keep {kept} on {whole.kept.n} prompts{unseen}, {rest}"
+        return Answer(f"{text} {prompts(whole.kept.n)} holds 0, {rest}; {MORE} or another contrast", "no")
+    # Who gave the components may have seen these prompts, and where all sets of prompts are one, they chose.
+    unseen = "" if whole.method == GIVEN or whole.shared else " that chose nothing"
+    said = f"{whole.size} {of} keep{'s' * (whole.size == 1)} {kept} on {prompts(whole.kept.n)}{unseen}, {rest}"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
@@ -145,14 +158,14 @@ def first_doubt(whole: WholeCircuit) -> str | None:
     if few := too_few(whole.kept):
         return few
     if whole.n_rank < LEAST_RANKING and whole.method != GIVEN:
-        return f"{whole.n_rank} prompts are too few to rank by ({LEAST_RANKING} wanted): use more prompts (--n)"
+        return f"{prompts(whole.n_rank)} {_are(whole.n_rank)} too few to rank by ({LEAST_RANKING} wanted): {MORE}"
     if outside := not_as_asked(whole.kept, whole.keep):
         return outside
     there = None if whole.elsewhere is None else whole.elsewhere.value
     if there is not None and not whole.keep - TEMPLATE_SLACK <= there <= TOO_MUCH + TEMPLATE_SLACK:
         return f"it keeps {there:.2f} on other templates"
-    if whole.random is not None and whole.random.value is not None and whole.random.value >= MOST_RANDOM:
-        return f"random circuits of the same make-up keep {whole.random.value:.2f}"
+    if whole.random is not None and as_good_as_random(whole.kept, whole.random.value):
+        return f"random circuits of the same make-up keep {whole.random.text()}"
     if whole.stable is not None and whole.stable < LEAST_STABLE:
         return f"halves of the prompts give other circuits (similarity {whole.stable:.2f})"
     if whole.size > MOST_OF_MODEL * whole.candidates:
@@ -164,7 +177,18 @@ def too_few(kept: Metric) -> str | None:
     """Why what is kept cannot be reported on so few prompts."""
     if kept.n is None or kept.n >= LEAST_REPORTING:
         return None
-    return f"{prompts(kept.n)} are too few to report it on ({LEAST_REPORTING} wanted): use more prompts (--n)"
+    return f"{prompts(kept.n)} {_are(kept.n)} too few to report it on ({LEAST_REPORTING} wanted): {MORE}"
+
+
+def as_good_as_random(kept: Metric, random: float | None) -> bool:
+    """Whether what is kept could be had at random: random sets keep much, or as much as the interval leaves possible,
+    which happens where little is asked for.
+    """
+    return random is not None and (random >= MOST_RANDOM or (kept.low is not None and kept.low <= random))
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
 
 
 def not_as_asked(kept: Metric, keep: float) -> str | None:
@@ -178,7 +202,7 @@ def not_as_asked(kept: Metric, keep: float) -> str | None:
     if kept.low is None or kept.high is None:
         return "it has no interval"
     if kept.low < low_most or kept.high > high_most:
-        return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): use more prompts (--n)"
+        return f"the interval is too wide (wanted inside [{low_most:g}, {high_most:g}]): {MORE}"
     return None
 
 
@@ -186,12 +210,13 @@ def _second(whole: WholeCircuit) -> str:
     """The answer with all MLPs kept, which often is shorter."""
     if whole.with_mlps is None:
         return ""
-    return f"; with all MLPs kept, {whole.with_mlps.heads} heads keep {whole.with_mlps.kept.text()}"
+    return f"; with all MLPs kept, {whole.with_mlps.text()}"
 
 
 def sections(whole: WholeCircuit) -> list[Section]:
     """What the circuit keeps and beside what, how the size was chosen, and what each ranking gave."""
-    facts = [("kept", f"{whole.kept.text()} on {whole.kept.n} prompts that had no part in ranking or choosing")]
+    apart = "that ranked and chose as well" if whole.shared else "that had no part in ranking or choosing"
+    facts = [("kept", f"{whole.kept.text()} on {prompts(whole.kept.n)} {apart}")]
     if whole.wired is not None:
         facts.append(("with its edges only", f"{whole.wired.text()}, {whole.n_edges:,} edges"))
     if whole.elsewhere is not None:
@@ -199,7 +224,7 @@ def sections(whole: WholeCircuit) -> list[Section]:
     if whole.random is not None:
         facts.append(("random circuits of the same make-up", whole.random.text()))
     if whole.with_mlps is not None:
-        facts.append(("with all MLPs kept", f"{whole.with_mlps.heads} heads keep {whole.with_mlps.kept.text()}"))
+        facts.append(("with all MLPs kept", whole.with_mlps.text()))
     if whole.stable is not None:
         facts.append(("halves of the prompts", f"similarity {whole.stable:.2f} of the circuits they give"))
     facts.append(("prompts", f"{whole.n_rank} rank, {whole.n_choose} choose the size, {whole.kept.n} report"))

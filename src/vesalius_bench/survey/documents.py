@@ -277,7 +277,9 @@ def _facts(survey: Survey) -> list[tuple[str, str]]:
     for model in survey.models:
         performed = [title_of(cell.behaviour) for cell in _of_model(survey, model) if cell.status == "performed"]
         best += [f"{short_name(model)} performs {', '.join(performed)}"] if performed else []
-    facts = [("in short", f"{'; '.join(best) or 'No model performs any of the behaviours'}.")]
+    known = all(cell.status == "not performed" for cell in survey.cells)
+    none = "No model performs any of the behaviours" if known else "No model is known to perform any of the behaviours"
+    facts = [("in short", f"{'; '.join(best) or none}.")]
     facts += [
         ("in all", f"{len(survey.cells)} cell{'s' * (len(survey.cells) != 1)}: {survey.counts()}"),
         ("replaced by", str(options.get("kind", ""))),

@@ -267,7 +267,7 @@ class NaturalLab(Lab):
         """Effect of patching another z into a head, or another output into an MLP, on the first `n` prompts (default:
         all).
         """
-        n = self.n if n is None else n
+        n = self.n if n is None else min(n, self.n)
         where = None if positions is None else positions[:n]
         plan = Plan.each(self.model.config, torch.arange(n), component, positions=where)
         readings = run(self.recordings, plan, component_values(self.model, component, output[:n]), cost=self.cost)
