@@ -4,10 +4,11 @@
 
 reads every explanation of a natural model under the directory. A head that is called a previous-token, duplicate-token,
 prefix-matching or induction head is measured on random tokens that are repeated once; one that is said to read a role,
-or to rest on BOS, on fresh prompts of its behaviour; copying and suppression on the weights: the logits that a head's
-output matrices give a token for itself, less the mean over all tokens, in standard deviations. A name is *false* where
-its figure misses the bar: a quarter of the attention for places on random tokens (uniform attention has 0.02 there),
-half for roles, any copying for an induction head, and any suppression for a suppressor.
+or to rest on BOS, on fresh prompts of its behaviour; copying and suppression through the weights: the logit that a
+head's value and output matrices give a token for itself, read from the stream after the first layer as in the IOI
+paper, less the mean over all tokens, in standard deviations. A name is *false* where its figure misses the bar: a
+quarter of the attention for places on random tokens (uniform attention has 0.02 there), half for roles, any copying
+for an induction head, and any suppression for a suppressor.
 
 The second figure is how much the entries of components say. *Nothing*: no role, or that it is necessary or a small part
 without a place, a path or a content.
@@ -32,7 +33,6 @@ from vesalius.model.transformer import Transformer
 
 LENGTH, PROMPTS, SEED = 32, 16, 12345
 LEAST_PLACE, LEAST_ROLE = 0.25, 0.5
-SAMPLE = 1024
 
 
 class StandardTests:
@@ -46,6 +46,7 @@ class StandardTests:
         tokens = torch.cat([front, half, half], 1).to(model.device)
         with torch.no_grad():
             cache = model.run_with_cache(tokens)[1]
+        self.tokens, self.stream = tokens, cache["blocks.0.hook_resid_post"].float()
         self.patterns = {
             layer: cache[f"blocks.{layer}.attn.hook_pattern"].float() for layer in range(model.config.n_layers)
         }
@@ -58,15 +59,15 @@ class StandardTests:
 
     @torch.no_grad()
     def copying(self, head: Component) -> float:
-        """Mean over sampled tokens of a token's own logit through the output matrices, in standard deviations."""
-        attention = self.model.blocks[head.layer].attn
-        kept = torch.randperm(self.model.config.d_vocab, generator=torch.Generator().manual_seed(SEED))[:SAMPLE]
-        kept = kept.to(self.model.device)
-        values = (
-            self.model.W_E[kept].float() @ _value_matrix(attention, head).float() @ attention.W_O[head.head].float()
-        )
-        logits: Tensor = values @ self.model.W_U.float()
-        own = logits[torch.arange(len(kept)), kept]
+        """Mean over tokens of a token's own logit through the value and output matrices, in standard deviations."""
+        attention, norm = self.model.blocks[head.layer].attn, self.model.blocks[head.layer].ln1
+        assert self.model.config.norm == "rms"
+        assert norm.w is not None
+        read = self.stream[:, 1 : LENGTH + 1].flatten(0, 1)
+        read = read * (read.pow(2).mean(-1, keepdim=True) + self.model.config.norm_eps).rsqrt() * norm.w.float()
+        written = read @ _value_matrix(attention, head).float() @ attention.W_O[head.head].float()
+        logits: Tensor = written @ self.model.W_U.float()
+        own = logits.gather(1, self.tokens[:, 1 : LENGTH + 1].flatten()[:, None])[:, 0]
         return float(((own - logits.mean(1)) / logits.std(1)).mean())
 
 
