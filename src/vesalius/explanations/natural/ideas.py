@@ -19,9 +19,11 @@ from vesalius.components import Component, mlp_units
 from vesalius.discovery.neurons import smallest_size
 from vesalius.documents.explanation import TOKENS
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.base import MIN_CUT_EFFECT
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT
+from vesalius.explanations.claims.paths import MOST
 from vesalius.explanations.laboratory import END, NaturalLab
 from vesalius.explanations.laboratory.exchanges import ANSWER
+from vesalius.explanations.natural.grouping import is_unclear, lower_end_of
 from vesalius.intervene import attribute_units
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import edge_attribution
@@ -52,10 +54,17 @@ class Inside:
 
 @dataclass
 class Ideas:
-    """`places[component]` is the role where it may act; `inside[mlp]` what an MLP may do."""
+    """`places[component]` is the role where it may act, `unclear` are those for which this may be half of the truth;
+    `inside[mlp]` is what an MLP may do.
+    """
 
     places: dict[Component, str] = field(default_factory=dict)
+    unclear: set[Component] = field(default_factory=set)
     inside: dict[Component, Inside] = field(default_factory=dict)
+
+    def clear_place(self, component: Component) -> str | None:
+        """The role where it may act mostly; None where that was not clear."""
+        return None if component in self.unclear else self.places.get(component)
 
 
 def propose_ideas(
@@ -72,7 +81,7 @@ def propose_ideas(
     if not parts:
         return ideas
     progress(f"where {len(parts)} components act", 0, 0)
-    ideas.places = _places(lab, parts)
+    ideas.places, ideas.unclear = _places(lab, parts)
     mlps = [part for part in parts if not part.is_head]
     if not mlps:
         return ideas
@@ -85,19 +94,24 @@ def propose_ideas(
     return ideas
 
 
-def _places(lab: NaturalLab, parts: Sequence[Component]) -> dict[Component, str]:
-    """The role at whose position replacing each component costs most, if it costs anything."""
+def _places(lab: NaturalLab, parts: Sequence[Component]) -> tuple[dict[Component, str], set[Component]]:
+    """The role at whose position replacing each component costs most, if it costs anything, and the components of which
+    so few prompts cannot tell whether that is most of what they cost anywhere.
+    """
     some = torch.arange(min(TRIED, lab.n))
     costs = {}
     for role in _apart(lab):
         where = lab.mask(role)
-        costs[role] = lab.patch_effects([[part] for part in parts], prompts=some, positions=where).mean(0)
-    found = {}
+        costs[role] = lab.patch_effects([[part] for part in parts], prompts=some, positions=where)
+    whole = lab.patch_effects([[part] for part in parts], prompts=some)
+    found, unclear = dict[Component, str](), set[Component]()
     for i, part in enumerate(parts):
-        best = max(costs, key=lambda role: float(costs[role][i]))
-        if float(costs[best][i]) > MIN_CUT_EFFECT * lab.scale:
+        best = max(costs, key=lambda role: float(costs[role][:, i].mean()))
+        if float(costs[best][:, i].mean()) > MIN_CUT_EFFECT * lab.scale:
             found[part] = best
-    return found
+            if is_unclear([(costs[best][:, i] - MOST * whole[:, i], 0.0)]):
+                unclear.add(part)
+    return found, unclear
 
 
 def _apart(lab: NaturalLab) -> list[str]:
@@ -117,14 +131,16 @@ def _senders(
     readout = lab.runs.readout.take(some)
     batch, source = lab.batch.take(some), lab.source.take(some)
     lab.cost.rows += 3 * len(some)
-    scores = edge_attribution(lab.model, batch, readout, counterfactual=source).mean(0)
+    each = edge_attribution(lab.model, batch, readout, counterfactual=source)
+    scores = each.mean(0)
     column = {receiver: i for i, (receiver, port) in enumerate(graph.receivers) if port == "mlp"}
     found = {}
     for mlp in mlps:
         known = sorted((path for path in paths if path[1] == mlp and paths[path] > 0), key=lambda path: -paths[path])
         names = [str(sender) for sender, _ in known]
         order = scores[:, column[mlp]].argsort(descending=True, stable=True)[:SENDERS].tolist()
-        ranked = [graph.senders[i] for i in order if float(scores[i, column[mlp]]) > MIN_CUT_EFFECT * lab.scale]
+        least = MIN_CUT_EFFECT * lab.scale
+        ranked = [graph.senders[i] for i in order if lower_end_of(each[:, i, column[mlp]]) > least]
         names += [TOKENS if sender is None else str(sender) for sender in ranked]
         found[mlp] = tuple(dict.fromkeys(names))[:SENDERS]
     return found
@@ -182,12 +198,12 @@ def _variable(lab: NaturalLab, mlp: Component, at: str) -> str | None:
         if int(moves.differs.sum()) >= min(TRIED, lab.n):
             runs = [lab.exchanged(mlp, name, at, "other"), lab.exchanged(mlp, name, at, "third")]
             (_, own), (_, third) = moves.shares(moves.clean, runs)
-            moved[name] = float((own - third).mean())
-    roles = {name: share for name, share in moved.items() if name != ANSWER}
-    best = max(roles, key=lambda name: roles[name], default=None)
-    if best is None or roles[best] < ROLE_BEFORE_ANSWER * moved.get(ANSWER, 0.0):
+            moved[name] = own - third
+    means = {name: float(share.mean()) for name, share in moved.items()}
+    best = max((name for name in means if name != ANSWER), key=lambda name: means[name], default=None)
+    if best is None or means[best] < ROLE_BEFORE_ANSWER * means.get(ANSWER, 0.0):
         best = ANSWER
-    return best if moved.get(best, 0.0) > MIN_CUT_EFFECT else None
+    return best if best in moved and lower_end_of(moved[best]) > MIN_EFFECT else None
 
 
 def _says_nothing(lab: NaturalLab, role: str, at: str) -> bool:

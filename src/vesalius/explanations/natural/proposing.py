@@ -354,10 +354,8 @@ def _causal_claims(
         claims.append(check(Inhibits(component=name), lab))
     elif necessity.verdict == "supported" and _passed(necessity, "resample"):  # where it acts is measured by that
         claims += _ways(lab, selection.ideas, component)
-    elif (
-        necessity.verdict == "supported" and component in selection.ideas.places
-    ):  # other prompts' values cost a little
-        place = selection.ideas.places[component]
+    elif necessity.verdict == "supported" and (place := selection.ideas.clear_place(component)):
+        # Values of other prompts cost a little only.
         claims.append(check(ActsAtAnswer(component=name) if place == END else ActsAt(component=name, role=place), lab))
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
@@ -379,7 +377,7 @@ def _ways(lab: NaturalLab, ideas: Ideas, component: Component) -> list[ClaimReco
     """Where a necessary component acts, and of an MLP what it reads, by which neurons it works and what it carries."""
     name, place = str(component), ideas.places.get(component, END)
     claims = [check(ActsAtAnswer(component=name), lab), check(ActsDirectly(component=name), lab)]
-    if place != END and claims[0].verdict != "supported":
+    if place != END and claims[0].verdict != "supported" and component not in ideas.unclear:
         claims.append(check(ActsAt(component=name, role=place), lab))
     inside = ideas.inside.get(component, Inside())
     claims += [check(NeedsInput(component=name, sender=one), lab) for one in inside.senders]
