@@ -273,7 +273,9 @@ def add_pairs(
     grown_most = growing_pairs(grown, heads, first, most=GROWTH_PAIRS)
     pairs = [pair for pair in grown_most if not any(set(pair) <= one for one in known)]
     measure_together(lab, [*pairs, *([head] for head in {part for pair in pairs for part in pair})], "resample", None)
-    beyond = {pair: lower_end_of(excess(lab, pair, "resample", None)[0]) for pair in pairs}
+    figures = {pair: excess(lab, pair, "resample", None)[0] for pair in pairs}
+    # Two standard errors: of many pairs some are lucky on a few prompts.
+    beyond = {pair: 2 * lower_end_of(one) - float(one.mean()) for pair, one in figures.items()}
     shown = sorted((pair for pair in pairs if beyond[pair] > MIN_EFFECT), key=lambda pair: -beyond[pair])
     for pair in shown[:PAIRS]:
         for head, found in _stand_ins(lab, pair, "resample"):
