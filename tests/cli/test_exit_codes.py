@@ -40,3 +40,9 @@ def test_programming_errors_are_not_dressed_up(vesalius: Vesalius, monkeypatch: 
     monkeypatch.setattr(api, "specimens", fail)
     with pytest.raises(ZeroDivisionError):
         vesalius("specimens")
+
+
+def test_a_name_that_is_not_utf_8_is_refused_in_one_line(vesalius: Vesalius) -> None:
+    left = vesalius("sweep", "arithmetic", "-b", "caf\udce9.jsonl")
+    assert (left.code, left.out) == (2, "")
+    assert left.err == "vesalius: 'caf\\udce9.jsonl': is not UTF-8, which results are written in; rename the file\n"

@@ -47,6 +47,10 @@ def test_explain_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius, tmp_pa
     assert [part.verdict for part in found.components] == ["supported", "supported"]
     page = (tmp_path / "run" / "report.html").read_text()
     assert "L1H2" in page
+    then = f"vesalius open {shlex.quote(str(tmp_path / 'run'))}"  # the same on every face
+    assert document["answer"]["next"] == then
+    assert then in html.unescape(page)
+    assert json.loads((tmp_path / "run" / "explanation.json").read_text())["answer"]["next"] == then
     again = vesalius("report", tmp_path / "run", "--json")
     assert json.loads(again.out)["page"].endswith("report.html")
 
@@ -227,9 +231,8 @@ def test_no_summary_is_longer_than_a_screen(n: int) -> None:
 
 def printed_command(page: Path) -> list[str]:
     """The command that a page says makes it again, as the words after `vesalius`."""
-    found = re.search(r"vesalius ((?:explain|discover) [^<\n]*)", page.read_text())
-    assert found is not None
-    return shlex.split(html.unescape(found[1]))
+    found = re.findall(r"vesalius ((?:explain|discover) [^<\n]*)", page.read_text())  # the first may be the next one
+    return shlex.split(html.unescape(found[-1]))
 
 
 @pytest.mark.parametrize(

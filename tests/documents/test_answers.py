@@ -187,6 +187,7 @@ def test_the_next_command_is_about_the_same_model_and_behaviour() -> None:
             "addition:answers=0..99,shots=0",
             "vesalius what-if frac_prevs --behaviour addition:answers=0..99,shots=0 --n 8",
         ),
+        ('{"prompt": "a"}', 'vesalius behaviours frac_prevs --behaviour \'{"prompt": "a"}\''),
         ("my rows.jsonl", "vesalius behaviours frac_prevs --behaviour 'my rows.jsonl'"),  # it may have no more
     ],
 )

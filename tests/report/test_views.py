@@ -119,7 +119,9 @@ def test_the_effects_of_a_sweep_by_hand(monkeypatch: pytest.MonkeyPatch) -> None
         "n": 2,
     }
     assert second == {"component": "L0H0+L0H1", "effect": -5.0, "low": -5.0, "high": -5.0, "n": 2}
-    assert repr(effects).startswith("Yes: 1 of 2 sets changes the score beyond chance (mean ablation, 2 prompts of ")
+    assert repr(effects).startswith(
+        "Partly: 1 of 2 sets has an effect whose interval is clear of 0 (mean ablation, 2 p"
+    )
     assert "clean score: 5.000 logits" in repr(effects)
     assert repr(effects).index("L0H0+L0H1 -5") < repr(effects).index("L0H0 +2")
 
@@ -127,10 +129,10 @@ def test_the_effects_of_a_sweep_by_hand(monkeypatch: pytest.MonkeyPatch) -> None
 def test_all_pairs_of_a_large_model_are_looked_at_without_resampling_them_all() -> None:
     """300 components have 44,850 pairs; 2,000 resamples of all of them would be 700 MB for a repr of five."""
     sets = tuple(pairs(all_components(largest_circuit())))
-    matrix = torch.zeros(4, len(sets))
+    matrix = torch.zeros(6, len(sets))
     matrix[:, 7] = 1.0
-    effects = Effects(sets, torch.ones(4), matrix, "zero", "logits", 1.0, 1.0)
-    assert repr(effects).startswith("Yes: 1 of 44,850 sets changes the score beyond chance (zero ablation, 4 prompts")
+    effects = Effects(sets, torch.ones(6), matrix, "zero", "logits", 1.0, 1.0)
+    assert repr(effects).startswith("Yes: 1 of 44,850 sets changes the score beyond chance (zero ablation, 6 prompts")
     assert "L0H0+L0H8 +1 [+1, +1]" in repr(effects)
     assert "44838 more rows" in effects._repr_html_()
 

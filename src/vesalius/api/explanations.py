@@ -217,11 +217,12 @@ def _mark(task: Task) -> str | None:
 
 def _write_files(result: Explained, directory: Path, specimen: Specimen) -> Explanation:
     """The explanation, with its files and its page in a directory."""
-    result.explanation.write(directory / EXPLANATION_FILE)
+    explanation = result.explanation.model_copy(update={"directory": str(directory)})  # its answer says to open it
+    explanation.write(directory / EXPLANATION_FILE)
     if result.trace is not None:
         result.trace.write(directory / TRACE_FILE)
-    render_page(result.explanation, directory / PAGE_FILE, specimen=specimen)
-    return result.explanation.model_copy(update={"directory": str(directory)})
+    render_page(explanation, directory / PAGE_FILE, specimen=specimen)
+    return explanation
 
 
 # Decide a claim of a finished explanation again.

@@ -8,6 +8,7 @@ progress and notes to stderr. Exit codes: 0 done, 1 failed, 2 bad usage or bad i
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -115,6 +116,7 @@ def _root(
 def main() -> None:
     """Entry point: turns refusals and failures into one line and an exit code."""
     try:
+        _require_text(sys.argv[1:])
         with notes_on_stderr(_one_line):
             code = app(prog_name="vesalius", standalone_mode=False)
     except _USAGE_ERROR as error:
@@ -142,6 +144,13 @@ def main() -> None:
         if code == INTERRUPTED:
             _stop("interrupted; the same command starts from the beginning", INTERRUPTED)
         sys.exit(code or 0)
+
+
+def _require_text(words: Sequence[str]) -> None:
+    """Refuse a word that is not UTF-8, which no document could hold."""
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise BadInput(f"{word!a}: is not UTF-8, which results are written in; rename the file")
 
 
 def _command_called() -> Plugin | None:

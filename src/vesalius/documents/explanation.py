@@ -162,9 +162,12 @@ class Explanation(ShownDocument, kind="explanation"):
             said = Answer(_in_brief(self.task_description), "no")
         else:
             said = explained_answer(self.account, self.performance, self.behaviour)
-        if said is None or said.verdict != "no" or self.request is None or self.behaviour is None:
-            return said
-        return replace(said, then=self.request.followed_by("behaviours" if self.account is None else "discover"))
+        if said is None:
+            return None
+        if said.verdict == "no" and self.request is not None:
+            natural = self.behaviour is not None and self.account is None
+            return replace(said, then=self.request.followed_by("behaviours" if natural else "discover"))
+        return replace(said, then=None if self.directory is None else f"vesalius open {shlex.quote(self.directory)}")
 
     def with_account(self, account: Account | None) -> Self:
         """The explanation with an account, and with the effects of its components that were measured for it."""
@@ -235,8 +238,6 @@ def view_of(
     """The view of an explanation. `name` is the specimen's own name."""
     natural, account = explanation.behaviour is not None, explanation.account
     description, said = explanation.task_description, explanation.decided_answer()
-    if said is not None and said.then is None and explanation.directory is not None:
-        said = replace(said, then=f"vesalius open {shlex.quote(explanation.directory)}")
     long = (natural and said is not None) or len(description) > ANSWER
     return View(
         subject_of(name or explanation.specimen, explanation.behaviour),

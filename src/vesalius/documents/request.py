@@ -111,8 +111,9 @@ class Request(Document, kind="request"):
         """The same command on more prompts than were used. A file of rows may have no more of them, so it is looked at
         first: there it is said whether it has enough.
         """
-        file = self.behaviour is not None and PurePath(self.behaviour.partition(":")[0]).suffix
-        return self.followed_by("behaviours") if file else self.with_prompts(max(LEAST_REPORTING, 2 * used))
+        asked = self.behaviour or ""
+        own = asked.startswith("{") or PurePath(asked.partition(":")[0]).suffix  # one prompt, or a file
+        return self.followed_by("behaviours") if own else self.with_prompts(max(LEAST_REPORTING, 2 * used))
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of the function of `vesalius` that gives the same result."""
