@@ -139,13 +139,13 @@ def test_a_natural_model_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius
     assert left.code == 0, left.err
     found = Explanation.model_validate(json.loads(left.out))
     assert [part.role for part in found.components] == [
-        "previous-token head, necessary upstream",
+        "previous-token head, necessary at B, feeds L1H0",
         "induction head, primary mover",
-        "no role established",
+        "no effect alone",
     ]
     assert found.behaviour == "induction"
     page = (tmp_path / "run" / "report.html").read_text()
-    for words in ("previous-token head, necessary upstream", "only at the answer position"):
+    for words in ("previous-token head, necessary at B, feeds L1H0", "only at the answer position"):
         assert words in page
     assert "--components L0H0,L1H0,L1H3 --scientist builtin --n 6 --seed 0" in page
     assert "No program was found" not in page

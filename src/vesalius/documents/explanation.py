@@ -360,7 +360,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     facts = [
         ("components" if natural else "what components compute", words),
         *([("at a fixed position only", f"{fixed} of {len(parts)}")] if fixed else []),
-        ("all claims", verdict_counts(sum((part.decided for part in parts), Counter()))),
+        *([] if natural else [("all claims", verdict_counts(sum((part.decided for part in parts), Counter())))]),
     ]
     rows = f", {explanation.rows:,} model rows" if explanation.rows else ""
     cost = f"${explanation.cost:.2f}" if explanation.cost else "no cost"

@@ -214,7 +214,8 @@ def task_description(facts: Facts, names: Names, agreement: float, verdicts: Map
         else f"The program is not right: it gives all outputs of the model for only {agreement:.1%} of fresh inputs."
     )
     task = f"The circuit {names.task.text}. " if names.task is not None and is_right else ""
-    return f"{task}At each position the circuit outputs {result}. Steps: {'; '.join(steps)}. {how_sure}"
+    told = f" Steps: {'; '.join(steps)}." if steps else ""
+    return f"{task}At each position the circuit outputs {result}.{told} {how_sure}"
 
 
 def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Names) -> str:
