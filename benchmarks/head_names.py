@@ -150,7 +150,9 @@ def main() -> None:
     print(f"entries that say nothing: {len(silent)} of {len(rows)} ({len(silent) / max(1, len(rows)):.2f})")
     print(Counter(row["role"] for row in silent).most_common())
     if given.out:
-        write_json(given.out, {"benchmark": "head_names", "prompts": given.prompts, "rows": rows})
+        silences = dict(Counter(row["role"] for row in silent))
+        data = {"prompts": given.prompts, "entries": len(rows), "silent": silences, "rows": named}
+        write_json(given.out, {"benchmark": "head_names", **data})
 
 
 if __name__ == "__main__":
