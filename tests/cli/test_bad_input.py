@@ -76,7 +76,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "frac_prevs", *INDUCTION], "leave out the behaviour 'induction'"),
         (["discover", "nosuch"], "specimen 'nosuch' is not known"),
         (["discover", "TINY", *INDUCTION, "--search", "beam", "--force"], "--search"),
-        ([*SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, rl"),
+        ([*SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, growth, rl"),
         ([*SETS, "--kind", "half"], "kind 'half' does not exist"),
         ([*SETS, "--budget", "0"], "a budget of 0 queries is too small"),
         ([*SETS, "--pool", "L0H0,L0H1", "--budget", "4"], "2 heads have 3 sets"),

@@ -49,7 +49,7 @@ def test_heads_of_the_circuit_are_necessary_by_every_replacement(head: str) -> N
     records = [check(Necessary(component=head, replacement=kind), lab) for kind in kinds]
     assert [record.verdict for record in records] == ["supported"] * 4
     shown = by_kind(check(Necessary(component=head), lab))
-    assert set(shown) == {"resample replacement", "moved replacement"}, "no more are made than it takes"
+    assert set(shown) == {"resample replacement", "mean replacement"}, "no more are made than it takes"
     assert all(one.passed for one in shown.values()), shown
     assert all(
         "interval above 0.05" in one.rule and "the least effect that counts" in one.rule for one in shown.values()
@@ -137,8 +137,8 @@ def test_no_bar_of_a_natural_model_exceeds_twice_the_least_effect() -> None:
 def test_a_second_replacement_shows_on_a_few_prompts_and_needs_no_controls() -> None:
     lab = lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)
     shown = by_kind(check(Necessary(component="L1H0"), lab))
-    assert (shown["resample replacement"].n, shown["moved replacement"].n) == (12, FIRST_LOOK)
-    assert not shown["moved replacement"].controls
+    assert (shown["resample replacement"].n, shown["mean replacement"].n) == (12, FIRST_LOOK)
+    assert not shown["mean replacement"].controls
     early = shows_early(lab, INDUCTION, "moved")
     assert early is not None
     assert first_interval(early, level=SHOWN_LEVEL)[0] > MIN_EFFECT

@@ -126,7 +126,7 @@ def test_the_grammar_lists_every_kind_of_claim_with_its_fields() -> None:
         assert f'"kind": "{name}"' in text
         form = next(line for line in text.splitlines() if f'"kind": "{name}"' in line)
         assert all(f'"{field}"' in form for field in kind.model_fields if field != "hypothesis")
-    assert len(CIRCUIT_KINDS) == 12
+    assert len(CIRCUIT_KINDS) == 11
 
 
 def test_the_examples_of_the_prompt_are_well_formed() -> None:

@@ -43,11 +43,7 @@ GAIN = ("gain in effect", "effect once they are replaced", "joint effect")
 
 
 class Sufficient(Claim, frozen=True):
-    """A circuit does the work alone: everything outside it is replaced and the output stays.
-
-    Without a `replacement` a finite specimen must stand both the mean and the values of other inputs: what one of them
-    leaves in place by chance (a reader that takes the mean for the right value) the other one takes away.
-    """
+    """A circuit does the work alone: everything outside it is replaced and the output stays."""
 
     functional: ClassVar[bool] = False
 
@@ -61,7 +57,11 @@ class Sufficient(Claim, frozen=True):
         return f"{join_names(self.components)} suffice: with everything else {value} the output stays."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare what the circuit alone preserves with what as many other components preserve."""
+        """Compare what the circuit alone preserves with what as many other components preserve.
+
+        Without a `replacement` a finite specimen must stand both the mean and the values of other inputs: what one of
+        them leaves in place by chance (a reader that takes the mean for the right value) the other one takes away.
+        """
         members = [Component.parse(name).within(lab.model.config) for name in self.components]
         if self.part not in members:
             raise BadInput(f"component {self.component} is not among the circuit {join_names(self.components)}; add it")
@@ -120,8 +120,9 @@ def _lost_without(lab: Lab, members: Sequence[Component], kind: Replacement) -> 
 
 
 class Together(Claim, frozen=True):
-    """The components matter together: replacing all of them costs more than the sum of what each costs alone."""
+    """Replacing all of the components costs more than the sum of what each costs alone."""
 
+    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["together"] = "together"
@@ -154,11 +155,7 @@ class Together(Claim, frozen=True):
 
 
 class Redundant(Claim, frozen=True):
-    """The components are mutually redundant: replacing all of them costs more than the sum of what each costs alone,
-    and they are alike: each of them acts alone, or none does.
-
-    Refuted where one acts alone and another does not: that one is a backup.
-    """
+    """Replacing all costs more than the sum of each; all act alone, or none."""
 
     functional: ClassVar[bool] = False
 
@@ -190,11 +187,7 @@ class Redundant(Claim, frozen=True):
 
 
 class BackupOf(Claim, frozen=True):
-    """The component is a backup: it acts only once others are gone.
-
-    Alone it costs less than the least that counts; one of the others, the primary, has an effect of its own; and once
-    they are replaced it costs more, beyond what matched components do then.
-    """
+    """It acts only once others are replaced."""
 
     functional: ClassVar[bool] = False
 
