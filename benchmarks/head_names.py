@@ -15,7 +15,6 @@ without a place, a path or a content.
 """
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ from torch import Tensor
 
 import vesalius as ves
 from benchmarks.entries import SILENT
-from benchmarks.plain_claims import PlainCheck
+from benchmarks.plain_claims import PlainCheck, natural_explanations
 from vesalius.components import Component
 from vesalius.files import write_json
 from vesalius.model.transformer import Transformer
@@ -130,10 +129,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     tests: dict[str, StandardTests] = {}
     prompts: dict[tuple[str, str], PlainCheck] = {}
-    for path in sorted(given.directory.rglob("*.json")):
-        document = json.loads(path.read_text())
-        if "components" not in document or not document.get("behaviour"):
-            continue
+    for document in natural_explanations(given.directory):
         name, behaviour = document["specimen"], document["behaviour"]
         if (name, behaviour) not in prompts:
             specimen = ves.load(name, behaviour=behaviour)

@@ -17,7 +17,7 @@ import argparse
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -468,10 +468,16 @@ def _judged(margin: Tensor) -> int:
     return int(float(margin.mean()) + 2 * error > 0)
 
 
-def check_explanation(document: Mapping[str, Any], n: int, splits: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every decided claim of an explanation, measured again on the prompts of each split, by the name of the split."""
-    specimen = ves.load(document["specimen"], behaviour=document["behaviour"])
-    checks = {name: PlainCheck(specimen, n, split=split) for name, split in splits.items()}
+def natural_explanations(directory: Path) -> Iterator[dict[str, Any]]:
+    """The explanations of natural models under a directory."""
+    for path in sorted(directory.rglob("*.json")):
+        document = json.loads(path.read_text())
+        if "components" in document and document.get("behaviour"):
+            yield document
+
+
+def check_explanation(document: Mapping[str, Any], checks: Mapping[str, PlainCheck]) -> list[dict[str, Any]]:
+    """Every decided claim of an explanation, measured again on the prompts of each check, by its name."""
     rows = []
     for part in document["components"]:
         for claim in part["claims"]:
@@ -495,12 +501,15 @@ def main() -> None:
     splits = {"fresh prompts": "test", "other templates": "validation"}
     counts: Counter[tuple[str, str, str]] = Counter()
     wrong, of = [], []
-    for path in sorted(arguments.directory.rglob("*.json")):
-        document = json.loads(path.read_text())
-        if "components" not in document or "behaviour" not in document:
-            continue
+    checks: dict[tuple[str, str], dict[str, PlainCheck]] = {}
+    for document in natural_explanations(arguments.directory):
         of.append({key: document[key] for key in ("specimen", "behaviour", "seed")})
-        for row in check_explanation(document, arguments.prompts, splits):
+        subject = document["specimen"], document["behaviour"]
+        if subject not in checks:
+            specimen = ves.load(subject[0], behaviour=subject[1])
+            made = {name: PlainCheck(specimen, arguments.prompts, split=split) for name, split in splits.items()}
+            checks[subject] = made
+        for row in check_explanation(document, checks[subject]):
             for name in splits:
                 counts[name, row["verdict"], str(row[name])] += 1
             if row["verdict"] == "supported" and "false" in (row[name] for name in splits):

@@ -38,12 +38,12 @@ def growth(
     cost: Cost,
 ) -> Float[Tensor, "first head"]:
     """How much more each head is estimated to cost once each of `first` is replaced, on average over prompts."""
-    places = [place for place, part in enumerate(model.components) if part in set(heads)]
-    order = {part: place for place, part in enumerate(part for part in model.components if part in set(heads))}
+    order = {part: place for place, part in enumerate(model.components)}
+    places = [order[head] for head in heads]
     alone = attribute(model, batch, readout, replacement)[:, places].mean(0)
     then = attribute_once_replaced(model, batch, readout, replacement, first)[:, :, places].mean(1)
     cost.rows += PASSES * len(batch) * (1 + len(first))
-    return (then - alone)[:, [order[head] for head in heads]]
+    return then - alone
 
 
 def growing_pairs(
