@@ -90,7 +90,7 @@ class AgentSession(Session):
         one that has to find the circuit.
         """
         known, budget = self.setting.briefing, self.spending.budget
-        facts = {**known.grammar(), "helpers": known.helpers(), "taxonomy": TAXONOMY, "budget": budget}
+        facts: dict[str, Any] = {**known.grammar(), "helpers": known.helpers(), "taxonomy": TAXONOMY, "budget": budget}
         return StagePrompts(known).stage("briefing.md", **facts, locate=locate)
 
     def predict(self, inputs: Any) -> list[Any]:

@@ -89,7 +89,7 @@ def open_backbone(
     directory = record or replay
     records = Records(Path(directory), redactor, writable=record is not None) if directory else None
     if spending_cap and records and record:
-        spending_cap.restore(str(records.path.resolve()), records.spent)
+        spending_cap.restore(str(records.path.resolve()), records.spent, records.excess)
     access = Access(model, endpoint.base_url, key, endpoint.timeout, endpoint.keep_server)
     waits = random.Random(patience.seed)
     return Backbone(

@@ -20,7 +20,8 @@ class BackboneError(Failed):
     """A model could not be called, or returned nothing usable."""
 
     kind: ClassVar[str] = "failed"
-    transient: ClassVar[bool] = False
+    #: Of a whole class, or of one failure after which no further try may be made.
+    transient: bool = False
     #: The provider may have charged for a call that ends like this.
     perhaps_billed: ClassVar[bool] = False
 
@@ -142,15 +143,23 @@ def from_data(data: dict[str, Any]) -> BackboneError:
 
 # A spending cap that is never exceeded: a call that could exceed it is not made.
 
+#: The most that a call could cost, and its bill, which was higher.
+Excess = tuple[float, float]
+
 
 @dataclass
 class SpendingCap:
-    """At most `limit` US dollars, of which `spent_before` are already spent. May be shared by several backbones."""
+    """At most `limit` US dollars, of which `spent_before` are already spent. May be shared by several backbones.
+
+    What a call costs is what its provider says it counted. Before a call only a bound is known; where a provider counts
+    more than that, no bound holds any more, and no further call is made, also where the run is resumed.
+    """
 
     limit: float
     spent_before: float = 0.0
     _now: float = field(default=0.0, init=False)
     _held: float = field(default=0.0, init=False)
+    _excess: Excess | None = field(default=None, init=False)
     _recorded: dict[str, float] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
@@ -170,14 +179,17 @@ class SpendingCap:
         """Dollars that the next call may still cost."""
         return self.limit - self.spent - self._held
 
-    def restore(self, record: str, spent: float) -> None:
-        """Count what was spent according to a record; the same record twice counts once."""
+    def restore(self, record: str, spent: float, excess: Excess | None = None) -> None:
+        """Count what was spent according to a record; the same twice counts once. `excess` is of a call in it."""
         with self._lock:
             self._recorded.setdefault(record, spent)
+            self._excess = self._excess or excess
 
     def hold(self, max_cost: float) -> None:
         """Hold back the most a call can cost, or refuse the call."""
         with self._lock:
+            if self._excess is not None:
+                raise CapReached(overbilled(self.limit, self.spent, *self._excess))
             if max_cost > self.left:
                 held = f", ${self._held:.4f} is held for other calls under way," if self._held > 0 else ""
                 raise CapReached(
@@ -191,6 +203,22 @@ class SpendingCap:
         with self._lock:
             self._held -= max_cost
             self._now += cost
+            if beyond(max_cost, cost):
+                self._excess = max_cost, cost
+
+
+def beyond(max_cost: float, cost: float) -> bool:
+    """Whether a call was billed more than the most it could cost."""
+    return cost > max_cost * (1 + 1e-9) + 1e-12
+
+
+def overbilled(limit: float, spent: float, max_cost: float, cost: float) -> str:
+    """Why no further call is made after one that was billed beyond its bound."""
+    return (
+        f"cap ${limit:.2f}: a call that could cost at most ${max_cost:.4f} was billed at ${cost:.4f}, and ${spent:.4f} "
+        "is spent: what the next one costs cannot be known; check the provider's count of tokens, or use another one, "
+        "in a new run"
+    )
 
 
 # Bounded retries with exponential backoff.

@@ -210,7 +210,7 @@ class LangchainConnection:
     def __init__(self, make: ChatFactory, *, options: Options, errors: Iterable[type[BaseException]]) -> None:
         self._make = make
         self._options = options
-        self._errors = (*errors, *_transport_errors(), *PARSE_ERRORS)
+        self._errors: tuple[type[BaseException], ...] = (*errors, *_transport_errors(), *PARSE_ERRORS)
         self._chats: dict[CallSettings, BaseChatModel] = {}
 
     def complete(self, request: ModelRequest) -> Answer:
@@ -227,6 +227,10 @@ class LangchainConnection:
             message = chat.invoke(messages, **options)
         except self._errors as error:
             raise classify(error, model) from error
+        except ValueError as error:  # the library reads arguments of tools with a parser that refuses long numbers
+            if "integer string conversion" not in str(error):
+                raise
+            raise Garbled(f"{model}: the reply holds a number of thousands of digits") from None
         if not isinstance(message, AIMessage):
             raise Garbled(f"{model}: the library returned a {type(message).__name__}")
         return from_langchain(message)

@@ -80,7 +80,8 @@ class LocalServer:
         #: Connections that use it now, where it is kept.
         self.users = 0
         arguments = {"model": str(model), **asdict(options or LocalOptions())}
-        command = [sys.executable, "-c", CHILD, json.dumps(arguments)]
+        # -P: no file of the current directory stands in for a module.
+        command = [sys.executable, "-P", "-c", CHILD, json.dumps(arguments)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

@@ -26,15 +26,16 @@ from pydantic import Field, ValidationError
 from vesalius.documents.trace import CALLS_FILE
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.ledger import Totals
-from vesalius_backbones.failures import BackboneError, Garbled, Refused, Rejected, SpendingCap
+from vesalius_backbones.failures import BackboneError, Excess, Garbled, Refused, Rejected, SpendingCap, beyond
 from vesalius_backbones.messages import Answer, Connection, Event, FrozenModel, ModelRequest, Price, TokenUsage
 
 # Redact secrets from everything that is recorded.
 #
 # Two sources: the values of environment variables that are named like secrets, and patterns of the keys that providers
 # issue. Matches become `[secret]`, in keys and values alike. A server may echo a key in another spelling: its values
-# are also found reversed, in hexadecimal, in base64 (anywhere in a longer text), and with any of its characters
-# percent-encoded or escaped as in HTML or JSON.
+# are also found reversed, in other case, with dashes, spaces or line breaks between or in place of their own, in
+# hexadecimal, in base64 (anywhere in a longer text), and with any of its characters percent-encoded or escaped as in
+# HTML or JSON.
 
 MARK = "[secret]"
 #: Shorter values are more likely words than secrets, and redacting every "test" would ruin a record.
@@ -44,7 +45,7 @@ MOST_REMEMBERED = 1_000
 SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 PATTERNS = re.compile(
     r"""
-      \bsk-[A-Za-z0-9_-]{12,}                                   # OpenAI, Anthropic, and many that follow them
+      \b(?i:sk-)[A-Za-z0-9_-]{12,}                                 # OpenAI, Anthropic, and many that follow them
     | \bAIza[A-Za-z0-9_-]{20,}                                  # Google
     | \b(?:hf|gsk|xai|pplx|r8|nvapi|ghp|gho|ghs|ghu)[_-][A-Za-z0-9_-]{16,}
     | \bgithub_pat_[A-Za-z0-9_]{20,}
@@ -75,6 +76,8 @@ class Redactor:
             for hint, spell in _SPELLINGS
             if (patterns := {pattern for value in values for pattern in spell(value)})
         ]
+        bare = {spelling for value in values for spelling in (_bare(value), _bare(value)[::-1])}
+        self._loose = {one: re.compile(_loosely(one), re.IGNORECASE) for one in bare if len(one) >= MIN_LENGTH}
         self._read: dict[str, str] = {}
 
     def text(self, text: str) -> str:
@@ -91,6 +94,14 @@ class Redactor:
         for hint, spellings in self._known:
             if hint is None or hint.search(text):
                 text = spellings.sub(MARK, text)
+        bare = _bare(text) if self._loose else ""
+        for secret, spelling in self._loose.items():
+            if secret in bare:
+                text = spelling.sub(MARK, text)
+                # A letter that is two in lower case is found in `bare` and by no pattern: nothing of the text stays.
+                bare = _bare(text)
+                if secret in bare:
+                    return MARK
         return PATTERNS.sub(MARK, text)
 
     def tree(self, data: Any) -> Any:
@@ -102,6 +113,20 @@ class Redactor:
         if isinstance(data, list | tuple):
             return [self.tree(item) for item in data]
         return data
+
+
+#: What may stand between the characters of a key that was wrapped, grouped or written with other dashes. Every part is
+#: read in one way alone (possessively), so that no text takes longer than its length times that of the key.
+_BETWEEN = r"(?:\\++[nrt]?+|[^\w\\]|_)"
+
+
+def _bare(text: str) -> str:
+    """A text without what stands between letters and digits, in one case."""
+    return re.sub(_BETWEEN, "", text).lower()
+
+
+def _loosely(bare: str) -> str:
+    return f"{_BETWEEN}*+".join(map(re.escape, bare))
 
 
 def _literal(secret: str) -> list[str]:
@@ -196,6 +221,7 @@ class Records:
         self._outcomes: dict[str, Outcome] = {}
         self._pending: dict[str, list[float]] = {}
         self._charges: list[float] = []
+        self._excess: Excess | None = None
         self._all_outcomes: list[tuple[str, Outcome]] = []
         self._unsupported: dict[tuple[str, str], set[str]] = {}
         if writable:
@@ -213,6 +239,11 @@ class Records:
     def spent(self) -> float:
         """Dollars spent: known costs, and the upper bound of every call without a bill."""
         return math.fsum([*self._charges, *(most for calls in self._pending.values() for most in calls)])
+
+    @property
+    def excess(self) -> Excess | None:
+        """The bound and the bill of a call that was billed beyond its bound; None where there is none."""
+        return self._excess
 
     @property
     def labelled_outcomes(self) -> Sequence[tuple[str, Outcome]]:
@@ -318,10 +349,19 @@ class Records:
         pending = self._pending.pop(key, [])
         # Earlier `asked` lines of this call belong to processes that were killed during it.
         self._charges += [outcome.cost or 0.0, outcome.doubtful, *pending[:-1]]
+        most = pending[-1] * _billed_tries(outcome) if pending else math.inf
+        if beyond(most, outcome.cost or 0.0):
+            self._excess = most, outcome.cost or 0.0
         failure = outcome.failure or {}
         if failure.get("kind") == Rejected.kind and failure.get("parameter"):
             request = line["request"]
             self._unsupported.setdefault((request["provider"], request["model"]), set()).add(failure["parameter"])
+
+
+def _billed_tries(outcome: Outcome) -> int:
+    """The most tries of a call that its cost can be of: those that brought an answer, usable or not."""
+    unusable = sum(event.kind in (Garbled.kind, Refused.kind) for event in outcome.events)
+    return max(1, unusable + (outcome.answer is not None))
 
 
 # One call to a provider, with all its tries and their costs.
@@ -372,6 +412,8 @@ class PaidCall:
             if charged is None and failure.perhaps_billed:
                 charged = self._max_cost
                 self.doubtful += self._max_cost
+            if self._cap and charged is not None and beyond(self._max_cost, charged):
+                failure.transient = False  # the cap refuses a further try, and this one's bill has to be recorded
             raise
         finally:
             if self._cap:

@@ -91,7 +91,7 @@ def as_text(message: Message, *, constrained: bool = False) -> Message:
         calls = [json.dumps({"tool": call.name, "arguments": call.arguments}) for call in message.tool_calls]
     else:
         calls = [f'<tool name="{call.name}">{json.dumps(call.arguments)}</tool>' for call in message.tool_calls]
-    return Message(role="assistant", text="\n".join(filter(None, [message.text, *calls])))
+    return Message(role="assistant", text="\n".join([message.text, *calls] if message.text else calls))
 
 
 def find_constrained_call(text: str) -> tuple[str, tuple[ToolCall, ...]]:

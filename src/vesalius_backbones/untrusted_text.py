@@ -107,6 +107,8 @@ CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "null":
 QUOTES = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "`": "`"}
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'"}
 MAX_DEPTH = 64
+#: Digits of a number that is read.
+MOST_DIGITS = 300
 
 
 class Unreadable(ValueError):
@@ -342,4 +344,6 @@ class _Tolerant:
         except ValueError:
             self.repairs.append("number respelled")
         digits = text.replace("_", "").rstrip(".")
+        if len(digits) > MOST_DIGITS:
+            raise Unreadable(f"a number of {len(digits):,} digits")
         return int(digits) if re.fullmatch(r"[+-]?\d+", digits) else float(digits)

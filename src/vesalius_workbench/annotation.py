@@ -4,7 +4,6 @@ While texts are rated the server answers nothing else, because results say who w
 names a run or an agent; before a rater has finished, it holds their own ratings alone.
 """
 
-import re
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -13,11 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vesalius_bench.ratings.annotation import Annotating
 
-#: Words that only texts of one of our scientists have.
-SIGNED = re.compile(
-    r"^Established:\s+|\s*In the model's words:\s*|\s*\(explained by the built-in scientist\)"
-    r"|\s*\(Tentative: no hypothesis was supported\.\)"
-)
 Rater = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -89,10 +83,4 @@ def _shown(annotating: Annotating, rater: str, card: Any) -> dict[str, Any]:
     progress = annotating.progress(rater).as_data()
     if card is None:
         return {"text": None, "progress": progress}
-    data = card.as_data()
-    return {"text": {**data, "text": unsigned(data["text"])}, "progress": progress}
-
-
-def unsigned(text: str) -> str:
-    """A text without the words by which our scientists sign theirs: a rater would know who wrote it."""
-    return " ".join(SIGNED.sub(" ", text).split(" ")).strip()
+    return {"text": card.as_data(), "progress": progress}

@@ -224,8 +224,8 @@ def graph(result: Discovery | Explanation) -> dict[str, Any]:
     common = {**_names(result), "unit": getattr(result, "unit", "")}
     if isinstance(result, Explanation):
         return {**common, "kind": "explanation", "by": "components", **_explained(result)}
-    edges = [
-        [edge.format(), score] for edge, score in result.circuit.ranked_edges() if result.circuit.edges[edge].in_graph
+    edges: list[tuple[str, float]] = [
+        (edge.format(), score) for edge, score in result.circuit.ranked_edges() if result.circuit.edges[edge].in_graph
     ]
     by_edges, members = bool(result.circuit.edges), result.circuit.nodes
     nodes = [

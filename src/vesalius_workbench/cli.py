@@ -1,32 +1,11 @@
 """The workbench in the browser."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from vesalius.errors import BadInput
-from vesalius.options import Record, flag
-
-
-class Served(Record):
-    """Where the page is served, and to whom."""
-
-    port: Annotated[int, flag("Port; 0: any that is free.", least=0, most=65535)] = 0
-    host: Annotated[str, flag("Address to listen on. Any but loopback needs a password; nothing is encrypted.")] = (
-        "127.0.0.1"
-    )
-    password_file: Annotated[
-        str | None, flag("File with the password. Default: VESALIUS_PASSWORD, or asked on the terminal.")
-    ] = None
-    allow_backbone: Annotated[
-        Sequence[str],
-        flag(
-            "A scripted language model that runs started from the page may use, as scripted:FILE; it is a program. "
-            "May be given several times.",
-            metavar="P:M",
-        ),
-    ] = ()
+from vesalius_workbench.options import Served
 
 
 def open_workbench(
@@ -39,8 +18,12 @@ def open_workbench(
     ] = None,
     annotate: Annotated[bool, typer.Option("--annotate", help="Rate the texts of these runs blind.")] = False,
     reference: Annotated[
-        bool, typer.Option("--reference/--no-reference", help="With --annotate: show raters the reference texts.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--reference/--no-reference",
+            help="With --annotate: show raters the reference texts and tags. Default: for runs of protocol paper.",
+        ),
+    ] = None,
     ids: Annotated[
         str | None,
         typer.Option(help="With --annotate: only these specimens, comma-separated; human-subset names ten circuits."),
@@ -57,10 +40,10 @@ def open_workbench(
 ) -> None:
     """Open results and specimens in the browser: maps, attention, what-ifs, claims, two results side by side.
 
-    A server on loopback, for you alone: the address it prints carries a token that lets one browser in. With --host it
-    can be reached from other machines and asks for a password instead. With --annotate people rate the notes and task
-    descriptions of several runs without seeing who wrote them; every rating is on the disk at once, and the same
-    command continues. Ctrl-C ends it.
+    A server on loopback, for you alone: the address it prints lets one browser in, once; then it prints the next. With
+    --host it can be reached from other machines and asks for a password instead. With --annotate people rate what
+    several runs say of components and tasks, and the hypotheses and plans behind it, without seeing who wrote them;
+    every rating is on the disk at once, and the same command continues. Ctrl-C ends it and the runs it started.
 
     Example: vesalius open vesalius-runs
     """
@@ -73,9 +56,8 @@ def open_workbench(
     from vesalius.cli.console import print_line
     from vesalius_bench.ratings.annotation import annotate as open_texts
 
-    serving = {"port": served.port, "host": served.host, "browser": browser, "say": print_line}
     if not annotate:
-        if reference or ids or ratings or out:
+        if reference is not None or ids or ratings or out:
             raise BadInput("--reference, --ids, --import and --out are for rating; add --annotate")
         if what and len(what) > 1:
             raise BadInput(
@@ -83,9 +65,10 @@ def open_workbench(
             )
         directory, opened, first = find_place(what[0] if what else None)
         password = read_password(served.password_file, served.host)
-        backbones = served.allow_backbone
-        return serve(directory, opened=opened, first=first, password=password, backbones=backbones, **serving)
+        shown = {"opened": opened, "first": first, "password": password}
+        return serve(directory, served, browser=browser, say=print_line, **shown)
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     with open_texts(what or (), reference=reference, ids=chosen, ratings=ratings or (), out=out or True) as texts:
         password = read_password(served.password_file, served.host)
-        return serve(Path(), first="/annotate", password=password, annotating=texts, **serving)
+        shown = {"first": "/annotate", "password": password, "annotating": texts}
+        return serve(Path(), served, browser=browser, say=print_line, **shown)

@@ -1,24 +1,26 @@
-"""Who may ask the server, and for what: one token per start, the page's own origin, small requests.
+"""Who may ask the server, and for what: a session for each browser, the page's own origin, small requests.
 
-1. The address that `vesalius open` prints carries the token. The first visit turns it into a cookie that scripts cannot
-   read and other sites do not send, and takes it out of the address.
+1. The address that `vesalius open` prints carries a ticket. It lets one browser in, with a session whose secret is a
+   cookie that scripts cannot read and other sites do not send, and the ticket is used up.
 2. Every request needs that cookie, and a `Host` that the server was started for, so that a name of another site that
    points here is refused.
 3. A request that changes or computes something needs the page's own `Origin` and JSON.
 4. Every answer forbids scripts, styles, frames and connections from anywhere else.
 
-A server that other machines can reach has a password in place of the token: a visitor without the cookie gets a form
-that asks for it (`password`), and nothing else but the form's style sheet.
+A server that other machines can reach has a password in place of tickets: a visitor without the cookie gets a form
+that asks for it (`password`), and nothing else but the form's style sheet. The page at `/access` lists the sessions,
+ends any of them, and makes a ticket for another browser (`access`).
 """
 
-import hmac
+import html
 import ipaddress
 import math
-import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from vesalius_serving.sessions import Session, Sessions
+from vesalius_workbench.access import ACCESS, NEW, REVOKE, access_page
 from vesalius_workbench.password import ENTER, FORM_BYTES, Password, form
 
 COOKIE = "vesalius"
@@ -65,30 +67,27 @@ def page_policy(hashes: Iterable[str]) -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; {closed}"
 
 
-def new_token() -> str:
-    """A token that cannot be guessed."""
-    return secrets.token_urlsafe(24)
-
-
 class Guard:
     """ASGI middleware around the server. `hosts` are the values of `Host` that it answers to; with `any_address` also
-    every address in digits, which no other site can make a browser send. A `password` takes the place of the token;
-    `works` is what the server works on, so that ending it can end that.
+    every address in digits, which no other site can make a browser send. A `password` takes the place of tickets;
+    `works` is what the server works on, so that ending it can end that. `token` is a first ticket, for programs that
+    make the application themselves.
     """
 
     def __init__(
         self,
         app: Any,
         *,
-        token: str,
         hosts: set[str],
+        token: str | None = None,
         any_address: bool = False,
         password: Password | None = None,
         works: Any = None,
     ) -> None:
-        self.app, self.token, self.hosts = app, token, hosts
-        self.any_address, self.password, self.works = any_address, password, works
-        self._session = secrets.token_urlsafe(24)
+        self.app, self.hosts, self.any_address = app, hosts, any_address
+        self.password, self.works, self.sessions = password, works, Sessions()
+        if token is not None:
+            self.sessions.ticket(token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or hand on with the headers of every answer."""
@@ -103,16 +102,19 @@ class Guard:
             return await _refuse(guarded, 400, "this address is not one that the workbench was started for")
         if self.password is not None and scope["path"] == ENTER and scope["method"] == "POST":
             return await self._ask(scope, headers, receive, send, self.password)
+        session = self._session(headers.get("cookie", ""), host)
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token")
         if self.password is None and scope["method"] == "GET" and token:
-            return await self._enter(scope, guarded, token[0], host)
-        if not self._known(headers.get("cookie", ""), host):
+            return await self._enter(scope, headers, guarded, token[0], session)
+        if session is None:
             if self.password is not None and scope["method"] == "GET" and not scope["path"].startswith("/api/"):
                 if scope["path"] == "/static/style.css":
                     return await self.app(scope, receive, guarded)
                 return await _send_form(send, 200, place=_place(scope))
-            text = "open the address that `vesalius open` printed; it lets this browser in"
+            text = "open the address that `vesalius open` printed last; it lets this browser in"
             return await _refuse(guarded, 401, text)
+        if scope["path"] in (ACCESS, REVOKE, NEW):
+            return await self._manage(scope, headers, receive, send, session)
         if scope["method"] not in ("GET", "HEAD"):
             if headers.get("origin") not in {f"http://{host}", f"https://{host}"}:
                 return await _refuse(guarded, 403, "a request from another page is refused")
@@ -123,10 +125,36 @@ class Guard:
             return await _refuse(guarded, 413, f"a request may have {MOST_BYTES:,} bytes")
         return await self.app(scope, _bounded(receive), guarded)
 
-    async def _enter(self, scope: Scope, send: Send, given: str, host: str) -> None:
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
-            return await _refuse(send, 401, "this token is not the one that `vesalius open` printed last")
-        return await self._let_in(send, _place(scope), host)
+    async def _enter(
+        self, scope: Scope, headers: dict[str, str], send: Send, given: str, session: Session | None
+    ) -> None:
+        """Let in a browser that shows a ticket. One that is in already keeps its session, and the ticket stays."""
+        place, host = _place(scope), headers.get("host", "")
+        if session is not None:
+            return await _lead(send, place)
+        secret = self.sessions.enter(given, **_who(scope, headers))
+        if secret is None:
+            line = "this address is used up or not of this server; open the one that `vesalius open` printed last"
+            return await _refuse(send, 401, line)
+        return await _lead(send, place, cookie=f"{cookie_name(host)}={secret}")
+
+    async def _manage(
+        self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send, session: Session
+    ) -> None:
+        """The sessions as a page, the end of one, or a ticket for another browser."""
+        guarded, host, path = _with_headers(send), headers.get("host", ""), scope["path"]
+        if path == ACCESS:
+            address = ""
+        elif scope["method"] != "POST" or headers.get("origin") not in {f"http://{host}", f"https://{host}"}:
+            return await _refuse(guarded, 403, "a request from another page is refused")
+        elif path == REVOKE:
+            sent = parse_qs((await _body(receive, FORM_BYTES)).decode("utf-8", "replace"))
+            self.sessions.revoke(sent.get("name", [""])[0])
+            address = ""
+        else:
+            address = "" if self.password is not None else f"http://{host}/?token={self.sessions.ticket()}"
+        page = access_page(self.sessions.listed(), mine=session, address=address, tickets=self.password is None)
+        return await _send_page(send, 200, page)
 
     async def _ask(
         self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send, password: Password
@@ -142,18 +170,13 @@ class Guard:
             return await _send_form(send, 429, place=place, why=f"Too many wrong passwords; wait {seconds} seconds.")
         if not password.accepts(sent.get("password", [""])[0], address):
             return await _send_form(send, 401, place=place, why="This is not the password.")
-        return await self._let_in(guarded, place, host)
+        secret = self.sessions.begin(**_who(scope, headers))
+        return await _lead(guarded, place, cookie=f"{cookie_name(host)}={secret}", status=303)
 
-    async def _let_in(self, send: Send, place: str, host: str) -> None:
-        cookie = f"{cookie_name(host)}={self._session}; Path=/; HttpOnly; SameSite=Strict"
-        location, set_cookie = (b"location", place.encode("ascii", "replace")), (b"set-cookie", cookie.encode())
-        await send({"type": "http.response.start", "status": 303, "headers": [location, set_cookie]})
-        await send({"type": "http.response.body", "body": b""})
-
-    def _known(self, cookies: str, host: str) -> bool:
+    def _session(self, cookies: str, host: str) -> Session | None:
         values = [part.strip().split("=", 1) for part in cookies.split(";")]
         given = next((pair[1] for pair in values if len(pair) == 2 and pair[0] == cookie_name(host)), "")
-        return hmac.compare_digest(given.encode(), self._session.encode())
+        return self.sessions.known(given)
 
 
 def cookie_name(host: str) -> str:
@@ -162,6 +185,11 @@ def cookie_name(host: str) -> str:
     """
     port = host.rpartition(":")[2]
     return f"{COOKIE}-{port}" if port.isdecimal() else COOKIE
+
+
+def _who(scope: Scope, headers: dict[str, str]) -> dict[str, str]:
+    """Where a client comes from, and what it calls itself."""
+    return {"address": str((scope.get("client") or ("", 0))[0]), "program": headers.get("user-agent", "")}
 
 
 def _place(scope: Scope) -> str:
@@ -198,11 +226,34 @@ def _with_headers(send: Send, *, own_policy: bool = False) -> Send:
     return sending
 
 
+async def _lead(send: Send, place: str, *, cookie: str = "", status: int = 200) -> None:
+    """Lead on to a place, with a cookie for who was let in. A page does that and no redirection: where the browser was
+    sent here by a page on the disk, it would follow a redirection without the cookie of this site.
+    """
+    safe = place.encode("ascii", "replace").decode()
+    headers = [(b"content-type", b"text/html; charset=utf-8")]
+    if status == 303:
+        headers.append((b"location", safe.encode()))
+    if cookie:
+        headers.append((b"set-cookie", f"{cookie}; Path=/; HttpOnly; SameSite=Strict".encode()))
+    quoted = html.escape(safe, quote=True)
+    page = (
+        f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={quoted}">'
+        f'<title>Vesalius</title><a href="{quoted}">Vesalius</a>'
+    )
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": page.encode()})
+
+
 async def _send_form(send: Send, status: int, *, place: str, why: str = "") -> None:
+    await _send_page(send, status, form(place, why))
+
+
+async def _send_page(send: Send, status: int, page: str) -> None:
     names = {name for name, _ in FORM_HEADERS}
     headers = [*FORM_HEADERS, *(pair for pair in HEADERS if pair[0] not in names)]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": form(place, why).encode()})
+    await send({"type": "http.response.body", "body": page.encode()})
 
 
 async def _body(receive: Receive, most: int) -> bytes:

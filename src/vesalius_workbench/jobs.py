@@ -5,8 +5,12 @@ kept beside the results in `job.json`, so that the same command can be given aga
 server as well, or by hand. Stopping is Ctrl-C, and only where that does not help a signal that cannot be ignored: what
 was computed is on the disk by then, and the same command continues from it.
 
-Two things never come from the page: keys, which the command reads from the environment, and files that are run as
+Two things never come from the page: keys, which are those of the server's environment, and files that are run as
 programs. A scripted model is Python, so only those named when the server was started are used.
+
+A run is told its keys through a pipe, so that no environment of a child holds one, and only where it asks a language
+model. The same pipe is its lifeline: where the server is gone, however it ended, the run ends as by Ctrl-C. A server
+that leaves its runs closes the pipe at once; whoever opens the directory later can watch and stop them.
 """
 
 import hashlib
@@ -24,7 +28,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,6 +36,7 @@ from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import worker_of
 from vesalius.runs.kinds import run_state
+from vesalius_backbones.records import SECRET_NAME
 from vesalius_workbench.store import below, located
 
 JOB, LOG = "job.json", "run.log"
@@ -73,6 +78,7 @@ class Job:
     """A process that was started here."""
 
     process: "subprocess.Popen[bytes]"
+    lifeline: IO[bytes] | None = None
     stopping: bool = False
 
     @property
@@ -83,7 +89,8 @@ class Job:
 
 class Jobs:
     """Runs below one directory. `backbones` are those named at the start, beside the providers'. With `watch_only`
-    nothing is started or stopped: other machines can reach the server, and a run spends on the keys of this one.
+    nothing is started or stopped: other machines can reach the server, and a run spends on the keys of this one. With
+    `leave_runs` the runs outlive the server.
     """
 
     def __init__(
@@ -93,8 +100,9 @@ class Jobs:
         specimens: Collection[str] = (),
         backbones: Collection[str] = (),
         watch_only: bool = False,
+        leave_runs: bool = False,
     ) -> None:
-        self.directory, self.watch_only = directory.resolve(), watch_only
+        self.directory, self.watch_only, self.leave_runs = directory.resolve(), watch_only, leave_runs
         self._specimens, self._backbones = set(specimens), list(backbones)
         self._jobs: dict[Path, Job] = {}
         self._lock = threading.Lock()
@@ -173,9 +181,13 @@ class Jobs:
         return [str(place.relative_to(self.directory)) for place, job in self._jobs.items() if job.running]
 
     def close(self) -> None:
-        """Stop every run that was started here, and wait for them; nothing that was computed is lost."""
+        """Stop every run that was started here, and wait for them; nothing that was computed is lost. With `leave_runs`
+        they go on.
+        """
         with self._lock:
             self._closed = True
+            if self.leave_runs:
+                return
             left = [job.process for job in self._jobs.values() if job.running]
         for process in left:
             _signal(process, signal.SIGINT)
@@ -200,20 +212,40 @@ class Jobs:
         return place in self._jobs and self._jobs[place].running
 
     def _launch(self, place: Path, arguments: list[str]) -> None:
-        command = [sys.executable, "-m", "vesalius_workbench.child", "explain", f"--out={place}", *arguments]
+        # -P: it is told keys, so no file of the current directory may stand in for a module.
+        command = [sys.executable, "-P", "-m", "vesalius_workbench.child", "explain", f"--out={place}", *arguments]
+        keys = {name: value for name, value in os.environ.items() if SECRET_NAME.search(name)}
+        asks = any(one.startswith("--backbone=") for one in arguments)
+        told = {"keys": {name: value for name, value in keys.items() if asks or name.startswith("HF_")}}
         try:
             with os.fdopen(os.open(place / LOG, LOG_FLAGS, 0o644), "ab") as log:
                 # A session of its own: Ctrl-C in the server's terminal reaches the server alone, which stops its runs.
                 process = subprocess.Popen(
                     command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
+                    env={name: value for name, value in os.environ.items() if name not in keys},
                     start_new_session=True,
                 )
         except OSError as error:
             raise Failed(f"{place.name}: could not be started ({error.strerror})") from None
-        self._jobs[place] = Job(process)
+        self._jobs[place] = Job(process, self._tell(process, told))
+
+    def _tell(self, process: "subprocess.Popen[bytes]", told: dict[str, Any]) -> IO[bytes] | None:
+        """Tell a run what it must know; what is returned keeps it alive while it is open."""
+        lifeline = process.stdin
+        assert lifeline is not None
+        line = json.dumps({**told, "ends_with_server": not self.leave_runs}).encode() + b"\n"
+        try:
+            lifeline.write(line)
+            lifeline.flush()
+        except OSError:  # it has ended already; its log says why
+            return None
+        if self.leave_runs:
+            lifeline.close()
+            return None
+        return lifeline
 
     def _new_place(self, asked: RunQuestion) -> Path:
         if asked.name is not None:

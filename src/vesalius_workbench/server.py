@@ -40,18 +40,19 @@ VIEWS = ("runs", "result", "specimens", "specimen", "what-if", "compare", "circu
 def create_app(
     directory: Path,
     *,
-    token: str,
+    token: str | None = None,
     hosts: set[str],
     opened: str | None = None,
     backbones: Collection[str] = (),
     watch_only: bool = False,
+    leave_runs: bool = False,
     started_in: Path | None = None,
     **access: Any,
 ) -> Guard:
     """The application on one directory; `opened` is a specimen and `backbones` are those named at the start,
     `watch_only` says that other machines can reach it, so that it starts no runs and reads no file outside the
-    directory; `started_in` is where a user on this machine has the files that results name. `access` are further
-    options of the guard.
+    directory; runs end with the server unless `leave_runs`; `started_in` is where a user on this machine has the files
+    that results name, `token` a first ticket, and `access` are further options of the guard.
     """
     named = {opened} if opened else set()
     store, models, works = (
@@ -59,7 +60,7 @@ def create_app(
         Models(directory, named, None if watch_only else started_in),
         working.Works(),
     )
-    jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=watch_only)
+    jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=watch_only, leave_runs=leave_runs)
     app = _bare_app(lifespan=live.ending(jobs, works))
     working.routes(app, works)
     live.routes(app, store, jobs)
@@ -80,13 +81,13 @@ def create_app(
     return Guard(working.Watching(app, works), token=token, hosts=hosts, works=works, **access)
 
 
-def create_annotation_app(annotating: Annotating, *, token: str, hosts: set[str], **access: Any) -> Guard:
+def create_annotation_app(annotating: Annotating, *, hosts: set[str], **access: Any) -> Guard:
     """The application for blind rating: it answers nothing that would say who wrote a text."""
     app = _bare_app()
     annotation.routes(app, annotating)
     app.add_api_route("/", lambda: RedirectResponse("/annotate"), methods=["GET"], include_in_schema=False)
     _page(app, ("annotate",))
-    return Guard(app, token=token, hosts=hosts, **access)
+    return Guard(app, hosts=hosts, **access)
 
 
 def _bare_app(**options: Any) -> FastAPI:

@@ -1,7 +1,9 @@
-"""Start the workbench: pick a port, print the address with its token, open the browser, serve until Ctrl-C.
+"""Start the workbench: pick a port, print an address that lets one browser in, open the browser, serve until Ctrl-C.
 
-On loopback a token in the address lets one browser in. Another address needs a password, which is read from a file,
-from the environment or from the terminal, and never from the command line, where every user could see it.
+On loopback a ticket in the address lets one browser in, once; then the next address is printed. The browser that is
+started here gets its ticket in a page on the disk that only this user can read, since `ps` shows command lines to
+everybody. Another address needs a password, which is read from a file, from the environment or from the terminal, and
+never from the command line.
 """
 
 import getpass
@@ -10,10 +12,10 @@ import os
 import signal
 import socket
 import stat
+import subprocess
 import sys
-import threading
-import webbrowser
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,8 +23,13 @@ from urllib.parse import quote
 import uvicorn
 
 from vesalius.errors import BadInput, note, quoted
+from vesalius.files import require_possible
+from vesalius_backbones.records import SECRET_NAME
 from vesalius_bench.ratings.annotation import Annotating
-from vesalius_workbench.guard import new_token
+from vesalius_serving.listening import listen, settings
+from vesalius_serving.private import private_directory, redirect_page, write_private
+from vesalius_workbench.access import ACCESS
+from vesalius_workbench.options import Served
 from vesalius_workbench.password import SHORTEST, Password
 from vesalius_workbench.server import create_annotation_app, create_app
 from vesalius_workbench.store import shipped, shown_files
@@ -44,6 +51,7 @@ def find_place(what: str | None) -> tuple[Path, str | None, str]:
     """
     if what is None:
         return Path("vesalius-runs") if Path("vesalius-runs").is_dir() else Path.cwd(), None, "/runs"
+    require_possible(what, what="RUN or SPECIMEN")
     place = Path(what).expanduser()
     place = place.parent if place.is_file() and place.name in (*shown_files(), *UNFINISHED) else place
     if place.is_dir() and any((place / name).is_file() for name in shown_files()):
@@ -69,26 +77,22 @@ def _require_specimen(what: str, place: Path) -> None:
 
 def serve(
     directory: Path,
+    served: Served,
     *,
     opened: str | None = None,
     first: str,
-    port: int,
     browser: bool,
     say: Callable[[str], None],
-    host: str = LOOPBACK,
     password: str | None = None,
     annotating: Annotating | None = None,
-    backbones: Collection[str] = (),
 ) -> None:
-    """Serve until interrupted: on loopback, or on `host` with a password. `first` is the address that the browser
-    opens, `backbones` are language models that the page may use beside those of providers; `annotating` are texts to
-    rate in place of everything else.
+    """Serve until interrupted: on loopback, or on another host with a password. `first` is the address that the browser
+    opens; `annotating` are texts to rate in place of everything else.
     """
-    listener = _listen(host, port)
+    host, port = served.host, served.port
+    listener = listen(host, port, where=f"--port {port}" if is_loopback(host) else f"--host {host} --port {port}")
     port = listener.getsockname()[1]
-    token = new_token()
     access = {
-        "token": token,
         "hosts": {f"{name}:{port}" for name in _names(host)},
         "any_address": is_everywhere(host),
         "password": None if password is None else Password(password),
@@ -97,8 +101,9 @@ def serve(
         create_app(
             directory,
             opened=opened,
-            backbones=backbones,
+            backbones=served.allow_backbone,
             watch_only=not is_loopback(host),
+            leave_runs=served.leave_runs,
             started_in=Path.cwd(),
             **access,
         )
@@ -107,9 +112,16 @@ def serve(
     )
     shown = _bracketed(socket.gethostname() if is_everywhere(host) else host)
     address = f"http://{shown}:{port}{first}"
-    if password is None:
-        address += f"{'&' if '?' in first else '?'}token={token}"
-    say(address)
+
+    def ticket(used: Callable[[], None]) -> str:
+        """The address with a new ticket, where a ticket lets in."""
+        joined = "&" if "?" in first else "?"
+        return address if password is not None else f"{address}{joined}token={app.sessions.ticket(used=used)}"
+
+    def say_next() -> None:
+        say(f"A browser was let in. The next one: {ticket(say_next)}")
+
+    say(ticket(say_next))
     if annotating is not None:
         say(f"{len(annotating.texts)} texts to rate; ratings are kept in {annotating.directory}")
     if first.startswith(("/result", "/agent")):
@@ -120,18 +132,42 @@ def serve(
             f" network you trust, or start without --host and on the other machine run"
             f" `ssh -N -L {port}:{LOOPBACK}:{port} USER@{socket.gethostname()}` (with --port {port})."
         )
-    if browser:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, ws="none")
+    if is_loopback(host):
+        say(f"Who was let in, and how to end that: http://{shown}:{port}{ACCESS}")
     # A terminal that is closed ends the server as Ctrl-C does, so that it stops the runs it started.
     signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
     try:
-        _Server(config, app.works).run(sockets=[listener])
+        with ExitStack() as stack:
+            if browser:
+                page = stack.enter_context(private_directory()) / "open.html"
+                write_private(page, redirect_page(ticket(lambda: page.unlink(missing_ok=True))))
+                stack.callback(_end_quietly, _start_browser(page))
+            _Server(settings(app), app.works).run(sockets=[listener])
     finally:
         if app.works is not None and not app.works.ended(LAST_SECONDS):
             # A thread that nothing can stop would keep the process alive; what was saved is on the disk.
             sys.stdout.flush()
             os._exit(130)
+
+
+def _start_browser(page: Path) -> "subprocess.Popen[bytes]":
+    """Open a page in the user's browser. Its command line names the file alone, its environment holds no key, and with
+    -P no file of the current directory stands in for a module.
+    """
+    command = [sys.executable, "-P", "-m", "webbrowser", page.as_uri()]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)},
+        start_new_session=True,
+    )
+
+
+def _end_quietly(process: "subprocess.Popen[bytes]") -> None:
+    """The program that starts the browser; a browser that stays in the foreground stays open."""
+    process.poll()
 
 
 class _Server(uvicorn.Server):
@@ -212,22 +248,3 @@ def _names(host: str) -> set[str]:
 def _bracketed(host: str) -> str:
     """A host as an address has it: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise BadInput(
-            f"--host {host}: is not an address of this machine ({error}); give one, such as 0.0.0.0"
-        ) from None
-    listener = socket.socket(family, kind)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(place)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        what = f"--port {port}" if is_loopback(host) else f"--host {host} --port {port}"
-        raise BadInput(f"{what}: cannot be used ({error}); choose another, or port 0 for any") from None
-    listener.listen(64)
-    return listener

@@ -81,7 +81,7 @@ class Store:
         """One result with what kind it is. `path` is its directory, or a file below a benchmark's run."""
         place, kind, document = self.found(path)
         cases = [] if place.is_file() else self._cases(place)
-        told = {"kind": kind, "path": path, **sent(document)}
+        told: dict[str, Any] = {"kind": kind, "path": path, **sent(document)}
         return {**told, "cases": _linked(cases[:MOST_CASES], told["view"]["sections"], path)} if cases else told
 
     def _cases(self, run: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """Clients of the official SDK for the tests: a server in memory, and one behind HTTP in a process of its own."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import httpx2
 from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.forked import vesalius
 from tests.processes import PATIENCE
@@ -71,6 +74,17 @@ def text_of(result: Any) -> str:
     return "\n".join(block.text for block in result.content)
 
 
+def over_http(address: str, secret: str, **options: Any) -> Client:
+    """A client at an address that sends a secret."""
+    sent = httpx2.AsyncClient(headers={"Authorization": f"Bearer {secret}"}, timeout=PATIENCE)
+    return Client(streamable_http_client(address, http_client=sent), **options)
+
+
+def secrets_in(directory: Path) -> list[str]:
+    """The secrets of the clients of the server in a directory."""
+    return list(json.loads((directory / "run" / "clients.json").read_text())["clients"].values())
+
+
 @contextmanager
 def http_server(directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A server in a process of its own, and its address."""
@@ -81,6 +95,7 @@ def http_server(directory: Path, *options: str) -> Iterator[tuple[str, subproces
             assert process.stdout is not None
             address = process.stdout.readline().strip()
             assert address.startswith("http://127.0.0.1:"), address
+            assert "clients.json" in process.stdout.readline()
             yield address, process
         finally:
             if process.poll() is None:

@@ -14,15 +14,29 @@ import httpx
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.shared.exceptions import MCPError
 
 from tests.forked import vesalius
-from tests.mcp.asking import ABS, ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
+from tests.mcp.asking import (
+    ABS,
+    ABSOLUTE,
+    PART,
+    asked,
+    data,
+    desk_in,
+    http_server,
+    over_http,
+    refusal,
+    secrets_in,
+    text_of,
+    with_client,
+)
 from tests.processes import PATIENCE, until
 from vesalius.api.runs import results
 from vesalius.errors import BadInput, Note
 from vesalius_agents.mcp.desk import Desk
 from vesalius_agents.mcp.replaying import differing, replay_calls
-from vesalius_agents.mcp.server import Server
+from vesalius_agents.mcp.server import CLIENT, Server
 from vesalius_agents.mcp.tools import TOOLS
 from vesalius_backbones.runs.watching import Watcher, watch
 
@@ -160,15 +174,18 @@ def test_two_clients_at_once_and_a_kill(tmp_path: Path) -> None:
     async def both(address: str) -> dict[str, float]:
         left: dict[str, float] = {}
 
-        async def one(name: str, use: Any, **options: Any) -> None:
-            async with Client(f"{address}?client={name}", **options) as client:
+        async def one(name: str, use: Any, secret: str) -> None:
+            async with over_http(address, secret) as client:
                 left[name] = await use(client)
 
+        first, second, third = secrets_in(tmp_path)
         async with anyio.create_task_group() as group:
-            group.start_soon(one, "ada", ada)
-            group.start_soon(one, "bob", bob)
-        async with Client(address, mode="legacy") as client:  # told apart by its session
-            left["session"] = (await data(client, "predict", specimen=ABSOLUTE, inputs=[[5]]))["left"]["forwards"]
+            group.start_soon(one, "ada", ada, first)
+            group.start_soon(one, "bob", bob, second)
+        # A name in the address is no way into somebody else's budget.
+        async with over_http(f"{address}?client=1", third, mode="legacy") as client:
+            assert "nothing was submitted" in await refusal(client, "grade", specimen=ABSOLUTE)
+            left["third"] = (await data(client, "predict", specimen=ABSOLUTE, inputs=[[5]]))["left"]["forwards"]
         return left
 
     async def ada_again(client: Client) -> dict[str, Any]:
@@ -176,44 +193,61 @@ def test_two_clients_at_once_and_a_kill(tmp_path: Path) -> None:
         await refusal(client, "predict", specimen="none", inputs=[[1]])
         return await data(client, "grade", specimen=ABSOLUTE)
 
-    async def fourth(client: Client) -> None:
-        assert "has its 3 clients already" in await refusal(client, "predict", specimen=ABSOLUTE, inputs=[[1]])
-
     options = ("--forwards", "100", "--clients", "3")
     with http_server(tmp_path, *options) as (address, process):
-        assert anyio.run(both, address) == {"ada": 97, "bob": 99, "session": 99}
-        with_client(f"{address}?client=eve", fourth)
+        assert anyio.run(both, address) == {"ada": 97, "bob": 99, "third": 99}
+        first = secrets_in(tmp_path)[0]
         for headers, status in (({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403)):
-            sent = {"Accept": "application/json, text/event-stream", **headers}
+            sent = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {first}", **headers}
             answer = httpx.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=sent)
             assert answer.status_code == status
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=PATIENCE)
     with http_server(tmp_path, *options) as (address, _):
-        grade = with_client(f"{address}?client=ada", ada_again)
+        assert secrets_in(tmp_path)[0] == first
+
+        async def again() -> dict[str, Any]:
+            async with over_http(address, first) as client:
+                return await ada_again(client)
+
+        grade = anyio.run(again)
     assert grade["metrics"]["tag_accuracy"]["value"] == 1.0
     assert grade["left"]["forwards"] == 97
 
 
-def test_a_client_cannot_name_itself_a_new_budget(tmp_path: Path) -> None:
-    def of(name: str, session: str | None = None) -> Any:
-        headers = {} if session is None else {"mcp-session-id": session}
-        request = SimpleNamespace(query_params={"client": name} if name else {}, headers=headers)
+def test_a_client_is_known_by_its_secret_alone(tmp_path: Path) -> None:
+    def of(client: str) -> Any:
+        request = SimpleNamespace(scope={CLIENT: client}, query_params={"client": "ada"})
         return SimpleNamespace(request_context=SimpleNamespace(request=request))
 
     with desk_in(tmp_path) as desk:
         server = Server(desk)
-        assert {server.connection_name(of(name, name)) for name in ("ada", "bob", "")} == {"http"}
-        desk.admit("http")
+        assert {server.connection_name(of(name)) for name in ("1", "2")} == {"http"}
         desk.options = replace(desk.options, clients=2)
-        names = [server.connection_name(of(*given)) for given in (("ada",), ("", "7"), ("bob",))]
-        assert names == ["client-ada", "session-7", "client-bob"]
-        for name in names[:2]:
-            desk.admit(name)
-            desk.connection(name)
-        desk.admit("client-ada")
-        with pytest.raises(BadInput, match="'bob': the server has its 2 clients already"):
-            desk.admit("client-bob")
+        assert [server.connection_name(of(name)) for name in ("1", "2")] == ["client-1", "client-2"]
+
+
+def test_what_one_client_was_given_is_no_other_clients(tmp_path: Path) -> None:
+    with desk_in(tmp_path) as desk:
+        claim = {"kind": "necessary", "component": PART, "replacement": "zero"}
+        address = asked(desk, "check_claim", specimen=ABSOLUTE, claim=claim).structured_content["resource"]
+        name = address.rpartition("/")[2]
+        assert desk.owners == {name: "local"}
+
+        encoded = address.removesuffix(name) + "".join(f"%{ord(character):02x}" for character in name)
+
+        def read(spelling: str) -> str:
+            async def work(client: Client) -> str:
+                return (await client.read_resource(spelling)).contents[0].text  # type: ignore[union-attr]
+
+            return with_client(Server(desk), work)
+
+        assert read(address) == read(encoded)
+        desk.owners[name] = "client-2"
+        for spelling in (address, encoded):
+            with pytest.raises(ExceptionGroup) as refused:
+                read(spelling)
+            assert refused.group_contains(MCPError, match="no such result")
 
 
 def test_a_program_keeps_its_number_after_others_and_after_a_restart(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,10 +140,29 @@ def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def _open_sandboxes() -> Iterator[tuple[ExitStack, dict[str, Sandbox | str]]]:
+    with ExitStack() as stack:
+        yield stack, {}
+
+
 @pytest.fixture(scope="session", params=list(LAYERS))
-def sandbox(request: pytest.FixtureRequest, toolbox: Path) -> Iterator[Sandbox]:
-    """Contained, once with every layer and once as on a machine without namespaces; small limits."""
-    yield from opened(LAYERS[request.param], preload=PRELOAD, argument=[1, 2], toolbox=toolbox, limits=SMALL)
+def sandbox(
+    request: pytest.FixtureRequest, toolbox: Path, _open_sandboxes: tuple[ExitStack, dict[str, Sandbox | str]]
+) -> Sandbox:
+    """Contained, once with every layer and once as on a machine without namespaces; small limits.
+
+    Both stay open to the end, or stay refused: each file of tests asks for the one and then for the other.
+    """
+    stack, found = _open_sandboxes
+    if request.param not in found:
+        options = {"preload": PRELOAD, "argument": [1, 2], "toolbox": toolbox, "limits": SMALL}
+        try:
+            found[request.param] = stack.enter_context(contextmanager(opened)(LAYERS[request.param], **options))
+        except pytest.skip.Exception as lacking:
+            found[request.param] = str(lacking)
+    there = found[request.param]
+    return pytest.skip(there) if isinstance(there, str) else there
 
 
 def family(pid: int) -> set[int]:

@@ -15,7 +15,7 @@ from vesalius.sandbox import Sandbox, filesystem, warm_server
 from vesalius.sandbox import kernel as seccomp
 from vesalius.sandbox import sandbox as sandbox_module
 from vesalius.sandbox.kernel import ALLOWED, CONDITIONAL, SUFFICIENT_VERSION, program
-from vesalius.sandbox.warm_process import Isolation
+from vesalius.sandbox.warm_process import Isolation, WarmProcess
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 
@@ -46,7 +46,7 @@ def test_too_few_layers_are_refused_in_one_line(layers: tuple[str, ...]) -> None
 
 
 def test_a_kernel_without_any_layer_is_refused_unless_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unisolated(sandbox_module.WarmProcess):
+    class Unisolated(WarmProcess):
         def __init__(self, start: dict, **options: float) -> None:
             super().__init__({**start, "layers": []}, **options)
 
@@ -68,7 +68,7 @@ def test_other_systems_are_refused(platform: str, monkeypatch: pytest.MonkeyPatc
 
 def test_of_the_package_only_loaded_modules_are_readable() -> None:
     """This process has the whole package loaded or on its path; files that are no loaded module are not listed."""
-    readable = [Path(path).resolve() for path in filesystem.readable(None)]
+    readable = [Path(path).resolve() for path in filesystem.Opened.for_programs(None).readable()]
     packages = [package.resolve() for package in filesystem.PACKAGES]
     assert {package.name for package in packages} >= {"vesalius", "vesalius_functions", "vesalius_bench"}
     inside = {path for path in readable if any(map(path.is_relative_to, packages))}
@@ -92,7 +92,7 @@ def test_installed_packages_are_opened_by_name(tmp_path: Path, monkeypatch: pyte
     names += ("wordlists", "six.py")
     for name in names:
         (directory / name).mkdir(parents=True)
-    monkeypatch.setattr(filesystem, "_installed_directories", lambda: [str(directory)])
+    monkeypatch.setattr(filesystem, "installed_directories", lambda: [str(directory)])
     opened = {Path(path).name for path in filesystem.open_entries() if Path(path).parent == directory}
     assert opened == {"numpy", "numpy.libs", "numpy-2.0.dist-info", "six.py"}
 

@@ -1,6 +1,8 @@
 """The scratch directory on disk: checked and removed whatever it contains."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -106,13 +108,37 @@ def test_files_without_a_name_count(layers: tuple[str, ...], code: str) -> None:
             assert "scratch" in str(outcome.error)
 
 
-def test_nameless_bytes_of_a_process(tmp_path: Path) -> None:
-    before = nameless_bytes(os.getpid())
+def test_nameless_bytes_of_processes(tmp_path: Path) -> None:
+    before = nameless_bytes([os.getpid()])
     assert before is not None
     with tempfile.TemporaryFile(dir=tmp_path) as file:
         file.write(b"x" * (1 << 20))
         file.flush()
-        after = nameless_bytes(os.getpid())
-        assert after is not None
-        assert after - before == os.fstat(file.fileno()).st_blocks * 512 >= 1 << 20
-    assert nameless_bytes(2**22 + 1) == 0
+        held = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[file.fileno()])
+        with held:
+            after = nameless_bytes([os.getpid(), held.pid])  # both have the file, which counts once
+            assert after is not None
+            assert after - before == os.fstat(file.fileno()).st_blocks * 512 >= 1 << 20
+            assert nameless_bytes([held.pid]) == after - before
+    assert nameless_bytes([2**22 + 1]) == 0
+
+
+def test_nameless_bytes_of_a_thread_that_outlives_the_first() -> None:
+    code = """
+import ctypes, os, tempfile, threading, time
+file = tempfile.TemporaryFile()
+file.write(b"x" * (1 << 20))
+file.flush()
+def hold():
+    while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        pass
+    print("held", flush=True)
+    time.sleep(600)
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"held\n"
+        assert (nameless_bytes([process.pid]) or 0) >= 1 << 20
+        process.kill()

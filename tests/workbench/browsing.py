@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from tests.forked import vesalius
@@ -25,15 +26,16 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwr
 
 @dataclass(frozen=True)
 class Served:
-    """A running server: `base` without a path, and its process."""
+    """A running server: `base` without a path, its process, and the session that windows share: its name and secret."""
 
     base: str
     token: str
     process: "subprocess.Popen[str] | None"
+    session: tuple[str, str] = ("", "")
 
     def address(self, view: str) -> str:
-        """The address of a view, with the token that lets a browser in."""
-        return f"{self.base}/{view}{'&' if '?' in view else '?'}token={self.token}"
+        """The address of a view."""
+        return f"{self.base}/{view}"
 
 
 @contextmanager
@@ -46,9 +48,17 @@ def serving(*arguments: str | Path, directory: Path | None = None, threads: int 
         found = re.search(r"(http://[^/\s]+)/\S*?(?:token=(\S+)|$)", process.stdout.readline())
         assert found is not None, "the server printed no address"
         try:
-            yield Served(found[1], found[2] or "", process)
+            yield Served(found[1], found[2] or "", process, _entered(found[1], found[2]))
         finally:
             process.terminate()
+
+
+def _entered(base: str, token: str | None) -> tuple[str, str]:
+    """The session that a token gives; a server with a password gives none."""
+    if not token:
+        return "", ""
+    ((name, secret),) = httpx.get(f"{base}/", params={"token": token}, timeout=PATIENCE).cookies.items()
+    return name, secret
 
 
 @dataclass
@@ -132,6 +142,10 @@ class Browser:
     ) -> Iterator[Window]:
         """A window of its own, with its own cookies."""
         with self._opened(served.base, width, height, scheme) as page:
+            if served.session[0]:
+                name, secret = served.session
+                cookie = {"name": name, "value": secret, "url": served.base, "httpOnly": True, "sameSite": "Strict"}
+                page.context.add_cookies([cookie])
             window = Window(page, served)
             with window.listening():
                 yield window

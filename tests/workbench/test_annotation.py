@@ -18,7 +18,6 @@ from starlette.testclient import TestClient
 from tests.runs.annotated import RUNS, write_runs
 from vesalius_bench.ratings.annotation import Annotating, annotate
 from vesalius_bench.ratings.documents import Annotation
-from vesalius_workbench.annotation import unsigned
 from vesalius_workbench.server import VIEWS, create_annotation_app
 
 HOST = "127.0.0.1:4321"
@@ -37,7 +36,7 @@ def texts(tmp_path: Path) -> Iterator[Annotating]:
 def client(texts: Annotating) -> TestClient:
     app = create_annotation_app(texts, token="the-token", hosts={HOST})
     entered = TestClient(app, base_url=f"http://{HOST}", follow_redirects=False)
-    assert entered.get("/annotate?token=the-token").headers["location"] == "/annotate"
+    assert 'content="0;url=/annotate"' in entered.get("/annotate?token=the-token").text
     return entered
 
 
@@ -93,8 +92,10 @@ def test_the_first_address_leads_to_the_texts(client: TestClient) -> None:
 
 
 def test_raters_have_their_own_order_scores_and_progress(client: TestClient) -> None:
-    orders = {rater: [text(client, rater, n)["text"] for n in range(1, TOTAL + 1)] for rater in ("ann", "ben", "cem")}
-    assert len({tuple(order) for order in orders.values()}) == 3
+    raters = ("ann", *(f"rater {number}" for number in range(9)))
+    orders = {rater: [text(client, rater, n)["text"] for n in range(1, TOTAL + 1)] for rater in raters}
+    # There are 2 * 2 * 2 ** 5 orders at least, so that ten raters hardly ever share fewer than three.
+    assert len({tuple(order) for order in orders.values()}) >= 3
     assert {tuple(sorted(order)) for order in orders.values()} == {tuple(sorted(orders["ann"]))}
     rate(client, "ann", text(client, "ann", 1)["id"], 1)
     answer = client.get("/api/annotation/text", params={"rater": "ann"}).json()
@@ -198,15 +199,3 @@ def test_ratings_from_other_pages_are_refused(headers: dict[str, str], client: T
     asked = {"rater": "ann", "id": text(client, "ann", 1)["id"], "score": 1}
     assert client.post("/api/annotation/rate", json=asked, headers=headers).status_code == 403
     assert texts.ratings() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Established: It copies. In the model's words: a copy head", "It copies. a copy head"),
-        ("A guess (Tentative: no hypothesis was supported.)", "A guess"),
-        ("It moves\nthe words of others.", "It moves\nthe words of others."),
-    ],
-)
-def test_a_text_is_shown_without_the_words_that_sign_it(text: str, shown: str) -> None:
-    assert unsigned(text) == shown

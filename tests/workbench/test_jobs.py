@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,13 +40,41 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def stand_in(command: list[str], **options: Any) -> Any:
         out = next(word for word in command if word.startswith("--out=")).removeprefix("--out=")
-        return started([sys.executable, str(script), out, *command[3:]], **options)
+        return started([sys.executable, str(script), out, *command[4:]], **options)
 
     monkeypatch.setattr(module.subprocess, "Popen", stand_in)
     (tmp_path / "open").mkdir()
     opened = Jobs(tmp_path / "open", specimens=["org/model"], backbones=[SCRIPT])
     yield opened
     opened.close()
+
+
+@pytest.mark.parametrize("module_name", ["json.py", "vesalius_workbench.py"])
+def test_no_file_of_the_current_directory_stands_in_for_a_module(
+    module_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is told keys. Its words are taken with a child that stops at the first module of its own."""
+    (tmp_path / "open").mkdir()
+    started: list[list[str]] = []
+
+    class NeverStarted(OSError):
+        strerror = "not started"
+
+    def refuse(command: list[str], **options: Any) -> Any:
+        started.append(command)
+        raise NeverStarted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module.subprocess, "Popen", refuse)
+        with pytest.raises(Failed, match="not started"):
+            Jobs(tmp_path / "open", specimens=["org/model"], backbones=[SCRIPT]).start(question())
+    (words,) = started
+    (tmp_path / module_name).write_text("print('planted')")
+    wanted = f"import {module_name.removesuffix('.py')}"
+    place = words.index("-m")
+    ran = subprocess.run([*words[:place], "-c", wanted], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert words[place + 1] == "vesalius_workbench.child"
+    assert ran.stdout == ""
 
 
 def question(**fields: Any) -> RunQuestion:

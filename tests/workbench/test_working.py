@@ -59,7 +59,8 @@ class Asking(threading.Thread):
 
     def __init__(self, client: TestClient, name: str = NAME) -> None:
         super().__init__()
-        self.client, self.headers, self.answer = client, {**HERE, "x-vesalius-work": name}, None
+        self.client, self.headers = client, {**HERE, "x-vesalius-work": name}
+        self.answer: Any = None
         self.start()
 
     def run(self) -> None:
@@ -151,8 +152,9 @@ def test_ctrl_c_ends_a_server_whose_work_cannot_be_stopped(tmp_path: Path) -> No
             print("at work", flush=True)
             time.sleep({10 * PATIENCE})
         Models.what_if = what_if
-        start.serve(Path({str(tmp_path)!r}), first="/runs", port=0, browser=False,
-                    say=lambda line: print(line, flush=True))
+        from vesalius_workbench.options import Served
+        start.serve(Path({str(tmp_path)!r}), Served(), first="/runs", browser=False,
+                    say=lambda line: "token" in line and print(line, flush=True))
     """
     pytest.importorskip("uvicorn")
     import httpx
@@ -170,6 +172,7 @@ def test_ctrl_c_ends_a_server_whose_work_cannot_be_stopped(tmp_path: Path) -> No
             base = address.partition("/runs")[0]
             with httpx.Client(base_url=base, headers={"origin": base}, timeout=PATIENCE) as client:
                 client.get(address)
+                assert "The next one: " in process.stdout.readline()
                 threading.Thread(target=_ask_in_vain, args=(client,), daemon=True).start()
                 assert process.stdout.readline() == "at work\n"
                 process.send_signal(signal.SIGINT)

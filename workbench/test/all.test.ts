@@ -6,8 +6,8 @@ import { duration, figure, number, scale, signed } from "../src/numbers";
 import { shown } from "../src/parts/attention";
 import "./circuit.test";
 import { nameOf, shade, step } from "../src/parts/headmap";
-import { action } from "../src/views/annotate";
-import { anchor, compared } from "../src/parts/sections";
+import { action, captions } from "../src/views/annotate";
+import { anchor, compared, leadsToSections } from "../src/parts/sections";
 import { spoken } from "../src/views/result";
 import { matches } from "../src/views/runs";
 import { tokensOf } from "../src/views/specimen";
@@ -63,6 +63,9 @@ test("rows are sorted by figures or by words, those without a value last", () =>
 test("a component's place on the page is that of the static page", () => {
   assert.equal(anchor("L0_MLP"), "component-L0_MLP");
   assert.equal(anchor("L1_MLP[3]"), "component-L1_MLP-3-");
+  assert.equal(leadsToSections(["L0H0", "L0H1"], ["L0H1", "L0H0", "L0_MLP"]), true);
+  assert.equal(leadsToSections(["L0H0", "L0H1"], ["L0H0"]), false);
+  assert.equal(leadsToSections([], ["L0H0"]), false);
 });
 
 test("tokens of a listed vocabulary", () => {
@@ -108,4 +111,7 @@ test("keys of the rating view", () => {
   assert.equal(action("ArrowLeft", levels), "previous");
   assert.equal(action("U", levels), "undo");
   assert.equal(action("x", levels), null);
+  assert.deepEqual(captions("plan_soundness"), { rated: "Validation plan", given: "Hypothesis" });
+  assert.deepEqual(captions("grounding"), { rated: "Hypothesis", given: "Observation" });
+  assert.equal(captions("task_accuracy").given, "");
 });

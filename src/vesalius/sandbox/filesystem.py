@@ -7,7 +7,8 @@ memory anyway.
 
 Where mounts are possible (`build_private_root`), the process gets a private root that holds those files read-only, a
 few devices, an empty scratch directory, and nothing else: no /proc, no home, no run directories. Where they are not,
-`readable` lists the same files for Landlock.
+`Opened.readable` lists the same files for Landlock. What commands see, which are not ours, is told by
+`vesalius.sandbox.command_files`.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, ClassVar
@@ -45,6 +47,8 @@ _LIBRARY_ROOTS = ("/usr", "/lib", "/lib64", "/nix/store", "/gnu/store")
 _INSTALLED = ("site-packages", "dist-packages")
 _NEW_ROOT, _OLD_ROOT = "/tmp", "/.old"
 _SKELETON = "mode=0755,size=1m"
+#: The kernel's flag of a process that has begun to end.
+_PF_EXITING = 0x4
 
 
 def trees() -> list[str]:
@@ -52,12 +56,12 @@ def trees() -> list[str]:
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
     paths += [entry for entry in sys.path if Path(entry).name == "lib-dynload"]
     paths += _library_directories()
-    return _outermost(os.path.abspath(path) for path in paths if os.path.isdir(path) and not _is_closed(path))
+    return outermost(os.path.abspath(path) for path in paths if os.path.isdir(path) and not _is_closed(path))
 
 
 def closed_directories(opened: Iterable[str]) -> list[str]:
     """Directories of installed packages, and of this one with its wings: closed wherever they lie in an opened tree."""
-    directories = {*_installed_directories(), *map(str, PACKAGES)}
+    directories = {*installed_directories(), *map(str, PACKAGES)}
     for tree in opened:
         for name in _INSTALLED:
             directories |= {str(path) for pattern in (name, f"python*/{name}") for path in Path(tree).glob(pattern)}
@@ -70,7 +74,7 @@ def open_entries() -> list[str]:
     allowed = (LIBRARIES | loaded) - OWN_NAMES
     entries = [
         os.path.join(directory, name)
-        for directory in _installed_directories()
+        for directory in installed_directories()
         for name in sorted(os.listdir(directory))
         if _package_of(name) in allowed
     ]
@@ -96,7 +100,7 @@ class OpenPackages(PathFinder):
     def install(cls) -> None:
         """Replace Python's own finder in this process."""
         opened = {os.path.basename(entry) for entry in open_entries()}
-        names = {name for directory in _installed_directories() for name in os.listdir(directory)}
+        names = {name for directory in installed_directories() for name in os.listdir(directory)}
         cls.closed = frozenset({_package_of(name) for name in names - opened} - {_package_of(name) for name in opened})
         sys.meta_path[:] = [cls if finder is PathFinder else finder for finder in sys.meta_path]
 
@@ -109,23 +113,48 @@ class OpenPackages(PathFinder):
         return super().find_spec(fullname, path, target)
 
 
-def readable(toolbox: str | None) -> list[str]:
-    """Every path that may be read, for Landlock, which can grant but not hide."""
-    whole = trees()
-    closed = [os.path.realpath(path) for path in closed_directories(whole)]
-    paths = [_LOADER_CACHE, *DEVICES, *open_entries()]
-    for tree in whole:
-        paths += _without(os.path.realpath(tree), closed)
-    return paths + ([toolbox] if toolbox else [])
+@dataclass(frozen=True)
+class Opened:
+    """What can be read: whole trees without the closed directories in them, and entries wherever they lie."""
+
+    trees: tuple[str, ...]
+    closed: tuple[str, ...]
+    entries: tuple[str, ...]
+    #: Directories of which the names can be read, and nothing else.
+    listed: tuple[str, ...] = ()
+
+    @classmethod
+    def for_programs(cls, toolbox: str | None) -> "Opened":
+        """What programs of the warm process can read."""
+        whole = trees()
+        entries = [*open_entries(), _LOADER_CACHE] + ([os.path.abspath(toolbox)] if toolbox else [])
+        return cls(tuple(whole), tuple(closed_directories(whole)), tuple(entries))
+
+    def listable(self) -> list[str]:
+        """The trees with a closed directory in them. Landlock cannot open them whole, and importing from one takes its
+        list of names.
+        """
+        closed = [os.path.realpath(path) for path in self.closed]
+        real = map(os.path.realpath, self.trees)
+        return [*self.listed, *(tree for tree in real if any(Path(one).is_relative_to(tree) for one in closed))]
+
+    def readable(self) -> list[str]:
+        """Every path that may be read, for Landlock, which can grant but not hide."""
+        closed = [os.path.realpath(path) for path in self.closed]
+        paths = [*DEVICES, *self.entries]
+        for tree in self.trees:
+            paths += _without(os.path.realpath(tree), closed)
+        return paths
 
 
-def build_private_root(toolbox: str | None) -> None:
-    """Replace the root of this mount namespace by a private one. Needs a separate mount namespace."""
-    whole = trees()
-    closed, entries = closed_directories(whole), open_entries()
-    entries += [os.path.abspath(toolbox)] if toolbox else []
-    sources = {path: os.path.realpath(path) for path in (*whole, *entries)}
-    hidden = _mounted_paths([os.path.realpath(path) for path in closed], {tree: sources[tree] for tree in whole})
+def build_private_root(opened: Opened, directory: str | None = None) -> None:
+    """Replace the root of this mount namespace by a private one, where `directory` exists at least as an empty one.
+    Needs a separate mount namespace.
+    """
+    present = {path: os.path.realpath(path) for path in (*opened.trees, *opened.entries)}
+    sources = {path: source for path, source in present.items() if os.path.exists(source)}
+    whole = [tree for tree in opened.trees if tree in sources]
+    hidden = _mounted_paths([os.path.realpath(path) for path in opened.closed], {tree: sources[tree] for tree in whole})
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     safe = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", _NEW_ROOT, kind="tmpfs", flags=safe, options=_SKELETON)
@@ -135,23 +164,24 @@ def build_private_root(toolbox: str | None) -> None:
     os.mkdir(SCRATCH)
     _copy_root_links()
     for tree in whole:
-        _bind_directory(_OLD_ROOT + sources[tree], tree)
+        _bind(_OLD_ROOT + sources[tree], tree)
     hidden = [directory for directory in hidden if os.path.isdir(directory)]
-    for directory in hidden:
-        kernel.mount("tmpfs", directory, kind="tmpfs", flags=safe | kernel.MS_NOEXEC, options=_SKELETON)
-    for entry in _outermost(entries):
+    for path in hidden:
+        kernel.mount("tmpfs", path, kind="tmpfs", flags=safe | kernel.MS_NOEXEC, options=_SKELETON)
+    for entry in outermost(entry for entry in opened.entries if entry in sources):
         _bind(_OLD_ROOT + sources[entry], entry)
-    if os.path.exists(_OLD_ROOT + _LOADER_CACHE):
-        _bind_file(_OLD_ROOT + _LOADER_CACHE, _LOADER_CACHE, kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NODEV)
     for device in DEVICES:
         _bind_file(_OLD_ROOT + device, device, kernel.MOUNT_ATTR_NOSUID)
+    if directory is not None:
+        with contextlib.suppress(OSError):  # in a tree that is opened read-only, which does not have it
+            os.makedirs(directory, exist_ok=True)
     kernel.detach(_OLD_ROOT)
     os.rmdir(_OLD_ROOT)
-    for directory in ("/", *hidden):
-        kernel.restrict_mount(directory, kernel.MOUNT_ATTR_RDONLY, recursive=False)
+    for path in ("/", *hidden):
+        kernel.restrict_mount(path, kernel.MOUNT_ATTR_RDONLY, recursive=False)
 
 
-def _installed_directories() -> list[str]:
+def installed_directories() -> list[str]:
     """Directories that packages are installed in, of this interpreter and of the one it was made from."""
     paths = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     paths += [entry for entry in sys.path if Path(entry).name in _INSTALLED]
@@ -187,7 +217,7 @@ def _library_directories() -> set[str]:
     }
 
 
-def _outermost(paths: Iterable[str]) -> list[str]:
+def outermost(paths: Iterable[str]) -> list[str]:
     """The paths that are not inside another one."""
     outermost: list[str] = []
     for path in sorted(set(paths)):
@@ -217,7 +247,7 @@ def _mounted_paths(directories: Iterable[str], sources: dict[str, str]) -> list[
 
 def _copy_root_links() -> None:
     """`/lib -> usr/lib` and similar links, where the distribution has them."""
-    for name in ("lib", "lib64", "bin"):
+    for name in ("lib", "lib64", "lib32", "bin", "sbin"):
         if os.path.islink(f"{_OLD_ROOT}/{name}"):
             os.symlink(os.readlink(f"{_OLD_ROOT}/{name}"), f"/{name}")
 
@@ -239,7 +269,7 @@ def _bind_directory(source: str, target: str) -> None:
 
 def _bind_file(source: str, target: str, attributes: int) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    with open(target, "x"):
+    with contextlib.suppress(FileExistsError), open(target, "x"):
         pass
     kernel.mount(source, target, flags=kernel.MS_BIND)
     kernel.restrict_mount(target, attributes, recursive=False)
@@ -270,11 +300,11 @@ def directory(size: int, *, mounted: bool) -> Iterator[str]:
         clear(path)
 
 
-def overfull(path: str, size: int, *, process: int | None = None) -> bool:
-    """Whether a directory, with the nameless files of `process`, holds more than `size` bytes or `MAX_FILES` files, or
-    cannot be read.
+def overfull(path: str, size: int, *, processes: Iterable[int] = ()) -> bool:
+    """Whether a directory, with the nameless files of these processes, holds more than `size` bytes or `MAX_FILES`
+    files, or cannot be read.
     """
-    nameless = 0 if process is None else nameless_bytes(process)
+    nameless = nameless_bytes(processes)
     if nameless is None or nameless > size:
         return True
     used, count, pending = nameless, 0, [path]
@@ -295,33 +325,56 @@ def overfull(path: str, size: int, *, process: int | None = None) -> bool:
     return False
 
 
-def nameless_bytes(process: int) -> int | None:
-    """Bytes of files without a name that a process has open or mapped; None where a living one cannot be looked at."""
+def nameless_bytes(processes: Iterable[int]) -> int | None:
+    """Bytes of files without a name that processes have open or mapped, each file once; None where a living process
+    cannot be looked at.
+    """
+    sizes: dict[int, int] = {}
+    for process in processes:
+        for task in _tasks(process):  # a thread may have files of its own, and outlive the first one
+            files = _nameless_files(task)
+            if files is None:
+                return None
+            for inode, length in files.items():
+                sizes[inode] = max(length, sizes.get(inode, 0))
+    return sum(sizes.values())
+
+
+def _tasks(process: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(name) for name in os.listdir(f"/proc/{process}/task")]
+    return [process]
+
+
+def _nameless_files(task: int) -> dict[int, int] | None:
+    """The sizes of such files of one thread."""
     try:
         opened = {}
-        for name in os.listdir(f"/proc/{process}/fd"):
+        for name in os.listdir(f"/proc/{task}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed in the meantime
-                status = os.stat(f"/proc/{process}/fd/{name}")
+                status = os.stat(f"/proc/{task}/fd/{name}")
                 if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
                     opened[status.st_ino] = status.st_blocks * 512
-        with open(f"/proc/{process}/maps", "rb") as maps:
+        with open(f"/proc/{task}/maps", "rb") as maps:
             mapped = [line.split(maxsplit=5) for line in maps if line.rstrip().endswith(b"(deleted)")]
     except OSError:
-        return 0 if _has_ended(process) else None
+        return {} if _has_ended(task) else None
     sizes = dict.fromkeys((int(fields[4]) for fields in mapped if len(fields) == 6), 0)
     for fields in mapped:
         if len(fields) == 6 and not fields[5].startswith(b"/dev/zero"):
             first, _, last = fields[0].partition(b"-")
             sizes[int(fields[4])] += int(last, 16) - int(first, 16)
-    return sum(opened.values()) + sum(length for inode, length in sizes.items() if inode not in opened)
+    return sizes | opened
 
 
 def _has_ended(process: int) -> bool:
+    """Whether a process or thread is gone, or ending: nobody may look at one that has begun to end."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+            fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return True
+    return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING)
 
 
 def clear(path: str) -> None:

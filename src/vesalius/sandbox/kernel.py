@@ -10,7 +10,8 @@ import os
 import platform
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 MACHINE = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
 
@@ -123,20 +124,31 @@ def version() -> int:
         return 0
 
 
-def restrict(*, readable: Iterable[str], writable: Iterable[str], no_links: Iterable[str] = ()) -> None:
-    """Give up every file outside these trees, TCP, and signals to processes outside. `no_new_privs` must be set.
+def restrict(
+    *,
+    readable: Iterable[str],
+    writable: Iterable[str],
+    no_links: Iterable[str] = (),
+    listable: Iterable[str] = (),
+    network: bool = False,
+) -> None:
+    """Give up every file outside these trees, TCP without `network`, and signals to processes outside. `no_new_privs`
+    must be set.
 
-    In a `no_links` tree files and directories may be created, changed and removed, but not links or special files.
+    Of a `listable` tree only names can be read. In a `no_links` tree files and directories may be created, changed and
+    removed, but not links or special files.
     """
     abi = version()
     files = (1 << _FILE_RIGHT_COUNT.get(abi, 16)) - 1
-    governed = [files, _NETWORK_RIGHTS, _SCOPES][: 3 if abi >= 6 else 2 if abi >= 4 else 1]
+    governed = [files, 0 if network else _NETWORK_RIGHTS, _SCOPES][: 3 if abi >= 6 else 2 if abi >= 4 else 1]
     attributes = (ctypes.c_uint64 * len(governed))(*governed)
     size = ctypes.sizeof(attributes)
     ruleset = syscall("landlock_create_ruleset", _CREATE_RULESET, ctypes.byref(attributes), size, 0)
     try:
         for path in readable:
             _grant(ruleset, path, READ)
+        for path in listable:
+            _grant(ruleset, path, _READ_DIR)
         for path in writable:
             _grant(ruleset, path, files & ~_EXECUTE)
         for path in no_links:
@@ -231,17 +243,36 @@ CONDITIONAL: dict[str, tuple[tuple[int, int], int, tuple[int, ...]]] = {
 }
 #: A second process or thread: refused with the error the kernel gives for a full process table.
 _NEW_PROCESS = ((56, 220), (57, None), (58, None))
+#: Flags of clone that make a new namespace.
+_NEW_NAMESPACES = 0x7E020000 | 0x80
 _CLONE3 = 435  # its flags are in memory, where a filter cannot read them; without it libc falls back to clone
 _LAST_KNOWN = 450
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER, _RETURN = 0x20, 0x15, 0x25, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_GREATER, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32_BIT = 0x40000000
 _PR_GET_SECCOMP, _PR_SET_SECCOMP, _MODE_FILTER = 21, 22, 2
 
 Instruction = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which calls a filter allows, in the form of `ALLOWED` and `CONDITIONAL`."""
+
+    allowed: Mapping[str, tuple[int | None, int | None]]
+    conditional: Mapping[str, tuple[tuple[int | None, int | None], int, tuple[int, ...]]]
+    #: New processes and threads, in this process's namespaces.
+    processes: bool = False
+    #: The error that refuses a new process, and the calls that are said not to be supported.
+    full: int = errno.EAGAIN
+    unsupported: tuple[tuple[int, int], ...] = ()
+
+
+#: What a program of the warm process may call.
+PROGRAM_RULES = Rules(ALLOWED, CONDITIONAL)
 
 
 def supported() -> bool:
@@ -255,7 +286,7 @@ def supported() -> bool:
     return True
 
 
-def program(machine: str, own_id: int) -> list[Instruction]:
+def program(machine: str, own_id: int, rules: Rules = PROGRAM_RULES) -> list[Instruction]:
     """The filter for one process, as BPF instructions (code, jump if true, jump if false, value)."""
     column = list(_AUDIT_ARCH).index(machine)
     refuse = _returns(_ERRNO | errno.EPERM)
@@ -270,21 +301,27 @@ def program(machine: str, own_id: int) -> list[Instruction]:
         _returns(_ERRNO | errno.ENOSYS),
         *_when(_CLONE3, [_returns(_ERRNO | errno.ENOSYS)]),
     ]
-    for numbers in _NEW_PROCESS:
-        steps += _when(numbers[column], [_returns(_ERRNO | errno.EAGAIN)])
-    for numbers, argument, values in CONDITIONAL.values():
+    clone, *plain = _NEW_PROCESS
+    ordinary = [(_LOAD, 0, 0, _ARGUMENTS_AT), (_AND, 0, 0, _NEW_NAMESPACES), *_when(0, [_returns(_ALLOW)]), refuse]
+    full = [_returns(_ERRNO | rules.full)]
+    for numbers in rules.unsupported:
+        steps += _when(numbers[column], [_returns(_ERRNO | errno.EOPNOTSUPP)])
+    steps += _when(clone[column], ordinary if rules.processes else full)
+    for numbers in plain:
+        steps += _when(numbers[column], [_returns(_ALLOW)] if rules.processes else full)
+    for numbers, argument, values in rules.conditional.values():
         check: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)]
         for value in values:
             check += _when((own_id if value == OWN_ID else value) & 0xFFFFFFFF, [_returns(_ALLOW)])
         steps += _when(numbers[column], [*check, refuse])
-    for numbers in ALLOWED.values():
+    for numbers in rules.allowed.values():
         steps += _when(numbers[column], [_returns(_ALLOW)])
     return [*steps, refuse]
 
 
-def install(own_id: int) -> None:
+def install(own_id: int, rules: Rules = PROGRAM_RULES) -> None:
     """Restrict this process to the list for good. `no_new_privs` must be set."""
-    packed = b"".join(struct.pack("HBBI", *step) for step in program(MACHINE, own_id))
+    packed = b"".join(struct.pack("HBBI", *step) for step in program(MACHINE, own_id, rules))
     steps = ctypes.create_string_buffer(packed, len(packed))
     header = struct.pack("HP", len(packed) // 8, ctypes.addressof(steps))
     pointer = ctypes.create_string_buffer(header, len(header))
@@ -295,6 +332,6 @@ def _returns(value: int) -> Instruction:
     return (_RETURN, 0, 0, value)
 
 
-def _when(value: int | None, steps: list[Instruction]) -> list[Instruction]:
+def _when(value: int | None, steps: Sequence[Instruction]) -> list[Instruction]:
     """Run `steps` (which end in a return) when the loaded word equals `value`; nothing where there is no such call."""
     return [] if value is None else [(_JUMP_EQUAL, 0, len(steps), value), *steps]

@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -134,6 +134,8 @@ class Confinement:
     #: The trees that Landlock leaves readable and writable.
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    #: The trees of which it leaves names readable.
+    listable: tuple[str, ...] = ()
     #: The warm process is root in its namespace and a program can run as another user.
     change_user: bool = False
     #: Descriptor of the warm process's own PID namespace, to return to after each fork; -1 without namespaces.
@@ -159,6 +161,25 @@ def confine(layers: Collection[str], toolbox: str | None) -> Confinement:
     """Activate the `layers` that this machine offers. Returns in the process that is to serve, which may be new."""
     if sys.platform != "linux":
         return Confinement(Isolation(missing=(f"{sys.platform} has none of the layers",)))
+    version, has_seccomp, missing = offered(layers)
+    opened = filesystem.Opened.for_programs(toolbox)
+    result = enter_namespaces(opened, scratch_bytes=1 << 16) if "namespaces" in layers else ""
+    if isinstance(result, Confinement):
+        kernel.detach(filesystem.SCRATCH)  # every program gets its own
+        return replace(result, isolation=Isolation(True, version, has_seccomp, tuple(missing)))
+    missing += [f"namespaces are refused: {result}"] if result else []
+    if version:
+        filesystem.OpenPackages.install()
+    return Confinement(
+        Isolation(False, version, has_seccomp, tuple(missing)),
+        readable=tuple(opened.readable()),
+        writable=("/dev/null",),
+        stat_file=open_own_stat(),
+    )
+
+
+def offered(layers: Collection[str]) -> tuple[int, bool, list[str]]:
+    """The Landlock version and whether calls can be filtered, of these layers, and what is missing of them."""
     missing = [f"{name} is switched off" for name in LAYERS if name not in layers]
     has_seccomp = "seccomp" in layers and seccomp.supported()
     if "seccomp" in layers and not has_seccomp:
@@ -166,18 +187,7 @@ def confine(layers: Collection[str], toolbox: str | None) -> Confinement:
     version = landlock.version() if "landlock" in layers else 0
     if "landlock" in layers and version < landlock.SUFFICIENT_VERSION:
         missing.append(f"Landlock {landlock.SUFFICIENT_VERSION} is needed and this kernel has version {version}")
-    result = _enter_namespaces(toolbox) if "namespaces" in layers else ""
-    if isinstance(result, Confinement):
-        return replace(result, isolation=Isolation(True, version, has_seccomp, tuple(missing)))
-    missing += [f"namespaces are refused: {result}"] if result else []
-    if version:
-        filesystem.OpenPackages.install()
-    return Confinement(
-        Isolation(False, version, has_seccomp, tuple(missing)),
-        readable=tuple(filesystem.readable(toolbox)),
-        writable=("/dev/null",),
-        stat_file=open_own_stat(),
-    )
+    return version, has_seccomp, missing
 
 
 def lock_down(confinement: Confinement, limits: Limits, files: Files, directory: str) -> Files:
@@ -191,9 +201,7 @@ def lock_down(confinement: Confinement, limits: Limits, files: Files, directory:
     os.environ.update({"HOME": directory, "TMPDIR": directory, "PATH": "", "OMP_NUM_THREADS": "1", "LOGNAME": "nobody"})
     tempfile.tempdir = directory
     if confinement.change_user:
-        os.setgroups([])
-        os.setresgid(NOBODY_ID, NOBODY_ID, NOBODY_ID)
-        os.setresuid(NOBODY_ID, NOBODY_ID, NOBODY_ID)
+        become_nobody()
     _limit_resources(limits, address_space)
     if sys.platform != "linux":
         return moved
@@ -205,6 +213,13 @@ def lock_down(confinement: Confinement, limits: Limits, files: Files, directory:
     if confinement.isolation.seccomp:
         seccomp.install(os.getpid())
     return moved
+
+
+def become_nobody() -> None:
+    """Continue as user nobody, who owns nothing."""
+    os.setgroups([])
+    os.setresgid(NOBODY_ID, NOBODY_ID, NOBODY_ID)
+    os.setresuid(NOBODY_ID, NOBODY_ID, NOBODY_ID)
 
 
 def _move_descriptors(files: Files) -> Files:
@@ -230,6 +245,11 @@ def _limit_resources(limits: Limits, address_space: int) -> None:
     if address_space:  # unknown where there is no /proc
         memory = address_space + limits.memory_bytes
         ceilings[resource.RLIMIT_AS] = (memory, memory + RESERVE)
+    set_ceilings(ceilings)
+
+
+def set_ceilings(ceilings: Mapping[int, tuple[int, int]]) -> None:
+    """Set limits, soft and hard, none above what this process may."""
     for name, (soft, hard) in ceilings.items():
         _, ceiling = resource.getrlimit(name)
         if ceiling != resource.RLIM_INFINITY:
@@ -237,15 +257,28 @@ def _limit_resources(limits: Limits, address_space: int) -> None:
         resource.setrlimit(name, (soft, hard))
 
 
-def _enter_namespaces(toolbox: str | None) -> Confinement | str:
-    """In the new warm process its confinement; in this one the reason it failed. This one never returns on success."""
+def enter_namespaces(
+    opened: filesystem.Opened,
+    *,
+    scratch_bytes: int,
+    directory: str | None = None,
+    network: bool = False,
+    parent: Callable[[int], NoReturn] | None = None,
+) -> Confinement | str:
+    """In the first process of new namespaces its confinement; in this one the reason it failed.
+
+    The new process sees `opened`, an empty scratch directory, and `directory`, if only as an empty one. With `network`
+    it keeps that of this process. On success this one never returns: it continues with `parent` and the id of its
+    child, or waits for that and exits like it.
+    """
     status, report = os.pipe()
     wait, go = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(status)
         os.close(go)
-        return _become_warm_process(toolbox, report, wait)
+        flags = _NAMESPACES & ~kernel.CLONE_NEWNET if network else _NAMESPACES
+        return _become_first_process(flags, opened, scratch_bytes, directory, report, wait)
     os.close(report)
     os.close(wait)
     state = os.read(status, 1024)
@@ -256,16 +289,18 @@ def _enter_namespaces(toolbox: str | None) -> Confinement | str:
     os.close(status)
     os.close(go)
     if state == _DONE:
-        _exit_with(child)
+        (parent or _exit_with)(child)
     os.waitpid(child, 0)
     return state.decode() or "the process that tried them ended"
 
 
-def _become_warm_process(toolbox: str | None, report: int, wait: int) -> Confinement:
-    """Enter new namespaces and return as the warm process there; exit where that fails."""
+def _become_first_process(
+    flags: int, opened: filesystem.Opened, scratch_bytes: int, directory: str | None, report: int, wait: int
+) -> Confinement:
+    """Enter new namespaces and return as the first process there; exit where that fails."""
     try:
         kernel.die_with_parent()
-        kernel.unshare(_NAMESPACES)
+        kernel.unshare(flags)
         os.write(report, _UNSHARED)
         users = os.read(wait, 1)
         if users not in (_ONE_USER, _TWO_USERS):
@@ -277,9 +312,8 @@ def _become_warm_process(toolbox: str | None, report: int, wait: int) -> Confine
         kernel.die_with_parent()
         stat_file = open_own_stat()
         own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        filesystem.build_private_root(toolbox)
-        scratch.mount(1 << 16)
-        kernel.detach(filesystem.SCRATCH)
+        filesystem.build_private_root(opened, directory)
+        scratch.mount(scratch_bytes)
     except OSError as error:
         os.write(report, f"{error.strerror or error}".encode())
         os._exit(1)

@@ -120,7 +120,7 @@ class WarmProcess:
             command = [sys.executable, "-s", "-P", "-m", "vesalius.sandbox.warm_server", str(server_end.fileno())]
             self._process = subprocess.Popen(
                 command,
-                env=_environment(),
+                env=clean_environment(),
                 pass_fds=[server_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -170,11 +170,12 @@ class WarmProcess:
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
             raise Failed(f"{name} failed: {lines[-1] if lines else 'it ended without an error message'}") from None
         self.control.settimeout(None)
-        layers = ready["isolation"]
-        return Isolation(**{**layers, "missing": tuple(layers["missing"])})
+        layers: dict[str, Any] = ready["isolation"]
+        return Isolation(**layers | {"missing": tuple(layers["missing"])})
 
 
-def _environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """The environment of our own processes around untrusted code: paths and locales, no secrets."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
     # A fixed hash seed: the same program prints its sets in the same order every time.

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from vesalius.sandbox import filesystem, kernel
 from vesalius.sandbox import filesystem as scratch
@@ -99,7 +99,7 @@ def call(
             kernel.enter_pid_namespace(confinement.pid_namespace)
         for file in files:
             os.close(file)
-        full = None if isolated else partial(scratch.overfull, directory, limits.scratch_bytes, process=child)
+        full = None if isolated else partial(scratch.overfull, directory, limits.scratch_bytes, processes=(child,))
         reply = wait(control, child, began + limits.wall_seconds, full)
         if not confinement.isolation.seccomp:  # it may have children, which are still in its group
             stop_group(child)
@@ -108,9 +108,7 @@ def call(
     return reply
 
 
-def run_program(
-    confinement: Confinement, limits: Limits, files: Files, scope: dict[str, Any], directory: str
-) -> NoReturn:
+def run_program(confinement: Confinement, limits: Limits, files: Files, scope: dict[str, Any], directory: str) -> None:
     """In the fork: lock down, run, exit. Nothing of the program runs after that."""
     exit_now, status = os._exit, NOT_LOCKED_DOWN
     try:

@@ -15,8 +15,13 @@ class Served(Record):
     http: Annotated[bool, flag("Streamable HTTP on loopback, not stdin and stdout.", "--http")] = False
     port: Annotated[int, flag("With --http: port; 0: any that is free.", least=0, most=65535)] = 0
     clients: Annotated[
-        int, flag("With --http: clients that have a budget each; 1: all of them share one.", least=1)
+        int,
+        flag("With --http: clients with a secret and a budget each; 1: all share one.", least=1, most=1_000),
     ] = 1
+    list_clients: Annotated[bool, flag("Print the clients of --run over HTTP and exit.", "--list-clients")] = False
+    revoke: Annotated[
+        str | None, flag("Give this client of --run a new secret and exit; the old one is worth nothing.")
+    ] = None
 
 
 class Limits(Record):
@@ -50,6 +55,7 @@ def mcp(
     """Serve experiments as tools of the Model Context Protocol, under a budget, for agents of other programs.
 
     The client has a budget, counted down in every result; clients over HTTP share it unless --clients gives each one.
+    Over HTTP every request needs the secret of a client: they are in the run directory, in a file for you alone.
     Every call is on the disk before it is answered, and the same --run continues: budgets, submissions and results are
     read back. No tool reads the answer key: an explanation is submitted once, and then graded.
 
@@ -76,8 +82,10 @@ def mcp(
         return print_line(
             f"{total:>6}  tokens for all {len(tools)} tools, estimated at {CHARACTERS_PER_TOKEN} characters each"
         )
+    if served.list_clients or served.revoke is not None:
+        return _manage(served, run, as_json=json)
     if json:
-        raise BadInput("--json is for --list-tools; the server itself prints nothing but its protocol")
+        raise BadInput("--json is for --list-tools and --list-clients; the server prints nothing but its protocol")
     from pathlib import Path
 
     from vesalius.explanations.budget import Budget
@@ -92,3 +100,23 @@ def mcp(
     if served.port or served.clients > 1:
         raise BadInput(f"--{'port' if served.port else 'clients'} is for --http; add it")
     return serve_stdio(place, options)
+
+
+def _manage(served: Served, run: str | None, *, as_json: bool) -> None:
+    """List the clients of a run, or revoke the secret of one."""
+    from pathlib import Path
+
+    from vesalius.cli.console import print_json, print_line
+    from vesalius_agents.mcp.start import listed_clients, revoke_client
+
+    if run is None:
+        raise BadInput("--list-clients and --revoke are about one run; name it with --run")
+    if served.revoke is not None:
+        place = revoke_client(Path(run), served.revoke)
+        return print_line(f"client {served.revoke} has a new secret, in {place}; the old one is worth nothing")
+    clients = listed_clients(Path(run))
+    if as_json:
+        return print_json({"clients": [vars(one) for one in clients]})
+    for one in clients:
+        print_line(f"{one.name:>6}  {one.calls} calls{f', the last at {one.last}' if one.last else ''}")
+    return None

@@ -37,8 +37,6 @@ EXHAUSTED = (
     "submit what you have (submit_explanation, submit_function), or ask for a larger budget"
 )
 MOST_SPECIMENS = 3
-#: How the names of connections begin that have a budget each.
-OWN_BUDGET = ("client-", "session-")
 #: The scheme of the addresses of resources.
 SCHEME = "vesalius"
 #: Seconds between two looks whether a call that waits was cancelled.
@@ -123,6 +121,8 @@ class Desk:
         self._functions: dict[str, FunctionCases] = {}
         self._cache: dict[str, dict[str, Any]] = {}
         self._connections: dict[str, Connection] = {}
+        #: Whose a whole result is, where it came of a call whose answer is not the same for everybody.
+        self.owners: dict[str, str] = {}
         self._writing = threading.Lock()
         for record in self.run.calls:
             self._take_in(record)
@@ -133,16 +133,6 @@ class Desk:
             if name not in self._connections:
                 self._connections[name] = Connection(name, Spending(self.options.budget, EXHAUSTED))
             return self._connections[name]
-
-    def admit(self, name: str) -> None:
-        """Refuse a client over HTTP beyond those that the server was started for: a new name would be a new budget."""
-        with self._writing:
-            others = {one for one in self._connections if one.startswith(OWN_BUDGET) and one != name}
-        if name.startswith(OWN_BUDGET) and len(others) >= self.options.clients:
-            raise BadInput(
-                f"client {quoted(name.partition('-')[2], 40)}: the server has its {self.options.clients} clients "
-                "already; start it with more --clients"
-            )
 
     def cached(self, key: str) -> dict[str, Any] | None:
         """The result of the same call before."""
@@ -195,6 +185,8 @@ class Desk:
             return
         if record.get("key"):
             self._cache[record["key"]] = record["result"]
+        elif address := (record["result"] or {}).get("resource"):
+            self.owners[str(address).rpartition("/")[2]] = client.name
         noted = record.get("noted") or {}
         for name, value in noted.get("explanation", {}).items():
             client.explanations[name] = value

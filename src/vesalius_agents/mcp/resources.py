@@ -3,11 +3,12 @@ claims, schemas of documents, pages of the documentation.
 """
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 
 from vesalius import api
@@ -28,16 +29,20 @@ PAGES = {
 JSON, TEXT, HTML = "application/json", "text/markdown", "text/html"
 
 
-def add_resources(server: MCPServer[Any], desk: Desk) -> None:
-    """Offer them."""
+#: What a resource is told of the request, from which the server knows who asks.
+Asked = Context[Any, Any]
+
+
+def add_resources(server: MCPServer[Any], desk: Desk, who: Callable[[Asked], str]) -> None:
+    """Offer them; `who` gives the connection that a request came over."""
 
     @server.resource(f"{SCHEME}://results/{{name}}", description="A whole result, as JSON", mime_type=JSON)
-    def results(name: str) -> str:
-        return _read(desk, name, "json")
+    def results(name: str, ctx: Asked) -> str:
+        return _read(desk, name, "json", who(ctx))
 
     @server.resource(f"{SCHEME}://pages/{{name}}", description="The evidence page of an explanation", mime_type=HTML)
-    def pages(name: str) -> str:
-        return _read(desk, name, "html")
+    def pages(name: str, ctx: Asked) -> str:
+        return _read(desk, name, "html", who(ctx))
 
     @server.resource(f"{SCHEME}://schemas/{{name}}", description="The JSON schema of a document", mime_type=JSON)
     def schemas(name: str) -> str:
@@ -84,8 +89,14 @@ def documentation_page(name: str) -> str:
     raise ResourceNotFoundError(f"docs/{PAGES[name]}: is not installed; reinstall vesalius")
 
 
-def _read(desk: Desk, name: str, ending: str) -> str:
-    if not desk.run.has_result(name, ending):
+def _read(desk: Desk, name: str, ending: str, client: str) -> str:
+    """What is kept under a name; what a call of its own gave to one client is no other client's.
+
+    The name is compared here, as the file is opened by it: in the address it may be percent-encoded. Names are in lower
+    case, and some file systems do not tell upper case from it.
+    """
+    is_others = desk.owners.get(name.lower(), client) != client
+    if is_others or not desk.run.has_result(name, ending):
         raise ResourceNotFoundError(f"{name[:40]!r}: no such result; use the address that a tool returned")
     return desk.run.result_path(name, ending).read_text(encoding="utf-8")
 

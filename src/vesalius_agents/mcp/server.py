@@ -29,8 +29,10 @@ from vesalius_agents.mcp.tools import TOOLS, ToolEntry
 
 #: The connection of a client that talks to this process alone.
 LOCAL = "local"
-#: The connection that clients over HTTP share, and that of clients that are not admitted.
-HTTP, REFUSED = "http", "refused"
+#: The connection that clients over HTTP share, and how the names of those begin that have a budget each.
+HTTP, OWN_BUDGET = "http", "client-"
+#: Where a request says whose secret it carried.
+CLIENT = "vesalius.client"
 CANCELLED = "cancelled by the client"
 #: Seconds between looks at what a call has reported, and reports that are kept in between.
 _TELL_EVERY, _MOST_REPORTS = 0.1, 64
@@ -52,17 +54,12 @@ class Server(MCPServer[Any]):
             tools=tools,
             log_level="CRITICAL",
         )
-        add_resources(self, desk)
+        add_resources(self, desk, self.connection_name)
         add_prompts(self, desk)
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
         """Call a tool; whatever is wrong is one line."""
         client = self.connection_name(context)
-        try:
-            self.desk.admit(client)
-        except BadInput as error:
-            self._note_refusal(name, arguments, REFUSED, str(error))
-            raise ToolError(str(error)) from None
         try:
             self._require_taken(name, arguments)
             return await super().call_tool(name, arguments, context)
@@ -172,7 +169,7 @@ class Server(MCPServer[Any]):
 
     def connection_name(self, context: Context[Any, Any] | None) -> str:
         """Who calls. On stdin there is one client. Over HTTP all clients share one budget, unless the server was
-        started for several: then one is known by the `client` of its address, or else by its session.
+        started for several: then one is known by its secret.
         """
         try:
             request = None if context is None else context.request_context.request
@@ -180,12 +177,7 @@ class Server(MCPServer[Any]):
             request = None
         if request is None:
             return LOCAL
-        if self.desk.options.clients == 1:
-            return HTTP
-        if named := request.query_params.get("client"):
-            return f"client-{named[:_LONGEST_NAME]}"
-        session = request.headers.get("mcp-session-id")
-        return f"session-{session[:_LONGEST_NAME]}" if session else HTTP
+        return HTTP if self.desk.options.clients == 1 else f"{OWN_BUDGET}{request.scope[CLIENT]}"
 
 
 async def _tell(ctx: Context[Any, Any], reports: deque[str]) -> None:

@@ -5,21 +5,27 @@ context their list takes.
 import json
 import math
 import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 
 from vesalius.api.door import RUNS
 from vesalius.errors import BadInput
 from vesalius_agents.mcp.desk import Desk, Options
-from vesalius_agents.mcp.server import Server
+from vesalius_agents.mcp.runs import tool_calls
+from vesalius_agents.mcp.server import CLIENT, OWN_BUDGET, Server
+from vesalius_serving.clients import Bearer, Clients
 
 LOOPBACK, PATH = "127.0.0.1", "/mcp"
+#: The private file of the run directory that holds the secrets of clients.
+SECRETS = "clients.json"
+#: Sessions of the protocol that may be open at once, over all clients.
+MOST_SESSIONS = 64
 
 
 def new_run() -> Path:
@@ -37,35 +43,73 @@ def serve_stdio(run: Path, options: Options) -> None:
 
 
 def serve_http(run: Path, options: Options, *, port: int, say: Callable[[str], None]) -> None:
-    """Serve clients of this machine until interrupted. Requests that name another host or origin are refused."""
+    """Serve clients of this machine until interrupted. A request needs the secret of a client, and one that names
+    another host or origin is refused.
+    """
     import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings
 
-    listener = _listen(port)
+    from vesalius_serving.listening import listen, settings
+
+    listener = listen(LOOPBACK, port, where=f"--port {port}")
     port = listener.getsockname()[1]
     hosts = [f"{name}:{port}" for name in (LOOPBACK, "localhost")]
     security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])
     desk = Desk(run, options)
     try:
-        app = Server(desk).streamable_http_app(streamable_http_path=PATH, transport_security=security)
+        clients = Clients(run / SECRETS)
+        clients.require(str(number + 1) for number in range(options.clients))
+        app = Server(desk).streamable_http_app(
+            streamable_http_path=PATH, transport_security=security, max_sessions=MOST_SESSIONS
+        )
         say(f"http://{LOOPBACK}:{port}{PATH}")
-        config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=2, ws="none")
-        uvicorn.Server(config).run(sockets=[listener])
+        say(f"Every request needs a secret of {clients.path}, as a header `Authorization: Bearer SECRET`.")
+        uvicorn.Server(settings(Bearer(app, clients, _admit), log_level="critical")).run(sockets=[listener])
     finally:
         desk.close()
         listener.close()
 
 
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((LOOPBACK, port))
-    except OSError as error:
-        listener.close()
-        raise BadInput(f"port {port}: cannot be used ({error.strerror}); choose another --port, or 0 for any") from None
-    listener.listen()
-    return listener
+def _admit(scope: Any, client: str) -> None:
+    """Mark a request: for the budget by the client's name, and for the SDK, where a session has one owner."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    scope[CLIENT] = client
+    scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client, scopes=[]))
+
+
+@dataclass(frozen=True)
+class ListedClient:
+    """A client over HTTP: its name, its calls in the ledger, and the time of the last one."""
+
+    name: str
+    calls: int
+    last: str | None
+
+
+def listed_clients(run: Path) -> list[ListedClient]:
+    """The clients of a run; their secrets are only in the file."""
+    names, calls = _clients_of(run).names(), tool_calls(run)
+    alone = len(names) == 1
+    listed = []
+    for name in names:
+        own = [call for call in calls if call["connection"] == f"{OWN_BUDGET}{name}" or (alone and name == "1")]
+        listed.append(ListedClient(name, len(own), own[-1].get("time") if own else None))
+    return listed
+
+
+def revoke_client(run: Path, name: str) -> Path:
+    """Give a client a new secret, and return the file that it is in; a server that runs knows it at once."""
+    clients = _clients_of(run)
+    clients.revoke(name)
+    return clients.path
+
+
+def _clients_of(run: Path) -> Clients:
+    if not (run / SECRETS).is_file():
+        raise BadInput(f"{run}: no server over HTTP ran there; name the --run of one")
+    return Clients(run / SECRETS)
 
 
 #: Tokens are estimated, since every model counts its own: so many characters of JSON are one. The tokenizer of SmolLM2

@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from vesalius.errors import Failed
 from vesalius.runs.ledger import Totals
 from vesalius_backbones import (
@@ -26,15 +28,21 @@ from vesalius_backbones import (
     SpendingCap,
     open_backbone,
 )
+from vesalius_backbones.failures import Excess, beyond, overbilled
 
 # One spending cap for all processes of a run: a counter file that is read and written under a lock.
 #
 # Each record of calls has an account in it, with what is spent and what is held for the call being made. A call is made
 # only if the most it can cost still fits beside everything in all accounts, so the cap holds however many processes
 # there are. The records of calls are the truth: an account is set from its record whenever the record is opened, so
-# that what a killed process held is counted once, and the whole file is made again when a run is resumed.
+# that what a killed process held is counted once, and the whole file is made again when a run is resumed. What is never
+# taken back is that a call was billed beyond its bound: a process may have been killed before it could record the bill.
 
-Accounts = dict[str, list[float]]  # name: [spent, held]
+#: By name: what is spent and held; and, after a call that was billed beyond its bound, that bound and the bill.
+Accounts = dict[str, list[float]]
+#: Numbers in an account that has a bound and a bill.
+_WITH_EXCESS = 4
+_ACCOUNTS: TypeAdapter[Accounts] = TypeAdapter(Accounts)
 
 
 class SpendingFile:
@@ -48,7 +56,7 @@ class SpendingFile:
         """Every account; changes made to it are saved. Other processes wait until then."""
         with locked(self.path.with_suffix(".lock")):
             try:
-                accounts: Accounts = json.loads(self.path.read_text()) if self.path.exists() else {}
+                accounts = _ACCOUNTS.validate_json(self.path.read_bytes()) if self.path.exists() else {}
             except ValueError:
                 raise Failed(f"{self.path}: damaged; delete it, the same command makes it again") from None
             yield accounts
@@ -56,11 +64,20 @@ class SpendingFile:
             partial.write_text(json.dumps(accounts))
             os.replace(partial, self.path)
 
-    def begin(self, spent: Mapping[str, float]) -> None:
-        """Start from what the records say, not from what the file said."""
+    def begin(self, booked: Mapping[str, tuple[float, Excess | None]]) -> None:
+        """Start from what the records say, as `booked` gives it, and not from what the file said; but keep the bills
+        beyond their bounds that it knows.
+        """
+        try:
+            with self.accounts() as accounts:
+                known = {name: account for name, account in accounts.items() if len(account) == _WITH_EXCESS}
+        except Failed:  # damaged
+            known = {}
         self.path.unlink(missing_ok=True)
         with self.accounts() as accounts:
-            accounts.update({name: [amount, 0.0] for name, amount in spent.items()})
+            accounts.update({name: [0.0, 0.0, *account[2:]] for name, account in known.items()})
+            for name, (spent, excess) in booked.items():
+                accounts[name] = _booked_again(accounts, name, spent, excess)
 
 
 class SharedCap(SpendingCap):
@@ -82,14 +99,17 @@ class SharedCap(SpendingCap):
         with self._file.accounts() as accounts:
             return self.limit - _total(accounts, held=True)
 
-    def restore(self, record: str, spent: float) -> None:
-        """Take over what the record of this account says was spent."""
+    def restore(self, record: str, spent: float, excess: Excess | None = None) -> None:
+        """Take over what the record of this account says was spent, and whether a call was billed beyond its bound."""
         with self._file.accounts() as accounts:
-            accounts[self._account] = [spent, 0.0]
+            accounts[self._account] = _booked_again(accounts, self._account, spent, excess)
 
     def hold(self, max_cost: float) -> None:
         """Set aside the most a call can cost, or refuse the call."""
         with self._file.accounts() as accounts:
+            excess = next((account[2:] for account in accounts.values() if len(account) == _WITH_EXCESS), None)
+            if excess is not None:
+                raise CapReached(overbilled(self.limit, _total(accounts, held=False), *excess))
             spent, taken = _total(accounts, held=False), _total(accounts, held=True)
             if taken + max_cost > self.limit:
                 held = (
@@ -110,6 +130,13 @@ class SharedCap(SpendingCap):
             account = accounts.setdefault(self._account, [0.0, max_cost])
             account[0] += cost
             account[1] = max(0.0, account[1] - max_cost)
+            if beyond(max_cost, cost):
+                account[2:] = [max_cost, cost]
+
+
+def _booked_again(accounts: Accounts, name: str, spent: float, excess: Excess | None) -> list[float]:
+    """An account with nothing held; that it was billed beyond a bound stays."""
+    return [spent, 0.0, *(accounts.get(name, [])[2:] or excess or ())]
 
 
 @contextmanager
@@ -127,7 +154,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _total(accounts: Accounts, *, held: bool) -> float:
-    return math.fsum(amount for account in accounts.values() for amount in account[: 1 + held])
+    return math.fsum(amount for account in accounts.values() for amount in account[: 2 if held else 1])
 
 
 @dataclass(frozen=True)
@@ -173,6 +200,14 @@ class ModelAccess:
 def totals(calls: Path) -> Totals:
     """What the calls in a file used; nothing where there is no file."""
     return Records(calls, Redactor([]), writable=False).totals if calls.is_file() else Totals()
+
+
+def booked(calls: Path) -> tuple[float, Excess | None]:
+    """What a cap is told of the calls in a file: dollars spent at most, and a bill beyond its bound."""
+    if not calls.is_file():
+        return 0.0, None
+    records = Records(calls, Redactor([]), writable=False)
+    return records.spent, records.excess
 
 
 class _Door:

@@ -13,8 +13,9 @@ from vesalius.runs.directory import CALLS, SPENDING, Run
 from vesalius.runs.engine import Engine
 from vesalius.runs.ledger import LedgerState
 from vesalius.runs.steps import ScoredSteps
+from vesalius.sandbox.command import NOTHING, Grants
 from vesalius_backbones import CapReached, SpendingCap, open_backbone
-from vesalius_backbones.runs.access import ModelAccess, SpendingFile, totals
+from vesalius_backbones.runs.access import ModelAccess, SpendingFile, booked
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class RunLimits:
     timeout: float = TIMEOUT
     #: Where the scientist's language model is served, if not at its provider.
     base_url: str | None = None
+    #: What foreign programs are given.
+    grants: Grants = NOTHING
 
     def __post_init__(self) -> None:
         if self.max_cost is not None:
@@ -35,7 +38,7 @@ class RunLimits:
     @classmethod
     def of(cls, spend: Spend, *, base_url: str | None = None) -> "RunLimits":
         """The limits that options state."""
-        return cls(spend.max_cost, spend.unsafe_sandbox, spend.timeout, base_url)
+        return cls(spend.max_cost, spend.unsafe_sandbox, spend.timeout, base_url, Grants(**spend.granted))
 
     def as_data(self) -> dict[str, Any]:
         """The limits as run.json holds them."""
@@ -90,4 +93,4 @@ class AskingSteps(ScoredSteps):
         """Start the cap's counter from what the records say, where there is a cap."""
         if self.limits.max_cost is not None:
             calls = sorted((self.run.directory / CALLS).glob("*.jsonl"))
-            SpendingFile(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})
+            SpendingFile(self.run.directory / SPENDING).begin({path.name: booked(path) for path in calls})

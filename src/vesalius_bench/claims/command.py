@@ -57,9 +57,12 @@ def verify(
     out: Annotated[str | None, typer.Option(help="The verdict to write. Default: CLAIM.verdict.json.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Check a registered claim, run its test and write the verdict: PASS, FAIL or TAMPERED.
+    """Check a registered claim, run its test and write the verdict; the output says what is proven, and by what.
 
-    PASS: the prediction came true (exit code 0). FAIL: it did not (1). TAMPERED: a check failed (1).
+    PASS: the prediction came true (exit code 0). FAIL: it did not (1). ALTERED: a check failed (3). STRIPPED: a seal or
+    a signature is missing (4). With --verdict nothing is run, so that PASS and FAIL need --signer, the key that you
+    trust; else the verdict is UNSIGNED (5) or UNTRUSTED (6). A test that could not be run also ends with 1 and says
+    why on stderr: scripts read `result` from --json, which prints nothing then.
 
     Example: vesalius claims verify claim.json
     """
@@ -69,7 +72,9 @@ def verify(
         place = out or str(Path(claim).with_suffix(".verdict.json"))
         result = api.verify_claim(claim, specimen=specimen, published=digest, signer=signer, key=key, out=place)
     output(result, as_json=json)
-    raise typer.Exit(int(result.result != "PASS"))
+    from vesalius_bench.claims.documents import EXIT_CODES
+
+    raise typer.Exit(EXIT_CODES[result.result])
 
 
 @claims.command()
@@ -79,13 +84,21 @@ def show(
     signer: SignerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check the seal of a registered claim or of a verdict and print it. Nothing is run.
+    """Check the seal of a registered claim or of a verdict and print it with what is proven. Nothing is run.
+
+    Exit codes as of `verify`; 0 for a registered claim whose seal holds.
 
     Example: vesalius claims show claim.verdict.json
     """
     document = api.show_claim(file, published=digest, signer=signer)
     output(document, as_json=json)
-    raise typer.Exit(int(getattr(document, "result", None) == "TAMPERED"))
+    from vesalius_bench.claims.documents import EXIT_CODES, ClaimVerdict
+    from vesalius_bench.claims.verify import claim_proven
+
+    if isinstance(document, ClaimVerdict):
+        raise typer.Exit(EXIT_CODES[document.result])
+    if not json:
+        print_line(f"proven: {claim_proven(document, digest, signer).detail}")
 
 
 @claims.command()

@@ -14,7 +14,16 @@ from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, s
 
 CLAIM_FILE = "claim.json"
 VERDICT_FILE = "verdict.json"
-ClaimResult = Literal["PASS", "FAIL", "TAMPERED"]
+ClaimResult = Literal["PASS", "FAIL", "ALTERED", "STRIPPED", "UNSIGNED", "UNTRUSTED"]
+#: The exit code of each result; 2 is bad input.
+EXIT_CODES: dict[ClaimResult, int] = {
+    "PASS": 0,
+    "FAIL": 1,
+    "ALTERED": 3,
+    "STRIPPED": 4,
+    "UNSIGNED": 5,
+    "UNTRUSTED": 6,
+}
 
 
 class Seal(Record):
@@ -159,11 +168,23 @@ class IntegrityCheck(Record):
     detail: str
 
 
+class Proven(Record):
+    """What a verification proves, weakest last: that the test was `rerun` here; a `signature` by a key that the user
+    named; a `digest` that was published before; or `nothing`, where all that is known stands in the file itself.
+    """
+
+    by: Literal["rerun", "signature", "digest", "nothing"]
+    detail: str
+
+
 class ClaimVerdict(ResultDocument, kind="verdict"):
     """What became of a registered claim, bound to its registration by that one's digest.
 
-    PASS: the prediction came true. FAIL: it did not. TAMPERED: a check failed, and nothing was run. `record` is the
-    claim with its evidence, `code` the versions that ran the test.
+    PASS: the prediction came true. FAIL: it did not; both only where the test was rerun, or where somebody whom the
+    user named signed the verdict. Otherwise nothing was run: ALTERED, a check failed; STRIPPED, a seal or signature is
+    missing; UNSIGNED, nobody signed the verdict; UNTRUSTED, a key signed it that the user did not name. `record` is the
+    claim with its evidence, `code` the versions that ran the test, `proven` what this verification proves of test and
+    claim: what it said when the file was written proves nothing to a later reader.
     """
 
     FILE = VERDICT_FILE
@@ -179,6 +200,7 @@ class ClaimVerdict(ResultDocument, kind="verdict"):
     verified: str
     code: FrozenMap[str, str]
     seconds: float
+    proven: tuple[Proven, ...] = ()
     seal: Seal | None = None
 
     @property
@@ -189,6 +211,7 @@ class ClaimVerdict(ResultDocument, kind="verdict"):
     def view(self) -> View:
         """The result, its checks, and the evidence."""
         sections: list[Section] = [
+            Facts([("", f"proven: {one.detail}") for one in self.proven]),
             *([Text([f"note: {text}" for text in self.notes])] if getattr(self, "notes", ()) else []),
             Sheet.of([one.as_data() for one in self.checks], title="Checks", terminal=0),
         ]

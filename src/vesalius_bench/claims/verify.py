@@ -1,7 +1,8 @@
 """Verify a registered claim: check that nothing of it changed, run its test, say whether the prediction came true.
 
 The file, the model and the prompts are held against the registration before anything is run, so that a claim that was
-changed after it was registered is TAMPERED, not PASS.
+changed after it was registered is ALTERED, not PASS. Whatever is verified, the result says what is proven, and by what:
+a test that was rerun here, a signature by a key that the user named, a digest that was published, or nothing.
 """
 
 import time
@@ -21,8 +22,10 @@ from vesalius.model.states import weights_sha256
 from vesalius.options import Load
 from vesalius.progress import Progress, shown
 from vesalius_bench.claims.documents import (
+    ClaimResult,
     ClaimVerdict,
     IntegrityCheck,
+    Proven,
     RegisteredPrediction,
     Registration,
 )
@@ -37,7 +40,7 @@ from vesalius_bench.claims.register import (
     rows_on_disk,
     typed_claim,
 )
-from vesalius_bench.sealing import seal_faults, with_seal
+from vesalius_bench.sealing import is_stripped, seal_faults, with_seal
 
 
 def verify_claim(
@@ -51,32 +54,33 @@ def verify_claim(
     device: Devices = "auto",
     progress: Progress | bool | None = None,
 ) -> ClaimVerdict:
-    """Check a registered claim, run its test, and give the verdict: PASS, FAIL or TAMPERED.
+    """Check a registered claim, run its test, and give the verdict: PASS or FAIL, or what is wrong with the file.
 
     `published` is the digest that was published when the claim was registered, `signer` the public key of its author;
-    `specimen` replaces the place of the model; `key` signs the verdict. TAMPERED is found before anything is run.
+    `specimen` replaces the place of the model; `key` signs the verdict. What is wrong with
+    the file is found before anything is run.
     """
     start, place = time.perf_counter(), place_of(out, fresh=False)
     data = _document_data(claim)
     checks = _seal_checks(data, published=published, signer=signer)
     if _failed(checks):
-        return _tampered(data, checks, start)
+        return _refused(data, checks, start, signer=signer)
     registration = Registration.from_data(data, source="the registered claim")
     checks += [_code_check(registration)]
     with shown(progress) as report, rows_on_disk(registration.data.rows, registration.data.behaviour) as behaviour:
         subject = _subject(registration, specimen, behaviour, device, report)
         checks.append(_check("model weights", weights_sha256(subject.model) == registration.data.weights_sha256))
         if _failed(checks):
-            return _tampered(data, checks, start)
+            return _refused(data, checks, start, signer=signer)
         test = registration.test
         lab = held_out_laboratory(subject, test.circuit, n=test.n, seed=test.seed)
         checks.append(_prompts_check(registration, lab, checks))
         if _failed(checks):
-            return _tampered(data, checks, start)
+            return _refused(data, checks, start, signer=signer)
         typed = typed_claim(subject, registration.as_data()["hypothesis"]["claim"])
         checks.append(_test_check(registration, typed, lab, subject, checks))
         if _failed(checks):
-            return _tampered(data, checks, start)
+            return _refused(data, checks, start, signer=signer)
         report("testing the claim", 0, 1)
         record = check(typed, lab, tried=test.tried)
         report("testing the claim", 1, 1)
@@ -90,6 +94,7 @@ def verify_claim(
         verified=now(),
         code=code_version(),
         seconds=round(time.perf_counter() - start, 3),
+        proven=(Proven(by="rerun", detail="the test was run here"), claim_proven(registration, published, signer)),
     )
     document = ClaimVerdict.from_data(with_seal(as_read(document.as_data()), key))
     if place is not None:
@@ -104,16 +109,19 @@ def check_verdict(
     published: str | None = None,
     signer: str | None = None,
 ) -> ClaimVerdict:
-    """A verdict that was written earlier, held against its registration; TAMPERED where a check fails. Nothing is run.
+    """A verdict that was written earlier, held against its registration. Nothing is run, so it is PASS or FAIL only
+    where the key `signer` signed it; otherwise UNSIGNED or UNTRUSTED, and ALTERED or STRIPPED where a check fails.
 
     `published` is the digest of the registration, `signer` the public key of who verified it.
     """
     start = time.perf_counter()
     data, given = _document_data(claim), _document_data(verdict)
     checks = _seal_checks(data, published=published, signer=None)
+    if _failed(checks):
+        return _refused(data, checks, start)
     checks += _seal_checks(given, published=None, signer=signer, of="verdict: ")
     if _failed(checks):
-        return _tampered(data, checks, start)
+        return _refused(given, checks, start, signer=signer)
     registration, document = Registration.from_data(data), ClaimVerdict.from_data(given, source="the verdict")
     bound = document.registration == registration.seal.digest
     checks.append(_check("binding", bound, "the verdict is about another registration"))
@@ -126,21 +134,59 @@ def check_verdict(
         checks.append(_check("result", same, "the result is not what prediction and evidence give"))
     else:
         checks.append(_check("record", document.record is not None, "the verdict has no evidence"))
-    return _tampered(data, checks, start) if _failed(checks) else document
+    if _failed(checks):
+        return _refused(given, checks, start)
+    return _believed(document, signer, claim_proven(registration, published, None))
 
 
 def show_claim(
     file: str | Path, *, published: str | None = None, signer: str | None = None
 ) -> Registration | ClaimVerdict:
-    """A registered claim or a verdict as its file has it, after its seal is checked; a `ClaimVerdict` with the result
-    TAMPERED where a check fails. Nothing is loaded and nothing is run.
+    """A registered claim or a verdict as its file has it, after its seal is checked; a `ClaimVerdict` that says ALTERED
+    or STRIPPED where a check fails, and UNSIGNED or UNTRUSTED for a verdict that `signer` did not sign. Nothing is
+    loaded and nothing is run.
     """
     start, data = time.perf_counter(), _document_data(file)
     checks = _seal_checks(data, published=published, signer=signer)
     if _failed(checks):
-        return _tampered(data, checks, start)
-    kind = ClaimVerdict if data.get("document") == "verdict" else Registration
-    return kind.from_data(data, source=str(file))
+        return _refused(data, checks, start, signer=signer)
+    if data.get("document") != "verdict":
+        return Registration.from_data(data, source=str(file))
+    return _believed(ClaimVerdict.from_data(data, source=str(file)), signer)
+
+
+def _believed(document: ClaimVerdict, signer: str | None, *claim: Proven) -> ClaimVerdict:
+    """A verdict whose seal holds, with the result that a reader may take from it."""
+    key = None if document.seal is None else document.seal.signer
+    if key is not None and signer is not None:
+        proven = Proven(by="signature", detail=f"the verdict was signed by {key}, the key that you named")
+        return document.model_copy(update={"proven": (proven, *claim)})
+    said = f"the file says {document.result}"
+    if key is None:
+        result: ClaimResult = "UNSIGNED"
+        reason = f"{said}, and nobody signed it: anybody could have written that; run the test yourself"
+        proven = Proven(by="nothing", detail="nothing of the test, which was not run here")
+    else:
+        result = "UNTRUSTED"
+        reason = f"{said}, signed by {key}; name that key with --signer if you know whose it is, or run the test"
+        proven = Proven(by="nothing", detail=f"only that the key {key}, whoever has it, signed the verdict")
+    return document.model_copy(update={"result": result, "reason": reason, "proven": (proven, *claim)})
+
+
+def claim_proven(registration: Registration, published: str | None, signer: str | None) -> Proven:
+    """What is known of the registration: that it is as its author wrote it, or only as the file says."""
+    seal = registration.seal
+    ways = ["its digest is the published one"] if published is not None else []
+    if signer is not None:
+        ways.append(f"it was signed by {seal.signer}, the key that you named")
+    if ways:
+        by = "signature" if signer is not None else "digest"
+        return Proven(by=by, detail=f"the claim is as it was registered: {' and '.join(ways)}")
+    known = f"the key {seal.signer} signed it; " if seal.signer else ""
+    return Proven(
+        by="nothing",
+        detail=f"not that the claim is as it was registered: {known}give --digest, or --signer, to prove that",
+    )
 
 
 def outcome(prediction: RegisteredPrediction, record: Any) -> tuple[bool, str]:
@@ -242,15 +288,19 @@ def _failed(checks: list[IntegrityCheck]) -> list[IntegrityCheck]:
     return [check for check in checks if check.passed is False]
 
 
-def _tampered(data: Mapping[str, Any], checks: list[IntegrityCheck], start: float) -> ClaimVerdict:
+def _refused(
+    data: Mapping[str, Any], checks: list[IntegrityCheck], start: float, *, signer: str | None = None
+) -> ClaimVerdict:
+    """The verdict on a file that a check found wrong: something of its seal is missing, or something was altered."""
     seal = data.get("seal")
     stated = seal.get("digest") if isinstance(seal, Mapping) else None
     return ClaimVerdict(
-        result="TAMPERED",
+        result="STRIPPED" if is_stripped(data, signer=signer) else "ALTERED",
         reason="; ".join(f"{check.name}: {check.detail}" for check in _failed(checks)),
         registration=stated if isinstance(stated, str) else None,
         checks=tuple(checks),
         verified=now(),
         code=code_version(),
         seconds=round(time.perf_counter() - start, 3),
+        proven=(Proven(by="nothing", detail="nothing: the file is not as it was sealed, or not sealed"),),
     )

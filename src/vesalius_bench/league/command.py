@@ -57,6 +57,10 @@ def score(
         str | None,
         typer.Option(help="The submission's interpreter, where it is a program: it is run here only if you name it."),
     ] = None,
+    unsafe_sandbox: Annotated[
+        bool,
+        typer.Option("--unsafe-sandbox", help="Run that program even where the kernel cannot confine it."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Open the key, score a submission and write one JSON row and one page.
@@ -64,7 +68,8 @@ def score(
     Example: vesalius league score league builtin --passphrase-file secret.txt
     """
     passphrase = None if passphrase_file is None else api.read_passphrase(passphrase_file)
-    result = api.score_league(directory, submission, passphrase=passphrase, key=key, interpreter=interpreter)
+    opened = {"passphrase": passphrase, "key": key, "interpreter": interpreter, "unsafe_sandbox": unsafe_sandbox}
+    result = api.score_league(directory, submission, **opened)
     output(result, as_json=json)
     if not json:
         print_line(f"row and page in {directory}/rows")

@@ -18,12 +18,15 @@ from pydantic import Field
 
 from vesalius.documents.base import FrozenDict, FrozenMap, Record, ResultDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
+from vesalius.documents.ran import Ran
 from vesalius.documents.request import installed_versions
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, duration
 from vesalius.errors import BadInput, quoted
 from vesalius.files import read_json
 from vesalius_bench.sealing import open_text
 
+#: Interpreters that are no foreign program.
+OURS = ("builtin", "table")
 LEAGUE_FILE, SUBMISSION_FILE, ROW_FILE = "league.json", "submission.json", "row.json"
 #: The figures that a table shows first.
 LEAGUE_HEADLINES = (
@@ -148,6 +151,17 @@ class LeagueRow(LeagueEntry, kind="row"):
     metrics: FrozenMap[str, Metric]
     circuits: tuple[CircuitScore, ...] = ()
     scored: str
+    #: How the interpreter ran, where it is code of others.
+    ran: Ran | None = None
+
+    @property
+    def how_run(self) -> str:
+        """How its interpreter ran, in one word."""
+        if self.ran is not None:
+            return self.ran.word
+        if self.interpreter is None:
+            return "no program"
+        return "built in" if self.interpreter in OURS else "not recorded"
 
     def view(self) -> View:
         """Every metric, and the circuits behind it."""
@@ -161,6 +175,7 @@ class LeagueRow(LeagueEntry, kind="row"):
             ("by", self.scientist or self.method or self.name),
             *([("language model", self.backbone)] if self.backbone else []),
             *([("functions by", self.interpreter)] if self.interpreter else []),
+            ("interpreter ran", self.how_run),
             ("seed", str(self.seed)),
             ("key of the league", self.league[:16]),
             ("work", duration(self.seconds)),
@@ -170,6 +185,7 @@ class LeagueRow(LeagueEntry, kind="row"):
             Answer(f"{self.name}: {self.n} circuits scored, {self.n_error} errors"),
             [
                 metric_facts(self.metrics, first=LEAGUE_HEADLINES, most=7),
+                *([Text([self.ran.sentence])] if self.ran else []),
                 metric_sheet(
                     {name: self.metrics[name] for name in order},
                     title="Figures",
@@ -215,8 +231,8 @@ class LeagueTable(ResultDocument):
             rows = [row for row in self.rows if ("node_auroc" in row.metrics) == is_discovery]
             kept = [name for name in columns if any(name in row.metrics for row in rows)]
             if rows:
-                cells = [(row.name, row.n, *(_value(row, name) for name in kept)) for row in rows]
-                sections.append(Sheet(("name", "n", *kept), cells, title=title, terminal=200))
+                cells = [(row.name, row.n, *(_value(row, name) for name in kept), row.how_run) for row in rows]
+                sections.append(Sheet(("name", "n", *kept, "interpreter ran"), cells, title=title, terminal=200))
         names = ", ".join(row.name for row in self.rows)
         return View(
             "League table",

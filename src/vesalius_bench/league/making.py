@@ -67,7 +67,7 @@ def make_league(
     rng.shuffle(sources)
     names = {f"c{number:02d}": source for number, source in enumerate(sources, 1)}
     entries = [_entry(name, source, directory, made.circuits_given) for name, source in names.items()]
-    drawn = {category: {"seed": rng.randrange(2**31), "count": made.functions} for category in FUNCTION_CATEGORIES}
+    drawn = {category: {"seed": _drawn_seed(rng), "count": made.functions} for category in FUNCTION_CATEGORIES}
     key = _key_text(names, seed, made.depth, drawn if made.functions else {})
     if passphrase is not None:
         write_json(directory / KEY_NAME, seal_text(key, passphrase))
@@ -120,6 +120,11 @@ def _secret_seed(work: Path, seed: int | None) -> int:
         )
     _write_private(file, str(seed), fresh=False)
     return seed
+
+
+def _drawn_seed(rng: random.Random) -> int:
+    """A seed of functions that cannot be found by trying them all against what a function answers."""
+    return LEAST_SECRET_SEED + rng.getrandbits(96)
 
 
 def _train_fresh(work: Path, circuits: int, depth: int, seed: int, report: Progress) -> list[Path]:

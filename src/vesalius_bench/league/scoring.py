@@ -24,6 +24,7 @@ import hashlib
 import json
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +41,8 @@ from vesalius.circuits.making import KEY_FOLDER, PROGRAM_FILE
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Evidence, Explanation
 from vesalius.documents.metric import Metric
-from vesalius.errors import BadInput, choices, note
+from vesalius.documents.ran import Ran, least_confined
+from vesalius.errors import BadInput, Failed, choices, note
 from vesalius.explanations.retesting import Retester
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.files import write_json
@@ -49,11 +51,13 @@ from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, tr
 from vesalius.grading.keys import graded_specimen, true_tags
 from vesalius.grading.programs import GOOD_FROM, Grader
 from vesalius.grading.tags import null_explanation, tag_rows
+from vesalius.json_lines import PREFIX as COMMAND
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import load_model, weights_sha256
 from vesalius.progress import Progress, shown
 from vesalius.report.layout import write_view
 from vesalius.runs.steps import rounded
+from vesalius.sandbox.command import Confined, Grants
 from vesalius_bench.league.documents import (
     IDENTITY,
     ROWS,
@@ -72,7 +76,8 @@ from vesalius_bench.league.documents import (
     read_league,
 )
 from vesalius_functions.bench.benchmark import bench_functions
-from vesalius_functions.interpreters import ORACLE, TABLE
+from vesalius_functions.interpreters import CONFINED, ORACLE, TABLE, check_interpreter, may_be_foreign
+from vesalius_functions.serving import PREFIX as ANSWERS
 
 #: How often a 95 % interval holds an independent mean of as many values: 2 * Phi(1.96 / sqrt(2)) - 1.
 COVERAGE_OF_HONEST = 0.834
@@ -275,6 +280,8 @@ SHIPPED = "rows.json"
 #: Metrics of functions that a row takes over, and those of them that a function earns nothing in which failed.
 _FUNCTION_METRICS = ("success", "exact_match", "unit_test", "queries")
 _EARNED = ("success", "exact_match", "unit_test")
+#: Which of these each category has, for an interpreter that failed on all of it.
+_EARNED_IN = {"numeric": ("success",), "strings": ("exact_match", "unit_test")}
 #: Seeds of the inputs that a league is scored on lie below this.
 _SEEDS = 2**30
 
@@ -286,13 +293,16 @@ def score_league(
     passphrase: str | None = None,
     key: str | Path | None = None,
     interpreter: str | None = None,
+    unsafe_sandbox: bool = False,
     progress: Progress | bool | None = None,
 ) -> LeagueRow:
     """Open the key, score a submission, and write its row and its page.
 
     A circuit that the submission does not mention, or names as an error, is scored as unexplained, and as one in which
     a discovery method found nothing. The submission's interpreter is run on the functions here, since only the key
-    holds them: one from elsewhere, which is a program on your machine, only if you name it as well.
+    holds them: one from elsewhere only if you name it as well. That one runs in a process of its own, confined and
+    without the key; this one holds the key and answers its queries. Where the kernel cannot confine it, it is refused
+    unless `unsafe_sandbox`, and the row says how it ran.
     """
     directory, document = read_league(league)
     place = Path(submission) if Path(submission).is_dir() else directory / SUBMISSIONS / file_name(str(submission))
@@ -304,10 +314,15 @@ def score_league(
         raise BadInput(f"{target}: a submission of this name has a row already; remove it to score again")
     _require_interpreter(submitted.interpreter, interpreter)
     opened = open_key(directory, document, passphrase, key)
+    checked = None
+    if submitted.interpreter is not None and opened.get("functions"):
+        checked = _check_can_run(submitted.interpreter, unsafe_sandbox=unsafe_sandbox)
     start = time.perf_counter()
     with shown(progress) as report:
         scored = _score_circuits(place, submitted, directory, document, opened, report)
-        functions, errors = _function_metrics(submitted.interpreter, opened.get("functions", {}), report)
+        functions, errors, ran = _function_metrics(
+            submitted.interpreter, opened.get("functions", {}), report, checked, unsafe_sandbox=unsafe_sandbox
+        )
     metrics = circuit_score_metrics(scored) if submitted.kind == "circuits" else explanation_metrics(scored)
     row = LeagueRow(
         **{field: getattr(submitted, field) for field in IDENTITY},
@@ -318,6 +333,7 @@ def score_league(
             name: Metric.model_validate(rounded(metric.as_data())) for name, metric in (metrics | functions).items()
         },
         circuits=tuple(one.row() for one in scored),
+        ran=ran,
         scored=now(),
         seconds=round(submitted.seconds + time.perf_counter() - start, 3),
     )
@@ -391,26 +407,61 @@ def _require_interpreter(submitted: str | None, named: str | None) -> None:
         raise BadInput("the submission's interpreter is the oracle, which is given the answers; it cannot be scored")
     if submitted not in (None, BUILTIN, TABLE) and submitted != named:
         raise BadInput(
-            f"the submission's interpreter is {submitted!r}, a program that would run here; look at it, then name it: "
-            "--interpreter"
+            f"the submission's interpreter is {submitted!r}, a program that would run here, confined; look at it, then "
+            "name it: --interpreter"
         )
 
 
+def _check_can_run(interpreter: str, *, unsafe_sandbox: bool) -> Ran | None:
+    """How a foreign interpreter will run. One that is not there, and a kernel that cannot confine it, are refused here,
+    before any work: what fails later is the interpreter's own fault.
+    """
+    check_interpreter(_apart(interpreter), "numeric", backbone=None)  # table knows no other category
+    with Confined([sys.executable, "-I", "-S", "-c", ""], Grants(unsafe=unsafe_sandbox)) as running:
+        foreign = may_be_foreign(interpreter) and not interpreter.startswith(ANSWERS)
+        return Ran(**vars(running.ran)) if foreign else None
+
+
+def _apart(interpreter: str) -> str:
+    """The interpreter so named that foreign code of it runs in a process without the key."""
+    foreign = may_be_foreign(interpreter) and not interpreter.startswith((CONFINED, COMMAND, ANSWERS))
+    return f"{CONFINED}{interpreter}" if foreign else interpreter
+
+
 def _function_metrics(
-    interpreter: str | None, functions: Mapping[str, Any], report: Progress
-) -> tuple[dict[str, Metric], list[LeagueError]]:
-    """The figures of an interpreter on the functions of the key; those it failed on earn nothing."""
+    interpreter: str | None,
+    functions: Mapping[str, Any],
+    report: Progress,
+    checked: Ran | None,
+    *,
+    unsafe_sandbox: bool,
+) -> tuple[dict[str, Metric], list[LeagueError], Ran | None]:
+    """The figures of an interpreter on the functions of the key, and how it ran, `checked` where it never answered;
+    those it failed on earn nothing.
+    """
     if interpreter is None:
-        return {}, []
+        return {}, [], None
     if not functions:
         note("the league has no functions; the interpreter of the submission is not run")
     metrics: dict[str, Metric] = {}
     errors: list[LeagueError] = []
+    ran: list[Ran | None] = []
     for category, drawn in functions.items():
         report(f"{interpreter} on {drawn['count']} functions of {category}", 0, 1)
         with tempfile.TemporaryDirectory() as folder:
             options = {"seed": drawn["seed"], "count": drawn["count"], "out": folder, "jobs": 1, "progress": False}
-            card = bench_functions(category=category, interpreter=interpreter, **options)
+            options |= {"interpreter": _apart(interpreter), "unsafe_sandbox": unsafe_sandbox}
+            try:
+                card = bench_functions(category=category, **options)
+            except (BadInput, Failed) as error:
+                note(f"{interpreter} on functions of {category}: {error}")
+                nothing = Metric.of_share(0, drawn["count"])
+                metrics |= {f"functions.{category}.{name}": nothing for name in _EARNED_IN[category]}
+                reason = f"all {drawn['count']} functions failed; they count as wrong"
+                errors.append(LeagueError(case=f"functions.{category}", reason=reason))
+                ran.append(checked)
+                continue
+        ran.append(card.ran)
         for name in (name for name in _FUNCTION_METRICS if name in card.metrics):
             metric = card.metrics[name]
             metrics[f"functions.{category}.{name}"] = (
@@ -419,7 +470,7 @@ def _function_metrics(
         if card.n_error:
             reason = f"{card.n_error} of {drawn['count']} functions failed; they count as wrong"
             errors.append(LeagueError(case=f"functions.{category}", reason=reason))
-    return metrics, errors
+    return metrics, errors, least_confined(ran)
 
 
 def counting_failures(metric: Metric, failed: int) -> Metric:

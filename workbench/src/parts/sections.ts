@@ -89,10 +89,11 @@ const RENDERERS: Record<string, Renderer> = {
   chart: (one) => drawing(one["svg"], one.title),
   graph: (one) => (one["svg"] ? [drawing(one["svg"], "drawing of the circuit"), one["legend"] ? legend(one["legend"]) : null] : one["words"] ? h("p", { class: "quiet" }, one["words"]) : null),
   grid: (one) => h("figure", { class: "grid" }, h("figcaption", {}, one.title), drawing(one["svg"], one.title)),
-  headmap: (one) => {
+  headmap: (one, view) => {
     const ask: Record<string, string> = one["ask"];
-    const pick = ask["specimen"] ? (component: string) => go("what-if", { ...ask, components: component }) : null;
-    return [headMap({ layers: one["layers"], heads: one["heads"], values: new Map(Object.entries<number>(one["values"])), unclear: new Set(one["unclear"]), chosen: new Set(), marked: new Set(one["marked"]), unit: one["unit"], key: one["key"], pick }), one["bar"] ? drawing(one["bar"], "scale") : null, pick ? h("p", { class: "quiet" }, "Choose a component to replace it.") : null];
+    const told = leadsToSections(Object.keys(one["values"]), view.names);
+    const pick = told ? reveal : ask["specimen"] ? (component: string) => go("what-if", { ...ask, components: component }) : null;
+    return [headMap({ layers: one["layers"], heads: one["heads"], values: new Map(Object.entries<number>(one["values"])), unclear: new Set(one["unclear"]), chosen: new Set(), marked: new Set(one["marked"]), unit: one["unit"], key: one["key"], pick }), one["bar"] ? drawing(one["bar"], "scale") : null, pick ? h("p", { class: "quiet" }, told ? "Choose a component to read what it is." : "Choose a component to replace it.") : null];
   },
   scale: (one) => drawing(one["bar"], "scale"),
   bars,
@@ -151,6 +152,18 @@ function text(words: string, names: string[]): Child {
 
 export function anchor(name: string): string {
   return `component-${name.replace(/[^A-Za-z0-9_-]/g, "-")}`;
+}
+
+/** Whether all that a map shows has a section of its own, as in an atlas: then its cells lead there. */
+export function leadsToSections(shown: string[], names: string[]): boolean {
+  const own = new Set(names);
+  return shown.length > 0 && shown.every((name) => own.has(name));
+}
+
+function reveal(component: string): void {
+  const goal = document.getElementById(anchor(component));
+  goal?.scrollIntoView();
+  goal?.querySelector<HTMLElement>("[tabindex]")?.focus({ preventScroll: true });
 }
 
 /** A drawing of the static page: parsed as XML, so that a text in it stays a text. */

@@ -29,8 +29,13 @@ interface Card {
   component: string;
   text: string;
   cut: number;
+  given: string | null;
+  outcome: string | null;
+  tag: string | null;
   reference: string | null;
+  reference_tag: string | null;
   task: string | null;
+  parts: [string, string][];
   examples: [unknown, unknown][];
   score: number | null;
   comment: string;
@@ -41,6 +46,13 @@ interface Progress {
   rated: number;
   total: number;
   next: number | null;
+}
+
+/** What the text that is rated is called, and what it is held against, where that is the agent's own too. */
+export function captions(measure: string): { rated: string; given: string } {
+  if (measure === "plan_soundness") return { rated: "Validation plan", given: "Hypothesis" };
+  if (measure === "grounding") return { rated: "Hypothesis", given: "Observation" };
+  return { rated: measure === "task_accuracy" ? "Description of the task" : "Description of the component", given: "" };
 }
 
 /** What a key does while a text is shown; nothing while somebody writes. */
@@ -66,7 +78,7 @@ function welcome(about: any): Child {
   const begin = (event: Event) => { event.preventDefault(); if (name.value.trim()) go("annotate", { rater: name.value.trim().replace(/\s+/g, " ") }); };
   return [
     h("h1", {}, "Rate texts"),
-    h("p", { class: "lede" }, `${about.total} texts say what components of a model do, or what a whole model computes. Who wrote them is hidden. ${about.reference ? "Each is shown with a reference text." : "No reference text is shown: where the rubric speaks of the reference, go by the examples and by what you know of the task."} Every score is saved at once; come back under the same name to go on.`),
+    h("p", { class: "lede" }, `${about.total} texts say what components of a model do or what a whole model computes, or are the hypotheses and plans on the way there. Who wrote them is hidden. ${about.reference ? "Descriptions are shown with a reference text." : "No reference text is shown: where the rubric speaks of the reference, go by the examples and by what you know of the task."} Every score is saved at once; come back under the same name to go on.`),
     h("form", { class: "filters", onsubmit: begin }, field("Your name", name), h("button", { type: "submit" }, "Begin")),
     about.raters.length ? [h("h2", {}, "Raters so far"), progressTable(about.raters)] : null,
     h("h2", {}, "Rubric"),
@@ -169,6 +181,7 @@ function rating(place: Element, rater: string, first: number | null): () => void
   const draw = () => {
     remember("annotate", { rater, text: String(card.number) });
     const rubric = rubrics[card.measure]!;
+    const words = captions(card.measure);
     levels = rubric.levels;
     if (document.activeElement !== writing) writing.value = card.comment;
     replace(panel,
@@ -176,8 +189,10 @@ function rating(place: Element, rater: string, first: number | null): () => void
       h("h1", {}, `Text ${card.number} of ${card.total}`),
       h("p", { class: "path" }, `circuit ${card.specimen}${card.component ? `, component ${card.component}` : ", the whole model"}`),
       h("div", { class: "texts" },
-        h("figure", { class: "candidate" }, h("figcaption", {}, "Candidate"), h("blockquote", {}, card.text || h("em", {}, "Nothing was said.")), card.cut ? h("p", { class: "quiet" }, `${card.cut} further characters are not shown.`) : null),
-        card.reference === null ? null : h("figure", {}, h("figcaption", {}, "Reference"), h("blockquote", {}, card.reference || h("em", {}, "There is none for this component.")))),
+        card.given === null ? null : h("figure", {}, h("figcaption", {}, words.given), h("blockquote", {}, card.given || h("em", {}, "Nothing was said."))),
+        h("figure", { class: "candidate" }, h("figcaption", {}, words.rated, tagged(card.tag)), h("blockquote", {}, card.text || h("em", {}, "Nothing was said.")), card.cut ? h("p", { class: "quiet" }, `${card.cut} further characters are not shown.`) : null),
+        card.reference === null ? null : h("figure", {}, h("figcaption", {}, "Reference", tagged(card.reference_tag)), h("blockquote", {}, card.reference || h("em", {}, "There is none for this component.")))),
+      card.outcome === null ? null : h("details", { class: "came-of" }, h("summary", {}, "What came of the plan (the plan alone is rated)"), h("blockquote", {}, card.outcome)),
       context(),
       h("h2", {}, rubric.question),
       h("div", { class: "levels", role: "group", "aria-label": "score" }, levels.map((level) => h("button", { type: "button", class: "level", "data-score": level.score, "aria-pressed": card.score === level.score ? "true" : "false", "aria-keyshortcuts": level.key, onclick: () => void save(level.score) },
@@ -192,8 +207,10 @@ function rating(place: Element, rater: string, first: number | null): () => void
       status,
       h("p", { class: "quiet" }, "Keys: ", levels.map((level) => [h("kbd", {}, level.key), ` ${level.name}, `]), h("kbd", {}, "Enter"), " or → next, ", h("kbd", {}, "←"), " previous, ", h("kbd", {}, "C"), " comment, ", h("kbd", {}, "U"), " undo, ", h("kbd", {}, "N"), " next without a score."));
   };
+  const tagged = (tag: string | null): Child => (tag === null ? null : h("span", { class: "tag" }, ` · ${tag}`));
   const context = (): Child => {
-    const task = card.component && card.task !== null ? h("p", {}, h("strong", {}, "The whole model: "), card.task) : null;
+    const circuit = card.parts.length ? h("p", {}, h("strong", {}, "Its components: "), card.parts.map(([name, tag]) => `${name} ${tag}`).join(", ")) : null;
+    const task = card.component && card.task !== null ? [h("p", {}, h("strong", {}, "The whole model: "), card.task), circuit] : null;
     if (!task && !card.examples.length) return null;
     return h("details", { open: Boolean(task) }, h("summary", {}, "The task"), task,
       card.examples.length ? h("ul", { class: "examples" }, card.examples.map(([given, output]) => h("li", {}, h("code", {}, JSON.stringify(given)), " → ", h("code", {}, JSON.stringify(output))))) : null);

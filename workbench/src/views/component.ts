@@ -62,8 +62,8 @@ export function component(place: Element, query: Query): void {
     const run = () => { void drawAttention(); drawLens(); };
     run();
     void during(known, "Reading the results …", async () => {
-      const { results } = await get("component", { specimen: name, component: own, behaviour: behaviour ?? "", path });
-      return results.length ? results.map((one: any) => said(one, own)) : h("p", {}, "No explanation or discovery of this specimen in the directory names it.");
+      const { results, atlas } = await get("component", { specimen: name, component: own, behaviour: behaviour ?? "", path });
+      return [atlas ? inAtlas(atlas) : null, results.length ? results.map((one: any) => said(one, own)) : h("p", {}, "No explanation or discovery of this specimen in the directory names it.")];
     });
     const input: HTMLTextAreaElement = h("textarea", { rows: 2, spellcheck: "false" });
     input.value = prompt;
@@ -119,6 +119,15 @@ function layerView(tokens: string[], heads: HeadPattern[], own: string | null, t
     chosen ? tokensView(tokens, chosen.pattern) : h("p", {}, "An MLP reads at its own position; these are the heads of its layer."),
     h("p", { class: "quiet" }, "All heads of the layer: rows attend to columns."),
     h("ul", { class: "heads" }, heads.map((one) => { const anchor = link([grid(one, 84), h("span", {}, one.head)], "component", to(one.head)); anchor.className = "head"; if (one.head === own) anchor.setAttribute("aria-current", "true"); return h("li", {}, anchor); })));
+}
+
+/** What the component is whatever the model is used for, and its part in every behaviour that was explained. */
+function inAtlas(one: any): HTMLElement {
+  const rows = one.parts.map((part: any) => h("tr", {}, h("th", { scope: "row" }, link(part.behaviour, "result", { path: part.path })), h("td", {}, part.role), h("td", {}, verdict(part.verdict))));
+  const none = one.explanations ? `None of the ${one.explanations} explanations of this model in the directory describes it.` : "No behaviour of this model has an explanation in the directory.";
+  return h("section", { class: "known" },
+    h("h3", {}, link(one.path, "result", { path: one.path }), " atlas", one.said ? `: ${one.said}` : ": heads have standard names, MLPs have none"),
+    rows.length ? scrolling(h("table", { class: "list" }, h("caption", {}, "Its part in behaviours"), h("tbody", {}, rows))) : h("p", { class: "quiet" }, none));
 }
 
 function said(one: any, own: string): HTMLElement {

@@ -58,7 +58,7 @@ def explain(
         for part in result.components[:32]
     ]
     lines = [f"{row['id']} {row['role'] or row['tag'] or 'no tag'} ({row['verdict']}): {row['note']}" for row in rows]
-    said, account = result.decided_answer(), result.account
+    said, account = result.answered(), result.account
     first = [] if said is None else [str(said)]
     first += [] if account is None else [f"{label}: {words}" for label, words in account.lines()]
     text = cut("\n".join([*first, *lines, f"task: {result.task_description}"]), 3_000)

@@ -232,7 +232,7 @@ def attention(
 ) -> Rows:
     """Where each head of a layer looks on one prompt: the strongest entries; all patterns as a resource."""
     look = api.attention(call.specimen(specimen), prompt, layer=layer)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for head in look.heads:
         for query, weights in enumerate(head.pattern):
             key = max(range(len(weights)), key=weights.__getitem__)
