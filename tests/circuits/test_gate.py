@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vesalius.api import load
-from vesalius.circuits.key import all_tasks, task
+from vesalius.circuits.key import CARRY_MORE, all_tasks, task
 from vesalius.circuits.key.make import INSTALL_SEED, setting_for
 from vesalius.training.gate import THRESHOLDS, Gate, measure
 
@@ -23,6 +23,7 @@ BARS = {
     "accuracy": 0.99,
     "iia_worst": 0.99,
     "iia_changed_worst": 0.98,
+    "moved_worst": 0.95,
     "strict_worst": 0.99,
     "strict_all": 0.99,
     "mean_ablated": 0.98,
@@ -48,9 +49,9 @@ def measure_gate(id: str) -> Gate:
     return measure(specimen.model, setting, n=128 if id == LONG else 512, seed=SEED)
 
 
-def assert_accepted(gate: Gate) -> None:
-    short = {name: value for name, value in gate.metrics.items() if value < BARS[name]}
-    assert not short
+def assert_accepted(id: str, gate: Gate) -> None:
+    short = {name for name, value in gate.metrics.items() if value < BARS[name]}
+    assert short <= ({"moved_worst"} if id in CARRY_MORE else set())
 
 
 def test_the_bars_are_those_of_the_trainer() -> None:
@@ -61,7 +62,7 @@ def test_the_bars_are_those_of_the_trainer() -> None:
 @pytest.mark.parametrize("id", SAMPLE)
 def test_gate_on_fresh_inputs(id: str) -> None:
     gate = measure_gate(id)
-    assert_accepted(gate)
+    assert_accepted(id, gate)
     assert set(gate.iia) == {str(component) for component in load(id).components}
     assert len(gate.iia) + len(gate.strict) == len(load(id).model.components)
 
@@ -69,7 +70,7 @@ def test_gate_on_fresh_inputs(id: str) -> None:
 @pytest.mark.all_specimens
 @pytest.mark.parametrize("id", EVERY)
 def test_gate_of_every_specimen_on_fresh_inputs(id: str) -> None:
-    assert_accepted(measure_gate(id))
+    assert_accepted(id, measure_gate(id))
 
 
 def test_position_flags_are_shown_across_positions_and_a_constant_by_nothing() -> None:
@@ -77,7 +78,7 @@ def test_position_flags_are_shown_across_positions_and_a_constant_by_nothing() -
     assert {id: gate.inert for id, gate in gates.items()} == dict.fromkeys(gates, ("L0_MLP",))
     assert all(gate.iia_changed["L0_MLP"] is None for gate in gates.values())
     assert all(gates[id].crossed_changed["L0_MLP"] >= 0.98 for id in ("53", "56"))
-    assert gates["130"].crossed == {}
+    assert set(gates["130"].crossed) == {"L1_MLP", "L2_MLP"}
 
 
 @pytest.mark.parametrize("id", SAMPLE)

@@ -111,7 +111,8 @@ def test_weights_together_stay_small() -> None:
 def test_every_card_has_its_gate_and_how_it_was_made() -> None:
     for card in benchmark_cards():
         figures = card.gate["figures"]
-        assert min(figures.values()) >= 0.98
+        assert min(value for name, value in figures.items() if name != "moved_worst") >= 0.98
+        assert card.id in key.CARRY_MORE or figures["moved_worst"] >= 0.95
         assert min(figures[name] for name in ("accuracy", "iia_worst", "strict_worst", "strict_all")) >= 0.99
         assert card.gate["repetitive"] >= 0.98
         assert card.gate["rare_counts"] >= 0.95

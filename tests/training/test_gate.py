@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.training.programs import CPU, fraction, lookup, odd_places, small
+from tests.training.programs import CPU, by_hand, fraction, lookup, odd_places, place_added, small
 from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
 from vesalius.rasp.generator import repetitive_inputs
 from vesalius.training.gate import Gate, headroom, measure
-from vesalius.training.setting import Setting, differ, draw_pairs, model_tokens, targets
+from vesalius.training.setting import Setting, Size, differ, draw_pairs, model_tokens, setting_of, targets
 from vesalius.training.siit import Curriculum, evaluate, tabulate
 from vesalius.training.stack import Copy, Stack
 from vesalius.training.stepper import Recipe
@@ -166,7 +166,23 @@ def test_thresholds_and_what_counts() -> None:
     weak = {"iia": {"L0_MLP": 0.2, "L1H0": 1.0}}
     assert not Gate(**PERFECT | weak).passed
     assert Gate(**PERFECT | weak | {"inert": ("L0_MLP",)}).passed
-    assert Gate(**PERFECT | weak | {"inert": ("L0_MLP",), "crossed": {"L0_MLP": 0.5}}).iia_worst == 0.5
+    moved = Gate(**PERFECT | {"crossed": {"L0_MLP": 0.99}, "crossed_changed": {"L0_MLP": 0.9, "L1H0": None}})
+    assert moved.iia_worst == 1.0
+    assert moved.moved_worst == 0.9
+    assert moved.shortfalls == ["moved_worst 0.9000 < 0.95"]
+
+
+def test_only_a_moved_output_shows_a_position_in_the_earlier_mlp() -> None:
+    """Two models by hand that answer and interchange alike; one holds the position where the program does not."""
+    setting = setting_of(place_added(), size=Size(2, 4, 24, 6, 96))
+    true, false = (measure(by_hand(place_in_first=first), setting, n=200, seed=3) for first in (False, True))
+    assert set(true.metrics.values()) == {1.0}
+    assert true.passed
+    wrong = {name for name, value in false.metrics.items() if value < 1}
+    assert wrong == {"moved_worst"}
+    assert false.crossed_changed["L0_MLP"] == false.moved_worst < 0.5
+    assert false.crossed_changed["L1_MLP"] == 1.0
+    assert not false.passed
 
 
 def test_repetitive_inputs_count() -> None:

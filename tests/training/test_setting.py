@@ -57,11 +57,13 @@ def test_impossible_placements_are_refused() -> None:
 
 def test_a_position_flag_is_found_to_need_crossed_interchange() -> None:
     setting = small(odd_places())
-    assert setting.inert == setting.crossed == {Component(0)}
+    assert setting.inert == {Component(0)}
+    assert setting.crossed == {Component(0), Component(1)}
     assert [(str(slot.component), slot.crossed, slot.inert) for slot in setting.slots] == [
         ("L0_MLP", False, True),
         ("L1_MLP", False, False),
         ("L0_MLP", True, False),
+        ("L1_MLP", True, False),
     ]
 
 
@@ -72,7 +74,7 @@ def test_no_interchange_of_a_constant_has_an_effect() -> None:
     )
     setting = setting_of(program)
     assert setting.inert == {Component(0)}
-    assert setting.crossed == frozenset()
+    assert Component(0) not in setting.crossed, "moving a constant changes nothing either"
 
 
 def test_interchange_keeps_the_base_where_the_source_has_ended() -> None:
@@ -99,7 +101,7 @@ def test_tables_pad_short_tasks_and_hold_the_programs_answers() -> None:
     settings = [small(fraction()), small(lookup())]
     tables = tabulate(settings, 30, seed=1, device=CPU)
     assert tables.base.shape == (2, 30, 7)
-    assert tables.answers.shape == (2, 30, 3, 6)
+    assert tables.answers.shape == (2, 30, 5, 6)
     codes, lengths = settings[0].draw(30, 2, CPU)
     expected = settings[0].program.run(codes, lengths).output
     torch.testing.assert_close(tables.answers[0, :, 0, :4], expected)

@@ -140,7 +140,7 @@ class PlantedCircuit:
     def write(self, directory: Path) -> Path:
         """Write a specimen directory with the truth in its answer key."""
         config = self.model.config
-        examples = [list("abcd"), list("dcba"), list("aab"), list("bddca"), list("cacacaca")]
+        examples: list[list[str]] = [list("abcd"), list("dcba"), list("aab"), list("bddca"), list("cacacaca")]
         card = Card(
             id=f"{'letters' if self.by_letter else 'hard'}-{self.seed}",
             name=self.name,

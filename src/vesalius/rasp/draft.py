@@ -243,7 +243,7 @@ class Draft:
         inside = {(h, n): shares[h][n] for n in range(1, self.max_len + 1) for h in range(n + 1)}
         codes = frozenset(inside.values()) | ({UNDEFINED} if can_be_none else frozenset())
         coded = Coded(tokens, codes, self.nothing, scale=scale)
-        table = {key: coded.value(code) for key, code in inside.items()}
+        table: dict[tuple[int, ...], float | None] = {key: coded.value(code) for key, code in inside.items()}
         # More hits than positions cannot occur; what the table says of them must still be one of the codes.
         return replace(coded, variable=self._look(name, [hits, of], table, self.nothing if can_be_none else 0.0))
 
@@ -284,7 +284,9 @@ class Draft:
             return operand.variable
         if operand.listed is None and operand.unseen is None and not operand.can_be_undefined:
             return LinearSequenceMap(operand.variable, self._one, x_factor=factor, y_factor=offset, name=OUTPUT)
-        heights = {(code,): code / scale * factor + offset for code in sorted(operand.codes)}
+        heights: dict[tuple[int, ...], float] = {
+            (code,): code / scale * factor + offset for code in sorted(operand.codes)
+        }
         return self._look(OUTPUT, [operand], heights, None)
 
     # Heads.
@@ -322,10 +324,79 @@ class Draft:
         """The position that a rule over codes leads to; `NOWHERE` selects none."""
         return Select(indices, self.rule(f"{name}_place", reads, leads), Comparison.EQ)
 
-    def first(self, name: str, select: Select) -> Select:
-        """The first of the selected positions."""
-        place = Aggregate(select, indices, default=NOWHERE, name=f"{name}_place")
+    def paired(self, keys: str, queries: str, pairs: Collection[tuple[int, int]]) -> Select:
+        """The positions that listed pairs of codes, there and here, select."""
+        there, here = self.variables[keys], self.variables[queries]
+        values = {
+            (there.value(key), here.value(query)) for key, query in pairs if key in there.codes and query in here.codes
+        }
+        return Select(there.variable, here.variable, lambda key, query: (key, query) in values)
+
+    def first(self, name: str, select: Select, *, last: bool = False) -> Select:
+        """The first (or last) of the selected positions: a vote in which the tie goes to the one listed first."""
+        ballots: Variable = indices
+        if last:
+            places = self.variables[indices.kind]
+            ballots = self._listed(f"{name}_reversed", places, sorted(places.codes, reverse=True))
+        place = Aggregate(select, ballots, default=NOWHERE, name=f"{name}_place")
         return Select(indices, place, Comparison.EQ)
+
+    def most_frequent(self, name: str, select: Select, of: str) -> Coded:
+        """The code most often selected, of several the smallest; undefined comes last."""
+        operand = self.variables[of]
+        order = [operand.value(code) for code in sorted(operand.codes - {UNDEFINED})]
+        ballots = self._listed(f"{name}_ordered", operand, order)
+        variable = Aggregate(select, ballots, default=self.nothing, name=name)
+        return replace(operand, variable=variable, codes=operand.codes | {UNDEFINED})
+
+    def mean(self, name: str, select: Select, of: str, numbers: Sequence[float], *, scale: int) -> Coded:
+        """The mean of the numbers that codes stand for over the selected positions, those undefined left out."""
+        if name in self.numerical:
+            operand = self.variables[of]
+            plain = all(code != UNDEFINED and operand.value(code) == numbers[code] for code in operand.codes)
+            values = operand.variable if plain else self.rule(f"{name}_numbers", (of,), _number_of(numbers))
+            return Coded(Aggregate(select, values, numerical=True, name=name), frozenset(), self.nothing, scale=scale)
+        total = self._total(f"{name}_total", select, of, numbers)
+        n = SelectorWidth(self._having(select, of, self.variables[of].codes - {UNDEFINED}), name=f"{name}_of")
+        table = {
+            (value, count): round(value / count * scale)
+            for value in _totals(self._numbers_of(of, numbers), self.max_len)
+            for count in range(1, self.max_len + 1)
+        }
+        coded = Coded(tokens, frozenset(table.values()) | {UNDEFINED}, self.nothing, scale=scale)
+        mean = SequenceMap(lambda value, count: coded.value(table.get((value, count), UNDEFINED)), total, n, name=name)
+        return replace(coded, variable=mean)
+
+    def sum(self, name: str, select: Select, of: str, numbers: Sequence[float]) -> Coded:
+        """The sum of the numbers that codes stand for over the selected positions."""
+        total = self._total(name, select, of, numbers)
+        return Coded(total, frozenset(map(int, _totals(self._numbers_of(of, numbers), self.max_len))), self.nothing)
+
+    def _numbers_of(self, of: str, numbers: Sequence[float]) -> dict[int, float]:
+        return {code: numbers[code] for code in sorted(self.variables[of].codes - {UNDEFINED}) if code < len(numbers)}
+
+    def _total(self, name: str, select: Select, of: str, numbers: Sequence[float]) -> Variable:
+        """The sum as counts of every code times its number, added up one after another."""
+        total: Variable = Map(lambda place: 0, indices, name=f"{name}_zero")
+        terms = [(code, number) for code, number in self._numbers_of(of, numbers).items() if number]
+        for place, (code, number) in enumerate(terms, 1):
+            count = SelectorWidth(self._having(select, of, {code}), name=f"{name}_of_{code}")
+            total = SequenceMap(
+                lambda before, n, number=number: before + number * n,
+                total,
+                count,
+                name=name if place == len(terms) else f"{name}_to_{code}",
+            )
+        return total
+
+    def _having(self, select: Select, of: str, codes: Collection[int]) -> Select:
+        """The selected positions at which a variable has one of these codes."""
+        operand = self.variables[of]
+        values, predicate = {operand.value(code) for code in codes}, select.predicate
+        if select.keys is operand.variable:
+            return Select(operand.variable, select.queries, lambda key, query: key in values and predicate(key, query))
+        both = SequenceMap(lambda key, value: (key, value), select.keys, operand.variable)
+        return Select(both, select.queries, lambda pair, query: pair[1] in values and predicate(pair[0], query))
 
     def gathered(self, name: str, select: Select, of: str) -> Coded:
         """The value of a variable where the one selected position is, undefined where there is none."""
@@ -360,6 +431,18 @@ class Draft:
             return coded.variable
         at_zero = dict(zip(values, order, strict=True))
         return SequenceMap(lambda seen, value: value if seen else at_zero[value], self._seen, coded.variable, name=name)
+
+
+def _number_of(numbers: Sequence[float]) -> Callable[[int], Value]:
+    return lambda code: None if code == UNDEFINED or code >= len(numbers) else numbers[code]
+
+
+def _totals(numbers: Mapping[int, float], n: int) -> set[float]:
+    """Every sum that chains of `n` counts of each number can enumerate."""
+    totals: set[float] = {0}
+    for number in numbers.values():
+        totals = {before + number * count for before in totals for count in range(n + 1)} if number else totals
+    return totals
 
 
 def _occurs(key: tuple[int, ...], operands: list[Coded]) -> bool:

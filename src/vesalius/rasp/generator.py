@@ -1,7 +1,8 @@
 """Fresh tasks with known circuits, for evaluation that no training set can have seen.
 
-`generate` draws programs from the grammar over made-up vocabularies and keeps one when
-1. its circuit has 1 to 6 components and holds the role wanted next (the five roles take turns),
+`generate` draws programs over made-up vocabularies, of the kinds asked for (`kinds.py`) in turn, and keeps one when
+1. its circuit has as many components as its kind says (1 to 6 from the free grammar, where it must also hold the role
+   wanted next: the five roles take turns),
 2. it is not trivial: its output varies, is not the token itself, and every component's interchange changes outputs,
 3. nothing kept so far behaves the same after renaming tokens and outputs; a shape not yet used is preferred.
 The same seed gives the same tasks, and a longer list begins with the shorter one.
@@ -10,6 +11,7 @@ The same seed gives the same tasks, and a longer list begins with the shorter on
 import hashlib
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +20,8 @@ from jaxtyping import Bool, Int
 from torch import Generator, Tensor
 
 from vesalius.components import Component
-from vesalius.errors import BadInput, Failed
-from vesalius.rasp.grammar import Grammar, Kind, pseudo_words
+from vesalius.errors import BadInput, Failed, choices
+from vesalius.rasp.kinds import KINDS, Drawn, TaskKind
 from vesalius.rasp.program import Program, Role, compile_program, roles_of
 from vesalius.rasp.text import render_spec
 from vesalius.values import rounded
@@ -130,12 +132,10 @@ def interchange_effects(program: Program, *, pairs: int = 512, seed: int = 0) ->
 
 
 MAX_DEPTH = 5
-MAX_COMPONENTS = 6
 MAX_CELLS = 400  # of one table, so that a small model can learn it
-MIN_EFFECT = 0.02  # share of outputs that an interchange of each component must change
-MAX_SHARE = 0.95  # of the most frequent output
 _ATTEMPTS = 2_000
 _ATTEMPTS_AT_NEW_SHAPE = 200  # a repeated shape with other tables is a second choice
+_ATTEMPTS_OF_A_KIND = 20  # the same for kinds that have few shapes
 _PROBE_ROWS = 20_000
 _PROBE_LENGTH = 5
 
@@ -147,6 +147,7 @@ class GeneratedTask:
     name: str
     description: str
     program: Program
+    kind: str = "plain"
 
     @property
     def spec(self) -> str:
@@ -161,59 +162,61 @@ class GeneratedTask:
         return path
 
 
-def generate(seed: int, count: int, depth: int) -> list[GeneratedTask]:
-    """`count` fresh tasks whose longest chain of operators is at most `depth` (1 to 5)."""
+def generate(seed: int, count: int, depth: int, kinds: Sequence[str] = ("plain",)) -> list[GeneratedTask]:
+    """`count` fresh tasks of `kinds` in turn; `depth` (1 to 5) is the longest chain of operators of the plain ones."""
     if count < 1:
         raise BadInput(f"count={count} asks for no task; give at least 1")
     if not 1 <= depth <= MAX_DEPTH:
         raise BadInput(f"depth={depth} is out of range; give a number from 1 to {MAX_DEPTH}")
+    if not kinds:
+        raise BadInput(f"no kind of task is given; give one or more of {choices(KINDS)}")
+    for name in kinds:
+        if name not in KINDS:
+            raise BadInput(f"kind {name!r} of task does not exist; give one or more of {choices(KINDS)}")
     tasks: list[GeneratedTask] = []
     behaviours: set[str] = set()
     shapes: set[str] = set()
     for number in range(count):
-        task = _next_task(seed, number, depth, behaviours=behaviours, shapes=shapes)
+        kind = KINDS[kinds[number % len(kinds)]]
+        task = _next_task(kind, seed, number, depth, behaviours=behaviours, shapes=shapes)
         if task is None:
             raise Failed(
                 f"only {number} of {count} different tasks found for seed {seed} at depth {depth}; allow more depth"
+                + ("" if kind.name == "plain" else f", or fewer tasks of kind {kind.name}")
             )
         tasks.append(task)
     return tasks
 
 
-def _next_task(seed: int, number: int, depth: int, *, behaviours: set[str], shapes: set[str]) -> GeneratedTask | None:
-    wanted = list(Role)[number % len(Role)]
+def _next_task(
+    kind: TaskKind, seed: int, number: int, depth: int, *, behaviours: set[str], shapes: set[str]
+) -> GeneratedTask | None:
+    plain = kind.name == "plain"
+    wanted = {list(Role)[number % len(Role)]} if plain else set(Role)
+    patience = _ATTEMPTS_AT_NEW_SHAPE if plain else _ATTEMPTS_OF_A_KIND
     for attempt in range(_ATTEMPTS):
-        rng = random.Random(f"{seed}/{number}/{attempt}")
-        program = _draw(rng, depth, name=f"generated_{seed}_{number:03d}")
+        rng = random.Random(f"{seed}/{number}/{attempt}" if plain else f"{kind.name}/{seed}/{number}/{attempt}")
+        program = _compiled(kind.draw(rng, depth), name=f"generated_{seed}_{number:03d}")
         shape = _shape(program)
-        if shape in shapes and attempt < _ATTEMPTS_AT_NEW_SHAPE:
+        if shape in shapes and attempt < patience:
             continue
-        if not 1 <= len(program.components) <= MAX_COMPONENTS or wanted not in roles_of(program).values():
+        if not kind.fewest <= len(program.components) <= kind.most:
             continue
-        if _largest_table(program) > MAX_CELLS or is_trivial(program):
+        if wanted.isdisjoint(roles_of(program).values()):
+            continue
+        if _largest_table(program) > MAX_CELLS or is_trivial(program, kind):
             continue
         behaviour = behaviour_signature(program)
         if behaviour not in behaviours:
             behaviours.add(behaviour)
             shapes.add(shape)
-            return GeneratedTask(program.name, program.description, program)
+            return GeneratedTask(program.name, program.description, program, kind.name)
     return None
 
 
-def _draw(rng: random.Random, depth: int, *, name: str) -> Program:
-    size, max_len, causal = rng.randint(3, 8), rng.randint(5, 9), rng.random() < 0.5
-    vocab = pseudo_words(rng, size) if rng.random() < 0.6 else sorted(rng.sample(range(1, 100), size))
-    grammar = Grammar(rng, vocab, max_len=max_len, causal=causal)
-    this_depth = rng.randint(1, depth)
-    kinds: list[Kind] = ["word", "flag", "count"]
-    if this_depth > 1:
-        kinds.append("number")
-    kind = rng.choice(kinds)
-    part = grammar.grow(kind, this_depth)
-    program = compile_program(part.variable, vocab, max_len, causal=causal, name=name)
-    program.description = grammar.sentence(kind, part) + (
-        " None where that is undefined." if _shows_none(program) else ""
-    )
+def _compiled(drawn: Drawn, *, name: str) -> Program:
+    program = compile_program(drawn.output, drawn.vocab, drawn.max_len, causal=drawn.causal, name=name)
+    program.description = drawn.sentence + (" None where that is undefined." if _shows_none(program) else "")
     return program
 
 
@@ -237,17 +240,20 @@ def _largest_table(program: Program) -> int:
     return max(table.size for table in (*program.tables.codes.values(), *program.tables.selected.values()))
 
 
-def is_trivial(program: Program, *, seed: int = 0) -> bool:
-    """Whether the output is (nearly) constant or the token itself, or an interchange (nearly) never shows."""
+def is_trivial(program: Program, kind: TaskKind = KINDS["plain"], *, seed: int = 0) -> bool:
+    """Whether the output is (nearly) constant or the token itself, or an interchange (nearly) never shows, as its kind
+    has it.
+    """
     tokens, lengths = random_inputs(program, 512, seed=seed)
     output = program.run(tokens, lengths).output
     answers = output[tokens >= 0].mul(1_000).round() if program.numerical else output[tokens >= 0]
-    if answers.unique(return_counts=True)[1].max() > MAX_SHARE * len(answers):
+    counts = answers.unique(return_counts=True)[1]
+    if counts.max() > kind.max_share * len(answers) or counts.min() > kind.rarest * len(answers):
         return True
     spoken = [list(row[:length]) for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     if program.decode(output, lengths) == [[rounded(program.vocab[code]) for code in row] for row in spoken]:
         return True
-    return min(interchange_effects(program, seed=seed).values()) < MIN_EFFECT
+    return min(interchange_effects(program, seed=seed).values()) < kind.min_effect
 
 
 def behaviour_signature(program: Program) -> str:

@@ -199,7 +199,7 @@ class Program:
     def _untouched(self, base: ProgramTrace, patched: Collection[str]) -> Values:
         """What a run keeps when some variables are patched: everything that is not downstream of them."""
         touched = set(patched)
-        for step in self._steps_on(base.tokens.device):
+        for step in self.steps_on(base.tokens.device):
             if touched.intersection(step.reads):
                 touched.add(step.name)
         # Past the end of a sequence a trace holds -1, which is not a code.
@@ -235,11 +235,12 @@ class Program:
                 f"tokens {tuple(tokens.shape)} with lengths {tuple(lengths.shape)} do not fit: "
                 f"expected [batch, at most {self.max_len}] and [batch]"
             )
-        steps = self._steps_on(tokens.device)
+        steps = self.steps_on(tokens.device)
         values = evaluate(steps, tokens, lengths, causal=self.causal, amend=amend, known=known)
         return ProgramTrace(tokens, lengths, values, values[self._names[self.output]])
 
-    def _steps_on(self, device: torch.device) -> list[Step]:
+    def steps_on(self, device: torch.device) -> list[Step]:
+        """What the interpreter runs, inputs first, with its tables on `device`."""
         if device not in self._steps:
             self._steps[device] = [step.to(device) for step in self._steps[torch.device("cpu")]]
         return self._steps[device]

@@ -20,9 +20,10 @@ from vesalius.rasp.generator import mixed_inputs, outputs_differ
 #
 # An interchange needs two inputs: the base is run, and one component takes the value it had on the source. The patch is
 # position-wise: a base position takes the source's value at the same position if the source has a real token there, and
-# keeps its own value elsewhere. A `Slot` is one kind of interchange: a component, read at the same position or, for
-# components whose value depends on the position alone, across positions by a random permutation of the source's
-# positions.
+# keeps its own value elsewhere. A `Slot` is one kind of interchange: a component, read at the same position, or moved:
+# read across positions by a random permutation of the source's positions. Only a moved output shows that a component
+# carries the value that the program names and nothing of the place where it was computed: at the same position of two
+# inputs the position is the same, and a model may add it to any output for a later MLP to read.
 
 #: `draw(n, seed, device)` gives token codes [n, max_len] padded with -1, and the lengths.
 Draw = Callable[[int, int, torch.device], tuple[Int[Tensor, "n pos"], Int[Tensor, " n"]]]
@@ -102,7 +103,7 @@ def differ(program: Program, answers: Tensor, base: Tensor) -> Bool[Tensor, "pai
 
 
 def find_inert(program: Program, draw: Draw, *, n: int = 2048) -> tuple[frozenset[Component], frozenset[Component]]:
-    """Components whose interchange at the same position changes no output, and those where a crossed one does."""
+    """Components whose interchange at the same position changes no output, and those whose moved output does."""
     pairs = draw_pairs(draw, n, seed=0, device=torch.device("cpu"))
     slots = [
         Slot(i, placed.component, crossed) for i, placed in enumerate(program.components) for crossed in (False, True)
@@ -113,7 +114,7 @@ def find_inert(program: Program, draw: Draw, *, n: int = 2048) -> tuple[frozense
         for i, slot in enumerate(slots)
     }
     inert = frozenset(slot.component for slot in slots if not effective[slot.component, False])
-    return inert, frozenset(component for component in inert if effective[component, True])
+    return inert, frozenset(slot.component for slot in slots if effective[slot.component, True])
 
 
 MIN_D_MODEL = 8
@@ -159,8 +160,8 @@ class Setting:
 
     `placement` maps components of the compiled program to other components of the model (the others keep their place).
     `inert` are components of the program whose interchange at the same position has no effect; `crossed` are components
-    that are also trained and checked by interchange across positions. `start` are initial weights instead of random
-    ones.
+    that are also trained and checked with their outputs moved to other positions (by default all that this shows).
+    `start` are initial weights instead of random ones.
     """
 
     name: str

@@ -4,7 +4,8 @@ For a pair (base, source) three runs of the base are trained on the correct answ
 
     behaviour    nothing is replaced                            -> the program's output on the base
     interchange  one component of the circuit takes its         -> the program's output after the same interchange
-                 value from the source
+                 value from the source, read at the same
+                 position or moved there from another
     strict       some components outside the circuit are        -> the program's output on the base
                  replaced
 
@@ -267,6 +268,7 @@ class Metrics:
     accuracy: Float[Tensor, " copy"]
     iia_worst: Float[Tensor, " copy"]
     iia_changed_worst: Float[Tensor, " copy"]
+    moved_worst: Float[Tensor, " copy"]
     strict_worst: Float[Tensor, " copy"]
     strict_all: Float[Tensor, " copy"]
     mean_ablated: Float[Tensor, " copy"]
@@ -293,7 +295,7 @@ def evaluate(stack: Stack, tables: Tables, curriculum: Curriculum) -> Metrics:
         present = curriculum.present[:, slot]
         iia[present, slot] = runs.share(correct)[present]
         changed[present, slot] = runs.share(correct, where=runs.differ(answers, base))[present]
-    counts = curriculum.present & ~curriculum.inert
+    aligned = curriculum.present & ~curriculum.inert & ~curriculum.crossed
     strict = torch.ones(len(stack), stack.n_nodes, device=stack.device)
     for node in range(stack.n_nodes):
         alone = torch.zeros_like(curriculum.others)
@@ -302,8 +304,9 @@ def evaluate(stack: Stack, tables: Tables, curriculum: Curriculum) -> Metrics:
     return Metrics(
         iia,
         accuracy,
-        iia.where(counts, 1.0).amin(1),
-        changed.where(counts, 1.0).amin(1),
+        iia.where(aligned, 1.0).amin(1),
+        changed.where(aligned, 1.0).amin(1),
+        changed.where(curriculum.crossed, 1.0).amin(1),
         strict.where(curriculum.others, 1.0).amin(1),
         runs.share(runs.correct(runs.interchange(curriculum.others), base)),
         runs.share(runs.correct(runs.ablation(curriculum.others, mean=True), base)),

@@ -7,6 +7,7 @@ Only grading imports it, and the code here that trains the circuits: nothing an 
 """
 
 from vesalius.circuits.key.task import (
+    CARRY_MORE,
     INERT,
     AnswerKey,
     ComponentAnswer,
@@ -26,6 +27,7 @@ from vesalius.circuits.key.tasks import TASKS
 from vesalius.errors import BadInput, choices
 
 __all__ = [
+    "CARRY_MORE",
     "INERT",
     "AnswerKey",
     "ComponentAnswer",

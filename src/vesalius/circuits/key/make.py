@@ -21,6 +21,7 @@ import torch
 
 from vesalius.circuits.key import INERT, Task, all_tasks, examples, task, trained_size
 from vesalius.circuits.specimens import (
+    SPECIMEN_FILE,
     Card,
     as_examples,
     benchmark_cards,
@@ -37,11 +38,13 @@ from vesalius.model.transformer import Transformer
 from vesalius.rasp.generator import repetitive_inputs, shuffled
 from vesalius.training.fit import SettingResult, train_group
 from vesalius.training.gate import REPETITIVE_THRESHOLDS, THRESHOLDS, Gate, measure
-from vesalius.training.setting import Setting, Size
+from vesalius.training.setting import Setting, Size, find_inert
 from vesalius.training.stepper import Recipe
 from vesalius.training.trainer import CheckReport
 
 INSTALL_PAIRS, INSTALL_SEED = 2048, 7_000_003
+#: Pairs of inputs that show whether a moved output changes an answer.
+FEWEST_FOR_MOVES = 256
 MODULE = "python -m vesalius.circuits.key.make"
 
 
@@ -107,7 +110,7 @@ def setting_for(one: Task, *, min_length: int = 1, start: State | None = None, r
         draw=draw,
         placement=dict(one.head_override),
         inert=frozenset(reasons),
-        crossed=frozenset(component for component, why in reasons.items() if why == "position_only"),
+        crossed=find_inert(one.program(), draw, n=FEWEST_FOR_MOVES)[1],
         start=start,
     )
 
@@ -134,16 +137,18 @@ def train_groups(names: list[str], *, device: str, out: Path, copies: int, seed:
 
 
 def polish(
-    ids: list[str], *, device: str, out: Path, seed: int, rate: float, steps: int, repetitive: float
+    ids: list[str], *, device: str, out: Path, seed: int, rate: float, steps: int, batch: int, repetitive: float
 ) -> dict[str, Gate]:
-    """Continue training shipped models one by one until they also pass on the shortest and on repetitive inputs."""
+    """Continue training shipped models one by one until they pass: on the shortest and on repetitive inputs, moved."""
     gates: dict[str, Gate] = {}
     for id_ in ids:
-        start = to_state(load_model(benchmark_root() / id_))
-        setting = setting_for(task(id_), start=start, repetitive=repetitive)
-        recipe = Recipe(steps, 64, pairs=32_768, checks=max(1, steps // 100), validation=512)
+        directory = benchmark_root() / id_
+        start, shortest = to_state(load_model(directory)), Card.read(directory / SPECIMEN_FILE).min_len
+        setting = setting_for(task(id_), min_length=shortest, start=start, repetitive=repetitive)
+        recipe = Recipe(steps, batch, pairs=32_768, checks=max(1, steps // 100), validation=512)
+        early = not setting.program.numerical  # numbers become exact only while the learning rate falls
         for event in train_group(
-            [setting], device=device, out=out, seed=seed, copies=[(seed, rate)], recipe=recipe, stop_early=True
+            [setting], device=device, out=out, seed=seed, copies=[(seed, rate)], recipe=recipe, stop_early=early
         ):
             if isinstance(event, CheckReport):
                 _say(f"task {id_}: step {event.step}/{event.steps}, {event.best[id_]}, {event.seconds:.0f} s")
@@ -180,7 +185,7 @@ def install(out: Path) -> list[str]:
 def measure_missing() -> None:
     """Measure the gate of shipped specimens whose card was written before all of its figures existed."""
     for card in benchmark_cards():
-        if card.gate.get("repetitive") is None:
+        if card.gate.get("repetitive") is None or "moved_worst" not in card.gate["figures"]:
             directory = benchmark_root() / card.id
             gate = _gate(task(card.id), load_model(directory), card.min_len)
             _say(f"task {card.id}: {'; '.join(gate.shortfalls) or 'passes'}")
@@ -222,8 +227,8 @@ def _card(one: Task, setting: Setting, gate: Gate, record: dict, min_length: int
 def table() -> str:
     """The table of the docs: every shipped specimen with the gate figures stored with its weights."""
     head = (
-        "| id | name | circuit | L, d, d_head | weights | accuracy | IIA | changed | strict | all | mean | zero "
-        "| repetitive | rare counts | n |"
+        "| id | name | circuit | L, d, d_head | weights | accuracy | IIA | changed | moved | strict | all | mean "
+        "| zero | repetitive | rare counts | n |"
     )
     lines = [head, "|" + "---|" * head.count(" |")]
     for card in benchmark_cards():
@@ -231,13 +236,15 @@ def table() -> str:
         f, shape = card.gate["figures"], f"{size.n_layers}, {size.d_model}, {size.d_head}"
         weights = sum(w.numel() for w in load_specimen(benchmark_root() / card.id).model.parameters())
         on_repetitive = [card.gate[name] for name in REPETITIVE_THRESHOLDS]
-        figures = " | ".join(map(_short, [*(f[name] for name in THRESHOLDS), *on_repetitive]))
+        figures = " | ".join(map(_short, [*(f.get(name) for name in THRESHOLDS), *on_repetitive]))
         circuit = " ".join(name + ("*" if name in card.gate["inert"] else "") for name in card.components)
         lines.append(f"| {card.id} | {card.name} | {circuit} | {shape} | {weights} | {figures} | {card.gate['n']} |")
     return "\n".join(lines)
 
 
-def _short(value: float) -> str:
+def _short(value: float | None) -> str:
+    if value is None:
+        return "not measured"
     return "1" if value >= 0.99995 else f"{value:.4f}".removeprefix("0")
 
 
@@ -257,6 +264,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=[], help="with polish: ids")
     parser.add_argument("--rate", type=float, default=2e-3, help="with polish: peak learning rate")
     parser.add_argument("--steps", type=int, default=2000, help="with polish: maximum number of steps")
+    parser.add_argument("--batch", type=int, default=64, help="with polish: pairs in a step")
     parser.add_argument("--repetitive", type=float, default=0.3, help="with polish: share of repetitive inputs")
     args = parser.parse_args()
     try:
@@ -264,8 +272,8 @@ def main() -> None:
             gates = train_groups(args.groups, device=args.device, out=args.out, copies=args.copies, seed=args.seed)
             sys.exit(0 if all(gate.passed for gate in gates.values()) else 1)
         if args.command == "polish":
-            options = {"device": args.device, "out": args.out, "seed": args.seed}
-            gates = polish(args.tasks, rate=args.rate, steps=args.steps, repetitive=args.repetitive, **options)
+            names = ("device", "out", "seed", "rate", "steps", "batch", "repetitive")
+            gates = polish(args.tasks, **{name: getattr(args, name) for name in names})
             sys.exit(0 if all(gate.passed for gate in gates.values()) else 1)
         if args.command == "measure":
             sys.exit(measure_missing())

@@ -202,12 +202,13 @@ def of_two(columns: Columns) -> Iterator[Candidate]:
     left, right = columns
     yield Candidate("equality", "x == y", f"whether {X} equals {Y}")
     yield Candidate("equality", "x != y", f"whether {X} differs from {Y}")
+    flags = set(left) | set(right) <= {0, 1}
+    if flags:
+        yield from _logic()
     if ordered([*left, *right]) is not None:
         yield from _order()
     if numbers([*left, *right]) is None:
         return
-    if set(left) | set(right) <= {0, 1}:
-        yield from _logic()
     yield from _arithmetic()
     yield from _whole_arithmetic(left, right)
     yield from _pairs_limits(left, right)
@@ -261,7 +262,7 @@ def _whole_arithmetic(left: Sequence[Value], right: Sequence[Value]) -> Iterator
         yield Candidate("difference", f"x + y - {c}", f"the sum of {X} and {Y}, minus {c}")
         yield Candidate("difference", f"x - y - {c}", f"{X} minus {Y}, minus {c}")
         yield Candidate("difference", f"y - x - {c}", f"{Y} minus {X}, minus {c}")
-    for k in (2, 3):
+    for k in range(2, LARGEST_CONSTANT + 1):
         yield Candidate("sum", f"{k} * x + y", f"{k} times {X} plus {Y}")
         yield Candidate("sum", f"x + {k} * y", f"{X} plus {k} times {Y}")
         yield Candidate("difference", f"x - {k} * y", f"{X} minus {k} times {Y}")
