@@ -6,6 +6,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 import vesalius as ves
+from tests.behaviours.word_tokenizer import BOS, word_tokenizer
+from tests.model import references
+from vesalius.behaviours.builtin import NAMES
 from vesalius.behaviours.prompts import Prompts
 from vesalius.components import Component
 from vesalius.discovery.account import ALONE, NamedSet, choose_set, given_set, measure_account
@@ -13,6 +16,7 @@ from vesalius.documents.account import BAR, Account, Effect
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.model.hooks import HookPoint
+from vesalius.model.sources import from_transformers
 from vesalius.model.specimen import Specimen
 
 NAMED = tuple(map(Component.parse, ("L0H3", "L0H5", "L0_MLP", "L1_MLP", "L2_MLP", "L1H0")))
@@ -113,6 +117,47 @@ def test_the_share_with_all_mlps_is_that_of_plain_hooks(specimen: Specimen) -> N
     heads = {part for part in specimen.model.components if part.is_head}
     twin = Twin(specimen, prompts)
     assert value(account.with_mlps) == pytest.approx(twin.share(heads - set(NAMED[:2])), abs=1e-3)
+
+
+def of_family(name: str) -> Specimen:
+    """A small random model of a family, with rows on which replacing everything takes from the score: of all names the
+    right answer is the one that loses most by the counterfactual, the wrong one that which gains most.
+    """
+    tokenizer, (kind, settings) = word_tokenizer(), references.MODELS[name]
+    model = references.random_reference(kind, {**settings, "vocab_size": tokenizer.size, "bos_token_id": BOS})
+    plain = from_transformers(model)
+    names = [f" {one}" for one in NAMES if tokenizer.is_single(f" {one}")][:40]
+    tokens = [tokenizer.token(one) for one in names]
+
+    def logits(text: str) -> Float[Tensor, " name"]:
+        with torch.no_grad():
+            return plain(torch.tensor([[BOS, *tokenizer.encode(text)]]))[0, -1, tokens]
+
+    rows = []
+    for i in range(28):
+        first, second, other = names[i], names[(7 * i + 3) % 40], names[(11 * i + 5) % 40]
+        prompt, counterfactual = f"The{first}{second}{first}", f"The{other}{second}{first}"
+        change = logits(prompt) - logits(counterfactual)
+        right, wrong = names[int(change.argmax())], names[int(change.argmin())]
+        rows.append({"prompt": prompt, "answer": right, "wrong": wrong, "counterfactual": counterfactual})
+    return ves.load(model, tokenizer=tokenizer._backend, behaviour=rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [one for one in references.MODELS if not one.startswith("rope-")])
+def test_the_account_is_that_of_plain_hooks_in_every_family(name: str) -> None:
+    pytest.importorskip("transformers")
+    specimen = of_family(name)
+    inside = set(map(Component.parse, ("L0H1", "L0_MLP", "L1H2")))
+    named = given_set(specimen, inside, n=8, seed=3)
+    account = measure_account(specimen, named, seed=3)
+    prompts = named.sets.report.prompts
+    assert prompts is not None
+    twin, every = Twin(specimen, prompts), set(specimen.model.components)
+    heads = {part for part in every if part.is_head}
+    assert value(account.kept) == pytest.approx(twin.share(every - inside), abs=1e-3)
+    assert value(account.with_mlps) == pytest.approx(twin.share(heads - inside), abs=1e-3)
+    assert value(account.left) == pytest.approx(twin.share(inside), abs=1e-3)
 
 
 @pytest.mark.slow

@@ -22,9 +22,10 @@ from vesalius_mechrl.documents import MethodRegret, TaskRegret
 from vesalius_mechrl.environment import Episodes
 from vesalius_mechrl.networks import WithEncoder
 from vesalius_mechrl.ppo import Settings, load_policy, save_policy, train
-from vesalius_mechrl.study import Scope, policy_orders, study, train_policies, trainings
+from vesalius_mechrl.study import policy_orders, study
 from vesalius_mechrl.suite import SuitePlan, load_suite, measure_suite, missing_sources
 from vesalius_mechrl.tables import FeatureTables, Tables
+from vesalius_mechrl.trainings import Scope, train_policies, trainings
 
 ROOT = Path(__file__).parents[2]
 SIZE = word_tokenizer().size
@@ -75,7 +76,7 @@ def test_a_policy_tells_tasks_by_their_prompts_alone(tmp_path: Path) -> None:
     """Two tasks whose best heads differ, told apart by the embedding alone: first picks follow the prompts."""
     tables = with_prompts(planted_tables(best={"a": 3, "b": 11}))
     quick = {"total_steps": 9_600, "games": 32, "steps": 3, "minibatches": 2, "evaluate_every": 9_600, "width": 32}
-    settings = Settings(view="context", learning_rate=5e-3, entropy_weight=0.01, **quick)
+    settings = Settings(view="prompts", learning_rate=5e-3, entropy_weight=0.01, **quick)
     policy = train(tables, settings)
     for task, head in (("a", 3), ("b", 11)):
         orders = policy_orders(policy, tables, task, range(20), seed=1)
@@ -89,7 +90,7 @@ def test_a_policy_tells_tasks_by_their_prompts_alone(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no prompt embeddings"):
         Episodes(planted_tables(best={"a": 3}), 1, context=True)
     with pytest.raises(BadInput, match="the published policy has view one-hot"):
-        Settings(view="context", paper=True)
+        Settings(view="prompts", paper=True)
 
 
 @pytest.mark.slow
@@ -107,13 +108,13 @@ def test_a_suite_in_nats_with_embeddings(tmp_path: Path) -> None:
     assert missing_sources(tmp_path, PLAN) == ["ioi"]
     assert missing_sources(tmp_path, replace(PLAN, context=False)) == []
     measure_suite(specimen, corpus(), tmp_path, plan=PLAN)
-    scope = Scope(seeds=1, steps=64, episodes=2, budgets=(1, 4, 8), context=True)
+    scope = Scope(seeds=1, steps=64, episodes=2, budgets=(1, 4, 8), context=("prompts",), picks=8)
     jobs = [job for job in trainings(scope, tmp_path / "policies") if job.name != "per-head"]
     document = study(suite, train_policies(suite, jobs), scope)
-    conditions = {row["condition"] for row in document["table4"] if row["method"] == "context best-of-5"}
+    conditions = {row["condition"] for row in document["table4"] if row["method"] == "prompt-encoder best-of-5"}
     assert conditions == {"no label"}
     methods = {method["method"]: method for method in document["regret"][0]["methods"]}
-    assert methods["context"]["budgets"] == methods["one-hot"]["budgets"], "the same account of queries"
+    assert methods["prompt-encoder"]["budgets"] == methods["one-hot"]["budgets"], "the same account of queries"
     with pytest.raises(BadInput, match="reward 'bits' does not exist; choose one of logits, nats"):
         replace(PLAN, unit="bits")
 
@@ -124,6 +125,6 @@ def test_the_tables_have_the_recorded_figures_of_both_rewards() -> None:
     # The unit of the reward changes what is read off at the end of a pass, not how many passes there are.
     assert records["logits"]["forwards"] == records["nats"]["forwards"]
     bounds = {"mean": (1.0, 0.5), "low": (0.5, 0.25), "high": (1.5, 0.75)}
-    regret = MethodRegret(method="context", budgets=(10.0, 50.0), seeds=(), **bounds)
+    regret = MethodRegret(method="prompt-encoder", budgets=(10.0, 50.0), seeds=(), **bounds)
     task = TaskRegret(task="t", unit="nats", episodes=1, seeds=2, oracle=4.0, methods=(regret,))
-    assert shares(task) == {"context": {"10": [0.25, 0.125, 0.375], "50": [0.125, 0.0625, 0.1875]}}
+    assert shares(task) == {"prompt-encoder": {"10": [0.25, 0.125, 0.375], "50": [0.125, 0.0625, 0.1875]}}

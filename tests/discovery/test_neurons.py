@@ -68,6 +68,14 @@ def test_the_smallest_set_keeps_what_was_asked(specimen: Specimen) -> None:
     assert at.share > at.random
 
 
+def test_one_prompt_gives_a_share_without_an_interval(specimen: Specimen) -> None:
+    one, two = (Keeping(specimen.model, trial(specimen, n, seed=3), Cost()) for n in (1, 2))
+    order = torch.arange(len(one.places))
+    ((share, low, high),) = one.shares(order, [len(order)])
+    assert (share, low, high) == (pytest.approx(1.0), None, None)
+    assert two.shares(order, [len(order)])[0][1:] == pytest.approx((1.0, 1.0))
+
+
 def test_experts_are_kept_where_mlps_are_made_of_them(specimen: Specimen) -> None:
     """All three experts of the second layer and some neurons of the first, by the same search; all units keep all."""
     experts = {"n_experts": 3, "n_active": 1, "d_expert": 6, "renormalise": False, "layers": (1,)}

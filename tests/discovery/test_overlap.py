@@ -37,7 +37,7 @@ def test_the_published_circuit_of_ioi() -> None:
 
 def test_published_heads_belong_to_one_shape() -> None:
     heads = all_components(gpt2_shaped(), mlps=False)
-    for behaviour in ("ioi", "induction", "induction-out", "greater-than"):
+    for behaviour in ("ioi", "mechrl-ioi", "induction", "induction-out", "mechrl-induction", "greater-than"):
         published = published_heads(gpt2_shaped(), behaviour)
         assert published is not None
         assert published.heads <= set(heads)

@@ -16,7 +16,8 @@ from vesalius_mechrl.environment import FEATURES, Episodes, HeadView
 from vesalius_mechrl.matrices import Rows
 from vesalius_mechrl.methods import packaged_policy
 from vesalius_mechrl.networks import PerHead, draw_candidates
-from vesalius_mechrl.ppo import PER_HEAD, Settings, load_policy, play, save_policy, train
+from vesalius_mechrl.ppo import load_policy, play, save_policy, train
+from vesalius_mechrl.settings import PER_HEAD, Settings
 from vesalius_mechrl.study import policy_orders, start_episodes
 from vesalius_mechrl.tables import (
     ATTENTION_TARGETS,

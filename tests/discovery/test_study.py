@@ -19,16 +19,10 @@ from vesalius.errors import BadInput
 from vesalius_mechrl.benchmark import write_study
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.matrices import behaviour_matrix
-from vesalius_mechrl.ppo import Settings, Trainer
+from vesalius_mechrl.ppo import Trainer
+from vesalius_mechrl.settings import Settings
 from vesalius_mechrl.strategies import Comparison, Regret
-from vesalius_mechrl.study import (
-    Scope,
-    _in_top_ten,
-    study,
-    train_policies,
-    trainings,
-    verdicts,
-)
+from vesalius_mechrl.study import _in_top_ten, study, verdicts
 from vesalius_mechrl.suite import (
     CATEGORIES,
     Suite,
@@ -40,6 +34,7 @@ from vesalius_mechrl.suite import (
     missing_sources,
 )
 from vesalius_mechrl.tables import Tables
+from vesalius_mechrl.trainings import Scope, train_policies, trainings
 
 SIZE = word_tokenizer().size
 POOLS = {"train": 4, "validation": 3, "test": 4}
@@ -133,7 +128,7 @@ def test_plans_that_make_no_experiment(training: tuple[str, ...], held_out: tupl
 def test_all_tables_of_a_small_study(
     suite: Suite, tmp_path: Path, paper: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scope = Scope(paper, seeds=2, steps=64, episodes=3, budgets=(1, 4, 8))
+    scope = Scope(paper, seeds=2, steps=64, episodes=3, budgets=(1, 4, 8), picks=8, collapse=paper)
     policies = train_policies(suite, trainings(scope, tmp_path))
     document = study(suite, policies, scope)
     methods = {method["method"] for method in document["regret"][0]["methods"]}

@@ -25,7 +25,7 @@ from vesalius.explanations.claims import (
     interchange,
 )
 from vesalius.explanations.claims.base import level_for, share_interval_at
-from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT
+from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, ELSEWHERE
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import (
     Aggregate,
@@ -64,8 +64,8 @@ FLAGS, SHARE = (str(component) for component, _ in task("3").components)
 def test_what_a_component_computes_is_supported(lab, component):
     record = check(Computes(component=component, hypothesis=hypothesis()), lab, tried=4)
     assert (record.verdict, record.tried, record.kind) == ("supported", 4, "computes")
-    # Readers in this circuit know the value only with the code of their own position, so moved outputs say nothing.
-    assert record.text.startswith(f"At a fixed position, {component} computes")
+    # The model was trained with moved outputs, so that they follow the program as well.
+    assert record.text.startswith(f"{component} computes")
     agreement, accuracy, _, rivals, *_ = record.evidence
     assert agreement.value == 1.0
     assert accuracy.value > 0.97
@@ -117,9 +117,24 @@ def test_another_pattern_gives_the_scores_of_a_run_that_is_hooked_there(lab):
     assert expected.mean() < 0.9, "the other pattern changes outputs"
 
 
-def test_a_program_that_fails_as_a_whole_is_refuted_without_looking_closer(lab):
-    record = check(Computes(component=SHARE, hypothesis=hypothesis(predicate=Comparison.GEQ)), lab)
-    assert [evidence.measure for evidence in record.evidence] == [AGREEMENT, ACCURACY]
+def test_where_a_program_fails_the_component_that_is_wrong_is_refuted_and_the_other_is_not(lab):
+    """The wrong comparison is the head's. What the MLP carries is right, though no output of the program is."""
+    idea = hypothesis(predicate=Comparison.GEQ)
+    wrong, right = (check(Computes(component=part, hypothesis=idea), lab) for part in (SHARE, FLAGS))
+    assert [evidence.measure for evidence in right.evidence[:2]] == [AGREEMENT, ACCURACY]
+    assert (wrong.verdict, right.verdict) == ("refuted", "undecided")
+    assert {evidence.outcome for evidence in right.evidence[2:]} == {ELSEWHERE}
+    assert ELSEWHERE not in {evidence.outcome for evidence in wrong.evidence}
+
+
+def test_where_a_program_fails_and_a_component_cannot_be_looked_at_nothing_is_refuted(lab, monkeypatch):
+    """Too few inputs have equal claimed values, so nothing says that this component is wrong, and not another."""
+    claim = Computes(component=FLAGS, hypothesis=hypothesis(predicate=Comparison.GT))
+    nothing_equal = lambda lab, program, names: torch.zeros_like(lab.real)  # noqa: E731
+    monkeypatch.setattr(interchange, "equal_in", nothing_equal)
+    record = check(claim, lab)
+    assert record.verdict == "undecided"
+    assert ELSEWHERE not in {evidence.outcome for evidence in record.evidence}
 
 
 def test_the_right_variable_in_the_wrong_component_is_refuted(lab):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import vesalius as ves
+from tests.processes import told_to_programs
 from vesalius import api
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.documents.explanation import Explanation
@@ -18,14 +19,13 @@ from vesalius.model.specimen import Specimen
 
 pytestmark = pytest.mark.usefixtures("shared_sandboxes")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command" / "scientist.py"
-#: Writes the lines of a file, one for each that it reads, and keeps what it reads in another.
+#: Writes the lines of a file, one for each that it reads.
 TALKER = """
 import sys
-heard = open(sys.argv[2], "w")
 for said in open(sys.argv[1]):
-    heard.write(sys.stdin.readline()); heard.flush()
+    sys.stdin.readline()
     print(said, end="", flush=True)
-heard.write(sys.stdin.readline())
+sys.stdin.readline()
 """
 NOTHING = {"components": [], "information_flow": "none", "task_description": "nothing"}
 PREDICT = {"call": "predict", "arguments": {"inputs": [["a", "x"], ["x"]]}}
@@ -40,9 +40,11 @@ def conversation(place: Path, specimen: Specimen, *lines: Any) -> tuple[Explanat
     """The explanation that a program of these lines ends with, and what it was told."""
     (place / "talker.py").write_text(TALKER)
     (place / "said").write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines))
-    command = f"{sys.executable} {place / 'talker.py'} {place / 'said'} {place / 'heard'}"
-    explanation = ves.explain(specimen, scientist=f"command:{command}", progress=False)
-    return explanation, [json.loads(line) for line in (place / "heard").read_text().splitlines()]
+    command = f"{sys.executable} {place / 'talker.py'} {place / 'said'}"
+    heard: list[dict[str, Any]] = []
+    with told_to_programs(heard):
+        explanation = ves.explain(specimen, scientist=f"command:{command}", progress=False)
+    return explanation, heard
 
 
 @pytest.mark.slow
@@ -111,7 +113,7 @@ def test_requests_that_cannot_be_carried_out_are_answered_and_the_key_stays_shut
     for line, reply in zip(hostile, heard[1:], strict=True):
         assert "error" in reply, line
         assert "\n" not in reply["error"]
-    told = (tmp_path / "heard").read_text()
+    told = json.dumps(heard)
     truth = reference_texts("3", None)
     canaries = ["frac_prevs", truth.task, *truth.notes.values()]
     assert not [canary for canary in canaries if canary in told]

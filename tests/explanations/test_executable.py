@@ -15,12 +15,13 @@ from vesalius.errors import BadInput
 from vesalius.explanations.scientist.gathering import (
     ROUTES,
     Copy,
-    Extreme,
     Gated,
-    Matched,
+    Gathered,
     Mean,
     Selector,
     Width,
+    extreme,
+    matched,
 )
 from vesalius.explanations.scientist.investigate import assemble, explain_components
 from vesalius.explanations.scientist.program import (
@@ -40,7 +41,20 @@ from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import from_document
 from vesalius.rasp.draft import COMPARE
 
-FAMILIES = ("table", "table", "width", "mean", "copy", "steered", "matched", "gated", "extreme", "linear", "constant")
+FAMILIES = (
+    "table",
+    "table",
+    "width",
+    "mean",
+    "copy",
+    "steered",
+    "matched",
+    "gated",
+    "extreme",
+    "gathered",
+    "linear",
+    "constant",
+)
 VOCABULARIES = (("a", "b", "c"), (3, 1, 2, 7), ("z", "nothing", "a"), (0.5, 2, 1))
 COMPONENTS = tuple(Component(layer, head) for layer in range(3) for head in (0, 1, None))
 
@@ -79,9 +93,10 @@ class RandomProgram:
                 "mean": lambda: self.mean(of),
                 "copy": lambda: Copy(of, rng.choice(self.routes())),
                 "steered": lambda: self.steered(of),
-                "matched": lambda: Matched(of, other, rng.choice([*self.names, INDICES])),
+                "matched": lambda: matched(of, other, rng.choice([*self.names, INDICES])),
                 "gated": lambda: Gated(of, other, self.code(other)),
-                "extreme": lambda: Extreme(of, rng.random() < 0.5),
+                "extreme": lambda: extreme(of, largest=rng.random() < 0.5),
+                "gathered": lambda: self.gathered(of, other),
                 "linear": lambda: self.mean(of),
                 "constant": lambda: Constant(),
             }[family]()
@@ -119,10 +134,18 @@ class RandomProgram:
         return kept or [tuple(rows[0])]
 
     def selector(self, keys: str, queries: str) -> Selector:
-        kind = self.rng.choice(["all", "constant", "compare", "compare"])
+        kind = self.rng.choice(["all", "constant", "compare", "compare", "pairs"])
         if self.rng.random() < 0.5:
             queries = keys
-        return Selector(kind, keys, queries, self.rng.choice(list(COMPARE)), self.code(keys), self.more(keys))
+        both = [(there, here) for there in self.codes(keys) for here in self.codes(queries) if min(there, here) >= 0]
+        pairs = frozenset(pair for pair in both if self.rng.random() < 0.5)
+        comparison = self.rng.choice(list(COMPARE))
+        return Selector(kind, keys, queries, comparison, self.code(keys), self.more(keys), pairs)
+
+    def gathered(self, of: str, other: str) -> Gathered:
+        how, selector = self.rng.choice(["first", "last", "most", "mean", "sum"]), self.selector(other, of)
+        numbers = tuple(self.rng.randrange(3) for _ in range(max(self.codes(of)) + 1)) if how in ("mean", "sum") else ()
+        return Gathered(of, selector, how, numbers)
 
     def steered(self, of: str) -> Copy:
         by = self.rng.choice([*self.names, *([] if self.program.causal else ["length"])])

@@ -93,7 +93,7 @@ def test_an_mlp_that_writes_the_answer_once_more_carries_it_and_looks_nothing_up
     assert check(Carries(component="L2_MLP", variable="country"), doubled).verdict == "supported"
     record = check(LooksUp(component="L2_MLP", variable="country"), doubled)
     assert record.verdict == "refuted"
-    written, gained, apart = record.evidence[3:]
+    written, gained, apart = record.evidence[-3:]
     assert (written.value, gained.value) == (1.0, 0.0)  # the answer stands in what it reads already
     assert (apart.value or 1.0) < 0.75  # and it follows what L1_MLP tells it
     assert check(NeedsInput(component="L2_MLP", sender="L1_MLP"), doubled).verdict == "supported"
@@ -193,6 +193,17 @@ def test_the_explanation_names_the_lookup_and_says_what_it_reads() -> None:
     # Of the countries that neurons were chosen on, others need others: no small set is claimed to do.
     assert "No few neurons were found" in parts["L1_MLP"].note
     assert parts["L0_MLP"].role == "supplies what the prompts share"
+
+
+def test_a_path_into_an_mlp_is_one_question_with_one_claim() -> None:
+    """Where the sender is explained as well, its path is claimed there; the MLP's name and note still say it."""
+    explanation = ves.explain(as_specimen(lookup_model(), "capitals"), ["L0H0", "L1_MLP"], n=16)
+    parts = {part.id: part for part in explanation.components}
+    fed = [claim for claim in parts["L0H0"].claims if claim.kind == "feeds"]
+    assert [(claim.prediction, claim.verdict) for claim in fed] == [({"receiver": "L1_MLP"}, "supported")]
+    assert not any(claim.kind == "needs_input" for claim in parts["L1_MLP"].claims)
+    assert parts["L1_MLP"].role == "looks up the answer from country at the answer (interchange 1.00), reads L0H0"
+    assert "It needs what reaches it directly from L0H0" in parts["L1_MLP"].note
 
 
 def record(kind: str, **prediction: str) -> ClaimRecord:

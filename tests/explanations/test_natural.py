@@ -22,6 +22,7 @@ from vesalius.documents.explanation import (
     Explanation,
     Verdict,
     draw_profile,
+    why_it_attends,
 )
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
@@ -50,6 +51,14 @@ def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
     assert components["L1H0"].role == "induction head, primary mover"
     assert {name: part.verdict for name, part in components.items()} == {"L0H0": "supported", "L1H0": "supported"}
     assert {part.tag for part in components.values()} == {"ROUTER"}
+
+
+@pytest.mark.slow
+def test_a_model_without_a_token_that_begins_a_text_is_explained_too(by_hand: Explanation) -> None:
+    model = induction_model(SIZE)
+    model.config = model.config.model_copy(update={"bos_token": None})
+    without = ves.explain(as_specimen(model), n=16)
+    assert {part.id: part.role for part in without.components} == {part.id: part.role for part in by_hand.components}
 
 
 def test_the_set_is_the_circuit_and_the_answer_says_so(by_hand: Explanation) -> None:
@@ -108,6 +117,27 @@ def test_a_tag_by_experiment_is_one_or_null(by_hand: Explanation) -> None:
     assert (other.role, other.tag, other.tag_by_experiment) == ("no effect alone", "MAPPER", None)
     for part in (*by_hand.components, other):
         assert ("by default" in part.note) == (part.tag_by_experiment is None)
+
+
+def test_an_entry_says_why_a_head_attends(by_hand: Explanation) -> None:
+    """By hand the key of L1H0 is what L0H0 wrote and its query 60 times the token, with heads of 64 dimensions: where
+    the two are the same unit vector the score is 60 / 8, elsewhere about 0. Without L0H0's path no attention stays.
+    """
+    induction = parts(by_hand)["L1H0"]
+    why = (induction.profile or {})["why"]
+    assert (why["role"], why["score"]) == ("induction", pytest.approx(60 / 8, rel=0.15))
+    assert [why[side][0]["source"] for side in ("at_key", "at_query")] == ["L0H0", "token"]
+    assert why["at_key"][0]["adds"] == pytest.approx(why["score"], rel=0.1)
+    assert why["at_key"][0]["attention_lost"] > 0.9
+    assert (why["pairs"][0]["query"], why["pairs"][0]["key"]) == ("token", "L0H0")
+    assert "the largest parts are what L0H0 (+" in induction.note
+    (composes,) = (claim for claim in induction.claims if claim.kind == "composes")
+    (cited,) = (one for one in composes.evidence if one.measure == "what L0H0 adds beyond other keys")
+    assert cited.value == pytest.approx(why["at_key"][0]["adds"], abs=1e-3)
+    assert next(iter(cited.controls)) == "L0H0 adds"
+    sheet = why_it_attends(induction.profile or {})
+    assert sheet is not None
+    assert (sheet.title, sheet.rows[0][:2]) == ("Why it attends to induction", ("at the key", "L0H0"))
 
 
 def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from vesalius.components import Component
 from vesalius.explanations.claims import BackupOf, Necessary, NotNeededAlone, Redundant, Together, check
 from vesalius.explanations.laboratory import NaturalLab, Replacement
+from vesalius.explanations.natural.grouping import Groups, Redundancy
+from vesalius.explanations.natural.proposing import refuted_by
 from vesalius.statistics import counted_interval, exact_share_interval
 
 A, B = Component(0, 0), Component(0, 1)
@@ -133,3 +135,31 @@ def test_the_interval_of_counts_is_exact() -> None:
     both = counted_interval(torch.tensor([1.0, -1] + [0.0] * 8).numpy(), level=0.95)
     assert both[0] == pytest.approx(-both[1])
     assert both[0] < -0.4
+
+
+@pytest.mark.parametrize(
+    ("zeros", "mean", "verdict"), [(0.0, 0.3, "refuted"), (0.05, 0.3, "undecided"), (0.3, 0.3, "undecided")]
+)
+def test_what_costs_nothing_refutes_an_open_necessity_and_nothing_else_does(
+    zeros: float, mean: float, verdict: str
+) -> None:
+    """Values of other prompts leave it open; zeros cost nothing, or what lies at the bar, or much."""
+    costs = {"zero": (zeros, 0.02), "mean": (mean, 0.02), "resample": (0.055, 0.2), "moved": (0.055, 0.2)}
+    lab = GivenEffects(
+        128, {(frozenset([A]), kind): drawn(128, *one, 0.0, i) for i, (kind, one) in enumerate(costs.items())}
+    )
+    asked = check(Necessary(component="L0H0"), lab).model_copy(update={"verdict": "undecided"})
+    alone = check(NotNeededAlone(component="L0H0", replacement="zero"), lab)
+    settled = refuted_by(alone, asked)
+    assert settled.verdict == verdict
+    assert (settled.evidence == alone.evidence) == (verdict == "refuted")
+    assert refuted_by(None, asked) == asked
+    supported = asked.model_copy(update={"verdict": "supported"})
+    assert refuted_by(alone, supported) == supported
+
+
+def test_what_seems_to_stand_in_is_no_control_however_clearly_it_does() -> None:
+    groups, other = Groups(), Component(0, 2)
+    groups.add(A, Redundancy("redundant", (B,), "zero"))
+    groups.leave_out(B, Redundancy("backup_of", (other,), "resample"))
+    assert groups.alike() == {A: {B}, B: {A, other}, other: {B}}

@@ -14,6 +14,7 @@ from tests.explanations.test_scientist import environment
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
+from vesalius.explanations.claims.wiring import Wiring
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
@@ -194,13 +195,18 @@ def test_a_table_that_tells_each_head_yes_or_no_is_an_indicator() -> None:
     assert tag_by_experiment(L0M, facts_of({L0M: table("tokens"), L1H0: same})) == "MAPPER"
 
 
+def convention_tags(facts):
+    """The tags by convention, without their rules."""
+    return {component: reading.tag for component, reading in tags_by_convention(facts).items()}
+
+
 def test_what_reads_only_an_mlp_of_two_arguments_combines_its_parts() -> None:
     heads = {L0H0: Copy("tokens", "first"), L0H1: Copy("tokens", "next")}
     two_heads = facts_of({**heads, L0M: table("L0H0", "L0H1"), L1M: table("L0_MLP")})
-    tags = tags_by_convention(two_heads)
+    tags = convention_tags(two_heads)
     assert (tags[L0M], tags[L1M]) == ("MAPPER", "COMBINER")
     with_token = facts_of({**heads, L0M: table("L0H0", "tokens"), L1M: table("L0_MLP")})
-    tags = tags_by_convention(with_token)
+    tags = convention_tags(with_token)
     assert (tags[L0M], tags[L1M]) == ("COMBINER", "COMBINER")
 
 
@@ -208,7 +214,7 @@ def test_of_two_token_tables_the_later_takes_the_position() -> None:
     inside = {L0M: PositionTest(by_old=1.0, by_new=0.1, n=100)}
     facts = facts_of({L0M: table("tokens"), L1M: table("L0_MLP"), L2M: table("L1_MLP")}, positions=inside)
     assert tag_by_experiment(L0M, facts) == "COMBINER"
-    assert tags_by_convention(facts) == {L0M: "MAPPER", L1M: "COMBINER", L2M: "MAPPER"}
+    assert convention_tags(facts) == {L0M: "MAPPER", L1M: "COMBINER", L2M: "MAPPER"}
 
 
 def test_of_two_tables_of_a_gathered_value_the_later_takes_the_position() -> None:
@@ -217,23 +223,24 @@ def test_of_two_tables_of_a_gathered_value_the_later_takes_the_position() -> Non
     chain = {L0M: table("L0H0"), L1M: table("L0_MLP")}
     facts = facts_of({L0H0: Copy("tokens", "next"), **chain}, positions=inside)
     assert [tag_by_experiment(part, facts) for part in (L0M, L1M)] == ["COMBINER", "MAPPER"]
-    tags = tags_by_convention(facts)
+    tags = convention_tags(facts)
     assert (tags[L0M], tags[L1M]) == ("MAPPER", "COMBINER")
     counted = facts_of({L0H0: Width(Selector("compare", "tokens", "tokens")), **chain}, positions=inside)
-    tags = tags_by_convention(counted)
+    tags = convention_tags(counted)
     assert (tags[L0M], tags[L1M]) == ("MAPPER", "MAPPER")
     without_position = facts_of({L0H0: Copy("tokens", "next"), **chain})
-    tags = tags_by_convention(without_position)
+    tags = convention_tags(without_position)
     assert (tags[L0M], tags[L1M]) == ("MAPPER", "MAPPER")
 
 
 def test_a_component_that_matters_and_that_nothing_reads_is_said_to_have_a_reader() -> None:
     facts = facts_of({L0M: table("tokens"), L1M: table("tokens")})
     missing = "What reads L0_MLP was not found."
-    assert missing in information_flow(facts, {L0M, L1M})
-    assert "What reads L1_MLP" not in information_flow(facts, {L0M, L1M})  # the output does
-    assert missing not in information_flow(facts, {L1M})
-    assert missing not in information_flow(facts_of({L0M: table("tokens"), L1M: table("L0_MLP")}), {L0M})
+    assert missing in information_flow(facts, {}, {L0M, L1M})
+    assert "What reads L1_MLP" not in information_flow(facts, {}, {L0M, L1M})  # the output does
+    assert missing not in information_flow(facts, {}, {L1M})
+    assert missing not in information_flow(facts_of({L0M: table("tokens"), L1M: table("L0_MLP")}), {}, {L0M})
+    assert missing not in information_flow(facts, {"output": (Wiring({"L0_MLP": 0.5}),)}, {L0M})
 
 
 def test_an_argument_that_never_shows_is_dropped() -> None:

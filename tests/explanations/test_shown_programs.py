@@ -22,17 +22,17 @@ from vesalius.rasp.text import parse, render
 INPUTS = 1_000
 SMALL_SEARCH = {
     explain: {
-        "POOL": 120,
-        "FITTING": 200,
-        "EXCHANGES": 40,
-        "REFINING_PAIRS": 20,
-        "FRESH": 100,
-        "LAB_PAIRS": 16,
+        "POOL": 80,
+        "FITTING": 100,
+        "EXCHANGES": 20,
+        "REFINING_PAIRS": 10,
+        "FRESH": 50,
+        "LAB_PAIRS": 8,
     },
     hypotheses: {"WIDEN_BELOW": 0.0},
-    observe: {"MOST_OBSERVATIONS": 200, "CANDIDATE_CONTEXTS": 30, "CHOSEN_CONTEXTS": 5, "RANDOM_CONTEXTS": 2},
-    settling: {"TARGET_INPUTS": 6, "TARGET_POSITIONS": 6},
-    yardstick: {"SINGLE_MOVES": 80, "WHOLE_MOVES": 40, "TRIALS": 100},
+    observe: {"MOST_OBSERVATIONS": 100, "CANDIDATE_CONTEXTS": 16, "CHOSEN_CONTEXTS": 3, "RANDOM_CONTEXTS": 1},
+    settling: {"TARGET_INPUTS": 3, "TARGET_POSITIONS": 4},
+    yardstick: {"SINGLE_MOVES": 40, "WHOLE_MOVES": 20, "TRIALS": 50},
 }
 SAMPLE = ("3", "14", "36")
 

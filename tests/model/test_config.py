@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,3 +87,14 @@ def test_round_trip(config: Config) -> None:
 def test_a_config_is_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         small_config().n_layers = 3  # type: ignore[misc]
+
+
+def test_padding_and_the_beginning_of_a_text_are_absent_where_a_model_has_no_token_for_them() -> None:
+    tokens = torch.tensor([[1, 2, 0], [1, 3, 2]])
+    without = small_config().model_copy(update={"bos_token": None, "pad_token": None})
+    assert without.not_padding(tokens).all()
+    assert not without.begin_with_bos(tokens)
+    with_both = without.model_copy(update={"bos_token": 1, "pad_token": 0})
+    assert with_both.not_padding(tokens).tolist() == [[True, True, False], [True, True, True]]
+    assert with_both.begin_with_bos(tokens)
+    assert not with_both.begin_with_bos(tokens.flip(1))

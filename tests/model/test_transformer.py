@@ -152,7 +152,7 @@ def block_shapes(layer: int, config: Config, *, batch: int, pos: int) -> dict[st
         names |= {"attn.hook_rot_q": (h, dh), "attn.hook_rot_k": (kv, dh)}
     if config.gated:
         names["mlp.hook_pre_linear"] = (config.d_mlp,)
-    shapes = {f"blocks.{layer}.{name}": (batch, pos, *rest) for name, rest in names.items()}
+    shapes: dict[str, tuple[int, ...]] = {f"blocks.{layer}.{name}": (batch, pos, *rest) for name, rest in names.items()}
     return shapes | {
         f"blocks.{layer}.attn.{name}": (batch, h, pos, pos) for name in ("hook_attn_scores", "hook_pattern")
     }

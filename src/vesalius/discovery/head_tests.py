@@ -117,7 +117,7 @@ def repeated_tokens(specimen: Specimen, *, rows: int = ROWS, seed: int = 0) -> P
     vocabulary, config = specimen.vocabulary, specimen.model.config
     if isinstance(vocabulary, FiniteVocabulary):
         tokens = specimen.tokenize(specimen.sample(rows, seed))
-        return Probe(Batch(tokens, tokens != config.pad_token), 1)
+        return Probe(Batch(tokens, specimen.model.config.not_padding(tokens)), 1)
     prefix = bos_of(specimen)
     length, ordinary = min(LENGTH, (config.n_ctx - len(prefix)) // 2), ordinary_tokens(specimen)
     length = min(length, len(ordinary))

@@ -68,21 +68,24 @@ def _heads(names: str) -> tuple[Component, ...]:
 _INDUCTION = PublishedHeads(
     "MechRL's canonical induction heads of GPT-2 small", {"induction head": _heads("5.1 5.5 6.9 7.2 7.10")}
 )
+_IOI = PublishedHeads(
+    "Wang et al. 2022, arXiv 2211.00593",
+    {
+        "name mover": _heads("9.6 9.9 10.0"),
+        "negative name mover": _heads("10.7 11.10"),
+        "backup name mover": _heads("9.0 9.7 10.1 10.2 10.6 10.10 11.2 11.9"),
+        "S-inhibition head": _heads("7.3 7.9 8.6 8.10"),
+        "induction head": _heads("5.5 5.8 5.9 6.9"),
+        "duplicate-token head": _heads("0.1 0.10 3.0"),
+        "previous-token head": _heads("2.2 4.11"),
+    },
+)
 PUBLISHED: Mapping[str, PublishedHeads] = {
-    "ioi": PublishedHeads(
-        "Wang et al. 2022, arXiv 2211.00593",
-        {
-            "name mover": _heads("9.6 9.9 10.0"),
-            "negative name mover": _heads("10.7 11.10"),
-            "backup name mover": _heads("9.0 9.7 10.1 10.2 10.6 10.10 11.2 11.9"),
-            "S-inhibition head": _heads("7.3 7.9 8.6 8.10"),
-            "induction head": _heads("5.5 5.8 5.9 6.9"),
-            "duplicate-token head": _heads("0.1 0.10 3.0"),
-            "previous-token head": _heads("2.2 4.11"),
-        },
-    ),
+    "ioi": _IOI,
+    "mechrl-ioi": _IOI,
     "induction": _INDUCTION,
     "induction-out": _INDUCTION,
+    "mechrl-induction": _INDUCTION,
     "greater-than": PublishedHeads(
         "Hanna et al. 2023, arXiv 2305.00586, as listed with arXiv 2304.14997",
         {"reads the year": _heads("0.1 0.3 0.5"), "brings the year to the end": _heads("5.5 6.1 6.9 7.10 8.11 9.1")},

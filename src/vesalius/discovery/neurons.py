@@ -138,10 +138,14 @@ class Keeping:
         )
         return run(self.recordings, plan, self.replacement.values, cost=self.cost).cpu()
 
-    def shares(self, order: Order, sizes: Sequence[int]) -> list[tuple[float, float, float]]:
-        """The share of the behaviour that the first neurons of an order keep, with 95 % bootstrap intervals."""
+    def shares(self, order: Order, sizes: Sequence[int]) -> list[tuple[float, float | None, float | None]]:
+        """The share of the behaviour that the first neurons of an order keep, with 95 % bootstrap intervals, which one
+        prompt does not have.
+        """
         columns = [self.none, *(self.scores(order[:size]) for size in sizes), self.full]
         _, curve, drawn = resampled_faithfulness(torch.stack(columns, 1).double())
+        if len(columns[0]) == 1:
+            return [(share, None, None) for share in curve[0, 1:-1].tolist()]
         ends = drawn.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0)
         return list(zip(curve[0, 1:-1].tolist(), *(end[1:-1].tolist() for end in ends), strict=True))
 

@@ -90,9 +90,9 @@ class Replacements:
 
     def _tokens(self) -> list[list[int]]:
         """The tokens of each prompt, without BOS and padding."""
-        batch, config = self.material.batch, self.model.config
+        batch = self.material.batch
         kept = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
-        first = int(config.bos_token is not None and bool((batch.tokens[:, 0] == config.bos_token).all()))
+        first = int(self.model.config.begin_with_bos(batch.tokens))
         return [row[mask][first:].tolist() for row, mask in zip(batch.tokens, kept, strict=True)]
 
     def _replacement(self, ablation: Ablation, *, units: bool) -> Replacement:

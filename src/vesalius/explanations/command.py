@@ -10,16 +10,19 @@
 It is a face of a `Session`: instruments are the functions that HyVE's programs find, run in its sandbox on a blind copy
 of the specimen, and its claims, decided by the engine. The command has HyVE's budgets, for the circuit as a whole.
 Verdicts and evidence are the engine's: an explanation may say what it likes, and what was tested is put beside it. The
-command itself runs unconfined.
+command itself is confined (`vesalius.sandbox.command`): it sees its own files and what its caller names.
 """
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Unpack
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from vesalius.documents.explanation import Explanation, Tag
+from vesalius.documents.ran import Ran
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget
 from vesalius.explanations.findings import Said, Statement
@@ -28,9 +31,11 @@ from vesalius.explanations.session.briefing import MAX_ITERATIONS, STAGE, TAXONO
 from vesalius.explanations.session.session import Session, which_code
 from vesalius.explanations.session.setting import SettingOptions
 from vesalius.files import plain_json
-from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, LineProgram
+from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.sandbox import Executions
+from vesalius.sandbox.command import NOTHING, Grants
+from vesalius.sandbox.line_program import LineProgram
 
 PROTOCOL = "vesalius-specimen/1"
 WHICH = "which_variable"
@@ -66,9 +71,14 @@ def explain_by_command(
     seed: int = 0,
     sandbox_unsafe: bool = False,
     timeout: float = TIMEOUT,
+    grants: Grants = NOTHING,
+    log: Path | None = None,
     **options: Unpack[SettingOptions],
 ) -> Explanation:
-    """Start the command, carry out the experiments it asks for, and return its explanation with what was tested."""
+    """Start the command, carry out the experiments it asks for, and return its explanation with what was tested.
+
+    `grants` is what the command is given beyond its own files, and `log` keeps what it used.
+    """
     with Session.open(
         specimen, components, seed=seed, executions=executions, unsafe=sandbox_unsafe, **options
     ) as session:
@@ -76,7 +86,8 @@ def explain_by_command(
         session.spending.budget = Budget(executions=CALLS * parts, claims=CLAIMS * parts)
         session.spending.refusal = USED_UP
         table = InstrumentTable(session)
-        with LineProgram(command, timeout=timeout) as program:
+        given = replace(grants, unsafe=grants.unsafe or sandbox_unsafe)
+        with LineProgram(command, timeout=timeout, grants=given, log=log) as program:
             program.send(plain_json(table.task(seed=seed, timeout=timeout)))
             while "explanation" not in (line := program.receive()):
                 try:
@@ -87,7 +98,8 @@ def explain_by_command(
                     raise program.failed(
                         f"wrote {quoted(line, 80)}; a line has 'call', 'code', 'claim' or 'explanation'"
                     ) from None
-            return session.submit(_statement(program, line["explanation"], session), scientist="command")
+            explanation = session.submit(_statement(program, line["explanation"], session), scientist="command")
+            return explanation.model_copy(update={"ran": Ran(**vars(program.ran))})
 
 
 class _Unknown(Exception):

@@ -45,6 +45,7 @@ from vesalius.options.objects import Configured, option
 from vesalius.plugins import OWN, named_function, running
 from vesalius.plugins import SCIENTISTS as PLUGINS
 from vesalius.progress import Progress
+from vesalius.sandbox.command import NOTHING, Grants
 
 if TYPE_CHECKING:
     from vesalius.behaviours.natural import Spread
@@ -246,6 +247,8 @@ class Command(Studying):
             force=task.force,
             sandbox_unsafe=task.sandbox_unsafe,
             timeout=task.timeout,
+            grants=task.grants,
+            log=task.programs,
         )
         return Explained(explanation.model_copy(update={"scientist": self.label}))
 
@@ -283,7 +286,8 @@ class Task:
     who run code. The `scientist` holds its own options. For the request: `source` is the name or path that the specimen
     is loaded by, `circuit_file` where the circuit was read from, `backbone` the name of the language model, with its
     options. `executions` is the file that keeps what executed code gave; one that is not writable only answers.
-    `timeout` is how many seconds a command may be silent. `spread` lets scientists with parts study them elsewhere.
+    `timeout` is how many seconds a command may be silent, `grants` what it is given beyond its own files, `programs`
+    the file that keeps what it used. `spread` lets scientists with parts study them elsewhere.
     """
 
     id: str
@@ -294,6 +298,8 @@ class Task:
     executions: Path | None = None
     executions_writable: bool = True
     timeout: float = TIMEOUT
+    grants: Grants = NOTHING
+    programs: Path | None = None
     circuit_from: str | None = None
     components: tuple[str, ...] | None = None
     circuit: Circuit | None = None
@@ -384,21 +390,20 @@ def protocol_of(scientist: Scientist) -> str | None:
 def request_of(task: Task, backbone: Backbone | None) -> Request:
     """The request that explains the same again."""
     specimen, scientist = task.loaded, task.scientist
-    given = {
+    given: dict[str, Any] = {
         **task.backbone_options,
         **{name: value for name, value in scientist.options.items() if name not in _OWN_FIELDS},
         "force": task.force or None,
         "circuit_from": task.circuit_from,
         "metric": _metric(specimen),
-        "tokenizer": specimen and specimen.tokenizer,
-        "revision": specimen and specimen.revision,
-        "dtype": specimen and specimen.dtype,
     }
+    if specimen is not None:
+        given |= {"tokenizer": specimen.tokenizer, "revision": specimen.revision, "dtype": specimen.dtype}
     by_name = task.circuit is not None and task.circuit_file is None and task.circuit_from is None
     named = tuple(map(str, task.circuit.chosen())) if task.circuit is not None and by_name else task.components
     return Request(
         command="explain",
-        specimen=task.source or (specimen and specimen.source) or task.id,
+        specimen=task.source or (specimen.source if specimen else None) or task.id,
         behaviour=None if specimen is None else specimen.behaviour,
         components=named,
         circuit=task.circuit_file,

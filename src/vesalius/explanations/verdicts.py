@@ -88,7 +88,7 @@ def from_free_code(text: str, verdict: Verdict, *, programs: int, tried: int, se
 
 def record_text(record: ClaimRecord) -> str:
     """A checked claim as text: its verdict; where it is not supported, every experiment, those that failed first, and
-    inputs that contradict it.
+    inputs that contradict it, or its program.
     """
     line = f"{record.verdict}: {record.text}"
     if record.verdict == "supported":
@@ -96,7 +96,8 @@ def record_text(record: ClaimRecord) -> str:
     ordered = sorted(record.evidence, key=lambda one: one.passed is not False)
     shown = [f"- {evidence_text(one)}" for one in ordered]
     against = [f"- {json.dumps(plain_json(one), ensure_ascii=False)}" for one in record.counterexamples]
-    return "\n".join([line, *shown, *(["Inputs that contradict it, drawn anew:", *against] if against else [])])
+    said = "Inputs that contradict it" if record.verdict == "refuted" else "Inputs on which the program is wrong"
+    return "\n".join([line, *shown, *([f"{said}, drawn anew:", *against] if against else [])])
 
 
 def evidence_text(one: Evidence) -> str:

@@ -13,6 +13,7 @@
 Sums are in float64, whatever the model's number format: what is left is what the run itself rounds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,7 +24,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.intervene.values import OUTPUT_HOOKS
 from vesalius.model.attention import HeadPort, rotate
-from vesalius.model.hooks import Cache, Tap
+from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
 
 TOKEN, POSITION, BIASES = "token", "position", "biases"
@@ -32,7 +33,9 @@ _CLEAN = Tap()
 
 @dataclass(frozen=True)
 class AttentionParts:
-    """One head on one prompt, at one query and one key; tensors of two places hold the query's first."""
+    """One head on one prompt, at one query and one key; tensors of places hold the query's first, then the key's, then
+    those of the rivals.
+    """
 
     model: Transformer
     tokens: Int[Tensor, "1 pos"]
@@ -41,10 +44,16 @@ class AttentionParts:
     key: int
     #: The same head on another prompt of as many tokens: what contributions are replaced by; None takes them out.
     other: "AttentionParts | None" = None
+    #: Other keys, which `pairs_beyond` compares with.
+    rivals: tuple[int, ...] = ()
+    #: A run of the prompt that was made before, which has kept what `_cache` keeps.
+    ran: Mapping[str, Tensor] | None = None
     _alone: dict[tuple[int | None, int | None], float] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
-    def _cache(self) -> Cache:
+    def _cache(self) -> Mapping[str, Tensor]:
+        if self.ran is not None:
+            return self.ran
         layer = self.head.layer
         last = f"blocks.{self.model.config.n_layers - 1}.hook_resid_post"
         own = (f"blocks.{layer}.attn.hook_pattern", f"blocks.{layer}.attn.hook_z", last)
@@ -63,19 +72,19 @@ class AttentionParts:
         return (TOKEN, *([POSITION] if self.model.W_pos is not None else []), *parts, BIASES)
 
     @cached_property
-    def resid(self) -> Float[Tensor, "2 d_model"]:
+    def resid(self) -> Float[Tensor, "place d_model"]:
         """What enters the head's layer."""
         return self._at(self._cache[f"blocks.{self.head.layer}.hook_resid_pre"])
 
     @cached_property
-    def streams(self) -> Float[Tensor, "source 2 d_model"]:
+    def streams(self) -> Float[Tensor, "source place d_model"]:
         """What every source has written there; their sum is `resid`."""
         parts = [self._at(self._cache["hook_embed"])[None]]
         if self.model.W_pos is not None:
             parts.append(self._at(self._cache["hook_pos_embed"].expand_as(self._cache["hook_embed"]))[None])
         for layer, block in enumerate(self.model.blocks[: self.head.layer]):
-            z = self._cache[f"blocks.{layer}.attn.hook_z"][:, [self.query, self.key]]
-            parts.append(block.shares(z)[0].transpose(0, 1).to(self.resid))
+            z = self._cache[f"blocks.{layer}.attn.hook_z"][:, list(self._places)]
+            parts.append(block.shares(z)[0].transpose(0, 1).to(self.resid.device, self.resid.dtype))
             parts.append(self._at(self._cache[f"blocks.{layer}.hook_mlp_out"] - block.mlp_bias)[None])
         written = torch.cat(parts)
         return torch.cat([written, (self.resid - written.sum(0))[None]])
@@ -94,6 +103,14 @@ class AttentionParts:
     def pairs(self) -> Float[Tensor, "source source"]:
         """What every pair of sources, at the query and at the key, adds to the score."""
         return self.queries @ self.keys.T / self._block.attn.divisor
+
+    @property
+    def pairs_beyond(self) -> Float[Tensor, "source source"]:
+        """What every pair adds to the score beyond what it adds, on average, to those of the rivals: why the head
+        attends to this key rather than to others.
+        """
+        keys = self._projected("k")[:, 1:]
+        return self.queries @ (keys[:, 0] - keys[:, 1:].mean(1)).T / self._block.attn.divisor
 
     @property
     def score(self) -> float:
@@ -146,7 +163,7 @@ class AttentionParts:
         return float(rotated[0] @ rotated[1]) / attn.divisor
 
     @cached_property
-    def _lost(self) -> Float[Tensor, "source 2 d_model"]:
+    def _lost(self) -> Float[Tensor, "source place d_model"]:
         """What a replacement takes from the stream."""
         return self.streams if self.other is None else self.streams - self.other.streams
 
@@ -178,12 +195,16 @@ class AttentionParts:
         assert self.head.head is not None
         return self.head.head
 
-    def _at(self, x: Float[Tensor, "1 pos d_model"]) -> Float[Tensor, "2 d_model"]:
-        return x[0, [self.query, self.key]].double().to(self._block.device)
+    @property
+    def _places(self) -> tuple[int, ...]:
+        return (self.query, self.key, *self.rivals)
+
+    def _at(self, x: Float[Tensor, "1 pos d_model"]) -> Float[Tensor, "place d_model"]:
+        return x[0, list(self._places)].double().to(self._block.device)
 
     @torch.no_grad()
-    def _projected(self, port: HeadPort, changes: Tensor | None = None) -> Float[Tensor, "source 2 d_head"]:
-        """What every source (or each of some `changes` of the stream) adds to the head's query, key or value at both
+    def _projected(self, port: HeadPort, changes: Tensor | None = None) -> Float[Tensor, "source place d_head"]:
+        """What every source (or each of some `changes` of the stream) adds to the head's query, key or value at all
         places, rotated.
         """
         block, attn, config = self._block, self._block.attn, self.model.config
@@ -211,7 +232,7 @@ class AttentionParts:
             parts = parts / norm.scale(raw if joint else raw[:, own]) * weight
         if port == "v":
             return parts
-        return torch.stack([self._rotated(parts[:, i], at) for i, at in enumerate((self.query, self.key))], 1)
+        return torch.stack([self._rotated(parts[:, i], at) for i, at in enumerate(self._places)], 1)
 
     def _rotated(self, x: Float[Tensor, "*row d_head"], at: int) -> Float[Tensor, "*row d_head"]:
         rotary = self._block.attn.rotary

@@ -176,6 +176,20 @@ def direct_logits(
     return _as_unembedded(model, vector, resid) @ widened(model.unembed_weight).T
 
 
+def unembedding_cosines(
+    model: Transformer,
+    vector: Float[Tensor, "prompt d_model"],
+    tokens: Int[Tensor, " prompt"],
+    *,
+    resid: Float[Tensor, "prompt d_model"],
+) -> Float[Tensor, " prompt"]:
+    """The cosine of `vector`, as a part of the final residual stream `resid`, with the unembedding of one token of each
+    prompt, behind the last norm, where the unembedding reads.
+    """
+    read, rows = _as_unembedded(model, vector, resid), tokens.to(model.unembed_weight.device)
+    return torch.nn.functional.cosine_similarity(read, widened(model.unembed_weight)[rows], dim=1)
+
+
 def _as_unembedded(model: Transformer, vector: Tensor, resid: Tensor) -> Tensor:
     """The share of the final norm's output that `vector` is, where the unembedding reads it."""
     norm, device = model.ln_final, model.unembed_weight.device

@@ -86,9 +86,7 @@ def real_tokens(config: Config, batch: Batch) -> Bool[Tensor, "prompt pos"]:
     """Where a batch has tokens that are not padding."""
     if batch.mask is not None:
         return batch.mask
-    if config.pad_token is not None:
-        return batch.tokens != config.pad_token
-    return torch.ones_like(batch.tokens, dtype=torch.bool)
+    return config.not_padding(batch.tokens)
 
 
 class Grid:

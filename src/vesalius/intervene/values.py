@@ -257,9 +257,7 @@ def _means(model: Transformer, parts: Iterable[Values], *, per_position: bool) -
     for part in parts:
         prompts = part.prompts
         assert prompts is not None
-        real = prompts.mask if prompts.mask is not None else torch.ones_like(prompts.tokens, dtype=torch.bool)
-        if prompts.mask is None and model.config.pad_token is not None:
-            real = prompts.tokens != model.config.pad_token
+        real = model.config.not_padding(prompts.tokens) if prompts.mask is None else prompts.mask
         axes = (0,) if per_position else (0, 1)
         sums = _combine(lambda x, real=real, axes=axes: _masked_sum(x, real, axes), part)
         count = count.to(real.device) + (real.sum(0) if per_position else real.sum())

@@ -5,11 +5,14 @@ whether the unembedding shares the embedding is a fact about the weights, not ab
 between layers are tuples with one entry per layer; an empty tuple means that all layers are alike.
 """
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from vesalius.errors import BadInput
+
+if TYPE_CHECKING:
+    from torch import Tensor  # the families are listed without importing torch
 
 Norm = Literal["none", "layer", "rms"]
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -155,6 +158,14 @@ class Config(BaseModel):
             if token is not None and not 0 <= token < self.d_vocab:
                 raise ValueError(f"{name} {token} is outside the vocabulary of {self.d_vocab}")
         return self
+
+    def not_padding(self, tokens: "Tensor") -> "Tensor":
+        """Where tokens are not padding: everywhere, in a model that has none."""
+        return tokens == tokens if self.pad_token is None else tokens != self.pad_token
+
+    def begin_with_bos(self, tokens: "Tensor") -> bool:
+        """Whether every row begins with the token that begins a text; False in a model that has none."""
+        return self.bos_token is not None and bool((tokens[:, 0] == self.bos_token).all())
 
     @classmethod
     def read(cls, data: dict, *, where: str) -> "Config":

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Field = Callable[..., Any]
 
+#: Layers that a file may say a model has, far beyond any there is.
+MOST_LAYERS = 1 << 16
 _ATTENTION = {
     **{f"attn_{x}.weight": f"attn.W_{x.upper()}" for x in "qkv"},
     **{f"attn_{x}.bias": f"attn.b_{x.upper()}" for x in "qkv"},
@@ -88,11 +90,18 @@ class Architecture:
     outer: tuple[str, ...] = ()
 
 
+def _layers(count: int) -> int:
+    """A number of layers, which is checked before anything is listed by layer."""
+    if not 1 <= count <= MOST_LAYERS:
+        raise BadInput(f"block_count is {count:,}; a model has 1 to {MOST_LAYERS:,} layers")
+    return count
+
+
 def shape(field: Field, architecture: Architecture, *, d_vocab: int) -> dict[str, Any]:
     """The fields of a `Config`. `field(name)` reads metadata of this architecture, with a default if given."""
     n_heads, d_model = int(field("attention.head_count")), int(field("embedding_length"))
     data: dict[str, Any] = {
-        "n_layers": int(field("block_count")),
+        "n_layers": _layers(int(field("block_count"))),
         "n_heads": n_heads,
         "n_kv_heads": int(field("attention.head_count_kv", default=n_heads)),
         "d_model": d_model,

@@ -8,14 +8,19 @@ installed, or does not read files of this kind, there is nothing to compare with
 
 import importlib
 import importlib.util
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from pydantic import computed_field
 from torch import Tensor
 
+from vesalius.documents.answers import agreement_answer
+from vesalius.documents.base import Answered
+from vesalius.documents.view import Answer, Facts, View, Viewable, cell
 from vesalius.errors import BadInput, Failed
 from vesalius.model.config import Config
 from vesalius.model.devices import weight_bytes, weight_dtype
@@ -44,8 +49,7 @@ MARGIN, HALF_MARGIN = 8, 4
 HALF = (torch.bfloat16, torch.float16)
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(Answered, Viewable):
     """How far two implementations of a model are apart: the largest difference of any logit at any position.
 
     `agrees` says whether it is within `tolerance`. `compared_with`, `max_difference`, `tolerance` and `agrees` are None
@@ -53,7 +57,8 @@ class Agreement:
     alone (`not_finite` of them). In half precision the comparison is with transformers in float32, from which its own
     half precision is `reference_difference` away. There, a router may choose other experts at a near tie, and all that
     follows changes: models with experts are judged by `median_difference`, that of the median position. `not_reached`
-    lists limits that no prompt was long enough for.
+    lists limits that no prompt was long enough for. `model` is the one that was asked about, where a command can name
+    it.
     """
 
     family: str
@@ -69,6 +74,35 @@ class Agreement:
     not_finite: int = 0
     longest: int = 0
     not_reached: tuple[str, ...] = ()
+    model: str | None = None
+
+    def answered(self) -> Answer:
+        """Whether rounding explains the difference; then the behaviours of the model, or what would make it clear."""
+        said = f"{self.family}: {self.describe()}"
+        answer = agreement_answer(said, self.agrees, unreached=bool(self.not_reached))
+        if self.agrees is None:
+            return replace(answer, then="pip install transformers")
+        if self.model is None:
+            return answer
+        half = self.agrees is False and self.dtype != "float32"
+        words = ("check", self.model, "--dtype", "float32") if half else ("behaviours", self.model)
+        return answer if self.agrees is False and not half else replace(answer, then=shlex.join(("vesalius", *words)))
+
+    def view(self) -> View:
+        """The answer, and what was compared."""
+        compared = [
+            ("compared with", self.compared_with or "nothing"),
+            ("largest difference", cell(self.max_difference)),
+            ("explained by rounding up to", cell(self.tolerance)),
+            ("computed on", f"{self.device}, {self.dtype}, {self.n} prompts of up to {self.longest} tokens"),
+        ]
+        return View(f"{self.family}: compared with transformers", self.answered(), [Facts(compared)])
+
+    @computed_field
+    @property
+    def summary(self) -> str:
+        """The answer without its verdict, in one line."""
+        return self.describe()
 
     def describe(self) -> str:
         """One line."""

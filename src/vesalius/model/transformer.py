@@ -216,7 +216,7 @@ class Transformer(nn.Module):
         """Check the tokens; compute positions, rotation and which tokens may attend to which."""
         _check_tokens(tokens, self.config)
         if mask is None and self.config.pad_token is not None:
-            mask = tokens != self.config.pad_token
+            mask = self.config.not_padding(tokens)
         if mask is not None and not mask.is_meta and bool(mask.all()):
             mask = None
         if mask is not None and mask.shape != tokens.shape:

@@ -45,7 +45,7 @@ def test_sets_of_a_table_do_not_grow_beyond_pairs_and_every_set_is_a_query() -> 
 @pytest.mark.parametrize("rules", [{"start": "half"}, {"price": 1.5}, {"steps": 0}])
 def test_rules_that_make_no_game(rules: dict[str, object]) -> None:
     with pytest.raises(BadInput, match="rules"):
-        Rules(**rules)  # pyright: ignore[reportArgumentType]
+        Rules(**rules)
 
 
 def test_training_is_reproducible_and_a_policy_can_be_saved(tmp_path: Path) -> None:

@@ -65,8 +65,14 @@ def require_atlas(specimen: Specimen) -> None:
 
 @torch.no_grad()
 def standard_names(specimen: Specimen, seed: int = 0) -> dict[str, tuple[str, ...]]:
-    """The names of every head that has one: of the atlas only what names follow from is measured."""
-    probe = repeated_tokens(specimen, seed=seed)
+    """The names of every head that has one: of the atlas only what names follow from is measured. None has one where
+    the model has no heads, or too few tokens to repeat.
+    """
+    try:
+        require_atlas(specimen)
+        probe = repeated_tokens(specimen, seed=seed)
+    except BadInput:
+        return {}
     writing, columns = _writing(specimen, [probe], seed)
     run = _Run(specimen, probe, writing, columns, neurons=False)
     weights = None if writing is None else _weights(specimen, writing)

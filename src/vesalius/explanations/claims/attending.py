@@ -12,6 +12,7 @@ import torch
 
 from vesalius.components import Component
 from vesalius.discovery.head_tests import Target, masses
+from vesalius.documents.explanation import Evidence
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import (
     MIN_CUT_EFFECT,
@@ -32,6 +33,7 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.claims.paths import neighbours
 from vesalius.explanations.laboratory import END, FIRST_LOOK, REPORTED, Lab, NaturalLab
+from vesalius.explanations.laboratory.attending import score_terms
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.natural import Losses
 from vesalius.explanations.laboratory.runs import (
@@ -52,7 +54,9 @@ MIN_ATTENTION_LOSS = 0.1
 SHOWN = 3
 
 
-#: The outcome of *attends* where the role sits at the same position in every prompt.
+#: The experiment by which a role is moved.
+PUT_IN = "tokens put in before the prompt, and before the answer position"
+#: The outcome of *attends* where the role sits at the same position in every prompt, and cannot be moved.
 ONE_PLACE = "the same position in every prompt"
 
 
@@ -76,7 +80,8 @@ class Attends(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """The attention mass on the role, against other heads of the layer, the role's places in another prompt, and
-        the same places where there is no copy.
+        the same places where there is no copy. A role of the behaviour that sits at one position in every prompt is
+        moved as well, by tokens that are put in: the attention must follow it.
         """
         lab = NaturalLab.require(lab, self.kind)
         head, target = _head_and_target(self, lab, self.role)
@@ -89,18 +94,38 @@ class Attends(Claim, frozen=True):
         if self.role not in ("previous", *SINKS) and not fixed:  # where the place is the same, so is its control
             controls["places of another prompt"] = lab.mass(head, shuffled(target))
         if self.role in ("induction", "duplicate"):
-            without_copy = target & ~everywhere_in(lab.runs, lab.prompts.counterfactual)[self.role]
-            mass = masses(lab.runs.source_pattern(head.layer)[:, [head.head]], without_copy)[:, 0]
-            controls["same places, no copy there"] = _finite(mass)
+            controls["same places, no copy there"] = _without_copies(lab, head, target, self.role)
         bar, own = bar_above(MIN_MASS, controls), lab.mass(head, target)
         empty = [name for name, values in controls.items() if not len(values)]
         remark = f"; undecided, since no prompt has a place for the control: {', '.join(empty)}" if empty else ""
         verdict, evidence = figure(lab, "attention", f"mass on {self.role}", own, bar, level=level, remark=remark)
         if empty and verdict == "supported":  # what could have refuted it was not there
             return "untested", (evidence.model_copy(update={"passed": None}),)
-        if fixed and self.role in lab.prompts.roles and verdict == "supported":
-            evidence = evidence.model_copy(update={"outcome": ONE_PLACE})
-        return verdict, (evidence,)
+        if not fixed or self.role not in lab.prompts.roles or verdict != "supported":
+            return verdict, (evidence,)
+        follows = lab.follows(head, self.role)
+        if follows is None:
+            return verdict, (evidence.model_copy(update={"outcome": ONE_PLACE}),)
+        moved = mean_evidence(
+            lab,
+            PUT_IN,
+            measure=f"mass on {self.role} less that on its former place, after the move it follows less",
+            values=follows,
+            level=level,
+            rule=f"interval above {MIN_ATTENTION_LOSS} (the least that counts)",
+            bar=MIN_ATTENTION_LOSS,
+        )
+        return above(moved, MIN_ATTENTION_LOSS), (evidence, moved)
+
+
+def _without_copies(lab: NaturalLab, head: Component, target: Target, role: str) -> PerPrompt:
+    """The attention on the places of copies where there is none: in the counterfactual prompts, or, where all of these
+    keep theirs, in the prompts with the copies exchanged for other tokens.
+    """
+    without = target & ~everywhere_in(lab.runs, lab.prompts.counterfactual)[role]
+    if not bool(without.any()):
+        return lab.mass_without_copies(head, role)
+    return _finite(masses(lab.runs.source_pattern(head.layer)[:, [head.head]], without)[:, 0])
 
 
 class Uses(Claim, frozen=True):
@@ -228,7 +253,26 @@ class Composes(Claim, frozen=True):
             level=level,
             rule="reported; the verdict rests on the attention",
         )
-        return verdict, (attention, effect)
+        cited = _score_terms(lab, self, level) if verdict == "supported" else ()
+        return verdict, (attention, effect, *cited)
+
+
+def _score_terms(lab: NaturalLab, claim: Composes, level: float) -> tuple[Evidence, ...]:
+    """What the sender adds to the score of the role beyond other keys, among the sources that add most; reported."""
+    terms = score_terms(lab, claim.part, claim.role)
+    if terms is None:
+        return ()
+    side = "query" if claim.port == "q" else "key"
+    evidence = mean_evidence(
+        lab,
+        f"attention score as a sum over sources at the {side}",
+        measure=f"what {claim.sender} adds beyond other keys",
+        values=terms.at[claim.port][:, terms.sources.index(str(named([claim.sender], lab)[0]))],
+        level=level,
+        rule="reported; the verdict rests on the attention",
+        controls={f"{source} adds": rounded(value) for source, value in terms.leading(claim.port)},
+    )
+    return (evidence,)
 
 
 def _head_and_target(claim: Claim, lab: NaturalLab, role: str) -> tuple[Component, Target]:

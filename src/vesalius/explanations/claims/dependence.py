@@ -10,6 +10,12 @@ that depends only on v keeps every output when it is moved between positions of 
 holds at a fixed position only; where the claim names what the component carries in the program (`carried`) and the
 program with the position inside predicts the moved outputs instead, it is refuted. A claim with `indices` among its
 variables speaks of the position itself and is decided by the moved output alone.
+
+Equal values in two inputs do not say where a component has the value from, if another component holds the same one. So
+where the claim says who carries the variables (`carriers`), the component's inputs are exchanged as well: those that
+hold the variables stay, all others are varied, one by one and together (`wiring`).
+
+An experiment in which nothing can change has no power: it leaves a claim undecided and refutes nothing.
 """
 
 from collections.abc import Sequence
@@ -36,6 +42,7 @@ from vesalius.explanations.claims.base import (
     share_interval_at,
 )
 from vesalius.explanations.claims.moved import inputs_that_stay, moved_output, moved_where_equal
+from vesalius.explanations.claims.wiring import read_alone
 from vesalius.explanations.laboratory import CircuitLab, Lab
 from vesalius.rasp import Program
 
@@ -49,9 +56,7 @@ _INDICES = "indices"
 
 
 class DependsOnlyOn(Claim, frozen=True):
-    """Where these variables are equal, swapping the component's activations changes nothing; where they differ, it
-    does.
-    """
+    """Swaps of its activations change nothing where these variables are equal; where they differ, they do."""
 
     tested_in: ClassVar[type[Lab]] = CircuitLab
 
@@ -59,20 +64,24 @@ class DependsOnlyOn(Claim, frozen=True):
     program: CompiledProgram
     variables: tuple[str, ...]
     carried: tuple[str, ...] = ()
+    carriers: dict[ComponentName, tuple[str, ...]] = Field(default_factory=dict)
 
     @property
     def text(self) -> str:
         return f"{self.component} depends only on {join_names(self.variables)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare swaps at equal values with swaps at different values, then move the output."""
+        """Compare swaps at equal values with swaps at different values, move the output, and exchange the inputs."""
         lab = CircuitLab.require(lab, self.kind)
         equal = equal_in(lab, self.program, self.variables)
         verdict, evidence = examine_dependence(lab, self.part, equal, level=level)
-        if verdict != "supported" or _INDICES in self.variables:
+        if verdict == "supported" and _INDICES not in self.variables:
+            across = equal_across(lab, self.program, self.variables)
+            verdict, evidence = with_moved(lab, self.part, self.program, self.carried, across, evidence, level=level)
+        if verdict != "supported" or not self.carriers:
             return verdict, evidence
-        across = equal_across(lab, self.program, self.variables)
-        return with_moved(lab, self.part, self.program, self.carried, across, evidence, level=level)
+        read, paths = read_alone(lab, self.part, self.program, self.carriers, self.variables, level=level)
+        return all_of(verdict, read), (*evidence, *paths)
 
 
 class IndependentOf(Claim, frozen=True):
@@ -137,7 +146,9 @@ class Combines(Claim, frozen=True):
         evidence = (neither, *single)
         if not _enough(*evidence):
             return "undecided", evidence
-        verdict = all_of(_unchanged(neither), _changed(single[0]), _changed(single[1]))
+        # Without a program that says where an argument shows, one that changes nothing may only have no case here.
+        differs = _changed if self.carried else _with_power
+        verdict = all_of(_unchanged(neither), differs(single[0]), differs(single[1]))
         if verdict != "supported":
             return verdict, evidence
         across = equal_across(lab, self.program, self.variables)
@@ -254,8 +265,8 @@ def examine_dependence(
     if not _enough(at_equal, at_difference):
         return "undecided", (at_equal, at_difference)
     at_equal = marked(at_equal, _unchanged(at_equal))
-    at_difference = marked(at_difference, _changed(at_difference))
-    verdict = all_of(_unchanged(at_equal), _changed(at_difference))
+    verdict = all_of(_unchanged(at_equal), _with_power(at_difference))
+    at_difference = marked(at_difference, _with_power(at_difference))
     if verdict == "supported" and shuffled.value is not None and _low(at_equal) <= shuffled.value:
         # Positions chosen without regard to the variables do as well.
         return "undecided", (marked(at_equal, "undecided"), at_difference)
@@ -344,3 +355,8 @@ def _changed(evidence: Evidence) -> Verdict:
     if evidence.high < 1 - MIN_CHANGED:
         return "supported"
     return "refuted" if _low(evidence) >= 1 - MIN_CHANGED else "undecided"
+
+
+def _with_power(evidence: Evidence) -> Verdict:
+    """Whether enough inputs change for the rest of the test to say anything; where they do not, nothing is refuted."""
+    return "supported" if _changed(evidence) == "supported" else "undecided"

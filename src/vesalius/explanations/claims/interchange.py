@@ -10,6 +10,10 @@ The rule: the program as a whole must agree with the model, the accuracy on chan
 value and no position with enough cases may be bad, a shuffled source must predict clearly worse, each rival program
 that predicts something else must lose where the two differ, both arguments of a table of two must matter (the rule of
 `combines`), and the output moved to another position must not contradict the claim (`moved`).
+
+A program may fail because of another component. So where it fails, the component is looked at by itself (`_local`), and
+where it carries the claimed value and nothing else the claim is undecided: the program fails elsewhere. Where the whole
+program fails and this look is open, the claim is undecided too, for nothing shows that this component is wrong.
 """
 
 from collections.abc import Callable
@@ -34,7 +38,13 @@ from vesalius.explanations.claims.base import (
     worst_cell,
     worst_evidence,
 )
-from vesalius.explanations.claims.dependence import arguments_matter
+from vesalius.explanations.claims.dependence import (
+    MIN_INPUTS,
+    MIN_UNCHANGED,
+    arguments_matter,
+    equal_in,
+    examine_dependence,
+)
 from vesalius.explanations.claims.moved import inputs_that_stay, moved_output
 from vesalius.explanations.claims.rivals import Rival, rivals
 from vesalius.explanations.laboratory import CircuitLab, Lab
@@ -54,6 +64,8 @@ RIVALS = 8
 AGREEMENT = "agreement of the hypothesised program with the model"
 ACCURACY = "interchange accuracy on changed answers"
 WORST = "worst accuracy of any argument value or position"
+#: The outcome where the program fails and nothing speaks against this component's part of it.
+ELSEWHERE = "the program fails elsewhere"
 CONTEST = "share of inputs that follow the claim, against the closest rival"
 Measured = TypeVar("Measured")
 MAX_ARGUMENTS = 128  # combinations of argument values that are checked one by one
@@ -107,8 +119,10 @@ def _examine(
     accuracy = _accuracy(test, program, result, level)
     if result.rows < MIN_CHANGED_ROWS:
         return "undecided", (agreement, accuracy)
-    if _fails(agreement, MIN_AGREEMENT) or _fails(accuracy, MIN_CHANGED_ACCURACY):
-        return "refuted", (agreement, accuracy)
+    as_a_whole = _fails(agreement, MIN_AGREEMENT)
+    if as_a_whole or _fails(accuracy, MIN_CHANGED_ACCURACY):
+        verdict, local = _local(test, program, level, as_a_whole=as_a_whole)
+        return verdict, (agreement, accuracy, *local)
     worst = _once(lab, program, ("worst", component, carried), lambda: _worst(test, program, result))
     verdict = _verdict(accuracy, worst)
     if verdict != "supported":
@@ -120,6 +134,28 @@ def _examine(
     moved = moved_output(lab, component, program, carried, level=level)
     fails = moved[0].outcome == "dependent" or any(one.passed is False for one in arguments)
     return "refuted" if fails else verdict, (agreement, accuracy, worst, contest, *arguments, *moved)
+
+
+def _local(test: "InterchangeTest", program: Program, level: float, *, as_a_whole: bool) -> Outcome:
+    """Whether a program that fails may fail elsewhere: by the rule of `depends_only_on` the component tells the claimed
+    values apart and nothing else, whatever the rest of the program makes of them.
+
+    Then nothing speaks against the claim, and it is undecided, not refuted. It is not supported either: the component
+    may carry the same distinctions under other names, as the share of what is not x for the share of x.
+
+    Where this is open, a program that fails as a whole leaves the claim open. One that gives the model's answers and
+    yet does not predict the interchange of this component is wrong about it.
+    """
+    if test.crossed:
+        return "refuted", ()
+    base = test.lab.traces(program)[0]
+    names = [name if name in base.values else name.removesuffix("_head") for name in test.carried]
+    verdict, evidence = examine_dependence(test.lab, test.component, equal_in(test.lab, program, names), level=level)
+    if verdict != "supported":
+        at_equal = evidence[0]
+        breaks = at_equal.n >= MIN_INPUTS and at_equal.high is not None and at_equal.high < MIN_UNCHANGED
+        return "undecided" if verdict == "undecided" and as_a_whole and not breaks else "refuted", evidence
+    return "undecided", tuple(one.model_copy(update={"outcome": ELSEWHERE}) for one in evidence)
 
 
 def _arguments_matter(

@@ -30,6 +30,7 @@ from vesalius.explanations.claims.base import (
     exceeds,
     figure,
     mean_evidence,
+    rounded,
     weak_controls,
 )
 from vesalius.explanations.claims.paths import examine_whole_path
@@ -44,6 +45,7 @@ from vesalius.intervene.values import unit_shape
 KEPT = 0.8
 #: Outputs of the same class may disturb the answer by less than this part of what those of another class move it.
 DISTURBED = 0.5
+THIRD = "output of a third prompt"
 LENS = "unembedding, at its position"
 RANK = "share of the prompts' answers that the own one lies above"
 #: What an MLP writes is the answer where that lies above this share of the other prompts' answers; half is chance.
@@ -153,8 +155,8 @@ class Carries(_OfAnMlp, frozen=True):
         return f"What {self.component} writes at {self.at} carries {_variable(self.variable)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Its output from donors of another class, against those of a third one and against matched MLPs; then from
-        donors of the same class.
+        """Its output from donors of another class, against matched MLPs and, prompt by prompt, against that of a third
+        one; then from donors of the same class.
         """
         lab = NaturalLab.require(lab, self.kind)
         mlp = self.mlp_in(lab)
@@ -169,15 +171,20 @@ class Carries(_OfAnMlp, frozen=True):
         def way(part: Component, donor: Literal["other", "third"] = "other") -> PerPrompt:
             return moved.shares(moved.clean, [lab.exchanged(part, self.variable, self.at, donor)])[0][1]
 
-        own = way(mlp)
+        own, further = way(mlp), tuple[Evidence, ...]()
         controls: dict[str, PerPrompt] = {}
-        if exceeds(lab, own, MIN_EFFECT, level=level):
-            weak = weak_controls(lab, lab.matched(mlp, k=CANDIDATES), ways)
-            controls = {str(part): share for part, share in weak.items()}
-            controls["output of a third prompt"] = way(mlp, "third")
         what = _variable(self.variable)
         experiment = f"output at {self.at} from a prompt with another {self.variable}"
         measure = "share of the way to the answer that its class predicts"
+        if exceeds(lab, own, MIN_EFFECT, level=level):
+            weak = weak_controls(lab, lab.matched(mlp, k=CANDIDATES), ways)
+            controls = {str(part): share for part, share in weak.items()}
+            # Any output that no longer says the own answer goes a part of the way, on some prompts more than on others:
+            # the two are compared prompt by prompt.
+            third = way(mlp, "third")
+            beyond = {"measure": f"{measure}, beyond that of the {THIRD}", "values": own - third, "bar": MIN_EFFECT}
+            rule, shown = bar_above(MIN_EFFECT, {}).rule, {THIRD: rounded(third.mean())}
+            further = (mean_evidence(lab, experiment, **beyond, level=level, rule=rule, controls=shown),)
         verdict, evidence = figure(lab, experiment, measure, own, bar_above(MIN_EFFECT, controls), level=level)
         (switched, _), *_ = moved.shares(moved.clean, [lab.exchanged(mlp, self.variable, self.at)])
         rate = mean_evidence(
@@ -188,8 +195,10 @@ class Carries(_OfAnMlp, frozen=True):
             level=level,
             rule="reported; the verdict rests on the logits",
         )
+        compared: list[Verdict] = [above(one, MIN_EFFECT) for one in further]
+        verdict = all_of(verdict, *compared)
         if verdict != "supported" or self.variable == ANSWER:
-            return verdict, (evidence, rate)
+            return verdict, (evidence, rate, *further)
         same = lab.exchanged(mlp, self.variable, self.at, "same")
         disturbed = (same.margin - moved.clean.margin)[moved.differs].abs() / moved.way
         alike = mean_evidence(
@@ -202,7 +211,7 @@ class Carries(_OfAnMlp, frozen=True):
             bar=0.0,
             controls={"change": float(disturbed.mean())},
         )
-        return all_of(verdict, above(alike, 0.0)), (evidence, rate, alike)
+        return all_of(verdict, above(alike, 0.0)), (evidence, rate, *further, alike)
 
 
 class LooksUp(Carries, frozen=True):

@@ -301,7 +301,7 @@ class _Keys:
         batch, model = lab.batch, lab.model
         self.lab, self.tokens = lab, batch.tokens.cpu()
         real = torch.ones_like(self.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.cpu()
-        self.first = int(bool((self.tokens[:, 0] == model.config.bos_token).all()))
+        self.first = int(model.config.begin_with_bos(self.tokens))
         n = self.tokens.shape[1]
         is_query = real.clone()
         is_query[:, : self.first] = False

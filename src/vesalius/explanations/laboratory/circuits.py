@@ -21,7 +21,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.base import ALL_REPLACEMENTS, CLAIM_SEED, Lab, PerPrompt, Replacement, own_circuit
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, means, run
 from vesalius.intervene.plan import KEEP, component_index
-from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
+from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, json_value
 from vesalius.rasp import Program, ProgramTrace
 
 PAIRS = 1536
@@ -67,8 +67,18 @@ class CircuitLab(Lab):
 
     @cached_property
     def inputs(self) -> tuple[list, list]:
-        """Base and source inputs as token lists."""
-        return self.specimen.sample(self.n, self.seed), self.specimen.sample(self.n, self.seed + 1)
+        """Base and source inputs as token lists: those that are run, drawn or searched."""
+        return self._tokens_of(self.batch), self._tokens_of(self.source)
+
+    def _tokens_of(self, batch: Batch) -> list[list[Token]]:
+        assert batch.mask is not None
+        tokens, rows = self.vocabulary.tokens, zip(batch.tokens.tolist(), batch.mask.sum(1).tolist(), strict=True)
+        return [[tokens[code] for code in row[1:length]] for row, length in rows]
+
+    @cached_property
+    def base_values(self) -> Values:
+        """What every component writes on the base inputs."""
+        return activations(self.model, self.batch.to(self.model.device))
 
     @cached_property
     def real(self) -> Bool[Tensor, "pair pos"]:
@@ -227,7 +237,7 @@ class CircuitLab(Lab):
     @cached_property
     def recordings(self) -> Recordings:
         """The clean run of the base inputs; read are the answers at every position."""
-        return Recordings(self.model, self.batch, Readout(self._read))
+        return Recordings(self.model, self.batch, Readout(self.read))
 
     @cached_property
     def clean_scores(self) -> PerPrompt:
@@ -238,7 +248,7 @@ class CircuitLab(Lab):
     def variation(self) -> float:
         """The share of outputs that differ between two inputs at the same position: what can change at all."""
         both = self.real & self.source_real
-        source = Recordings(self.model, self.source, Readout(self._read)).scores().cpu()
+        source = Recordings(self.model, self.source, Readout(self.read)).scores().cpu()
         return float((~self.same(self.clean, source))[both].float().mean()) if bool(both.any()) else 0.0
 
     def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
@@ -269,7 +279,8 @@ class CircuitLab(Lab):
     def _to_scores(self, readings: Tensor) -> PerPrompt:
         return (self.same(readings, self.clean) & self.real).sum(1) / self.real.sum(1)
 
-    def _read(self, logits: Float[Tensor, "row pos out"], prompt: Tensor) -> Float[Tensor, "row pos"]:
+    def read(self, logits: Float[Tensor, "row pos out"], prompt: Tensor) -> Float[Tensor, "row pos"]:
+        """The answers in logits: numbers, or codes of outputs."""
         return logits[:, 1:, 0] if self.numerical else logits[:, 1:].argmax(-1).float()
 
 

@@ -9,7 +9,7 @@ its part, and another prompt's token may come from any prompt of the draw.
 
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -54,7 +54,7 @@ class Part(NaturalLab):
         """A measurement that is made once."""
         if key not in self._known:
             self._known[key] = measure()
-        return self._known[key]  # pyright: ignore[reportReturnType]
+        return self._known[key]  # pyrefly: ignore[bad-return]
 
     def corrupted(self, role: str) -> Corrupted:
         """The prompts with another prompt's token at a role, from anywhere in the draw."""
@@ -104,6 +104,14 @@ class JoinedRuns(Runs):
     def source_pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
         """As `Runs.source_pattern`."""
         return self._joined(lambda part: part.source_pattern(layer))
+
+    def run_of(self, row: int, *, source: bool = False) -> Mapping[str, Tensor]:
+        """As `Runs.run_of`."""
+        for part in self._parts:
+            if row < len(part):
+                return part.run_of(row, source=source)
+            row -= len(part)
+        raise IndexError(row)
 
     def read_values(self, layer: int) -> Float[Tensor, "prompt pos kv_head d_head"]:
         """As `Runs.read_values`."""
@@ -298,6 +306,16 @@ class GrowingLab(NaturalLab):
     def pattern(self, head: Component) -> Float[Tensor, "prompt query key"]:
         """A head's attention; rows and columns past the end of a prompt are zero."""
         return self._each(lambda part: part.pattern(head))
+
+    def follows(self, head: Component, role: str) -> PerPrompt | None:
+        """As `NaturalLab.follows`."""
+        parts = [part.follows(head, role) for part in self._parts]
+        moved = [one for one in parts if one is not None]
+        return torch.cat(moved) if len(moved) == len(parts) else None
+
+    def mass_without_copies(self, head: Component, role: str) -> PerPrompt:
+        """As `NaturalLab.mass_without_copies`."""
+        return torch.cat([part.mass_without_copies(head, role) for part in self._parts])
 
     def scores_attending(self, head: Component, pattern: Float[Tensor, "prompt query key"]) -> PerPrompt:
         """The score of each prompt where a head attends by another pattern."""

@@ -9,7 +9,7 @@ answer is read.
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -45,6 +45,7 @@ from vesalius.explanations.laboratory.base import (
     own_circuit,
 )
 from vesalius.explanations.laboratory.exchanges import ANSWER, Donor, Exchange
+from vesalius.explanations.laboratory.other_tokens import following, patterns_of, without_copies
 from vesalius.explanations.laboratory.runs import (
     SINKS,
     HeadPaths,
@@ -81,6 +82,8 @@ MIN_WRITTEN = 0.03
 Losses = tuple[PerPrompt, PerPrompt]
 #: Sender (None: the token embeddings), receiver (None: the logits), and one of its inputs (None: all).
 PathKey = tuple[Component | None, Component | None, str | None]
+#: Prompts, and the neurons that are kept on them.
+KeptApart = tuple[Bool[Tensor, " prompt"], Sequence[int]]
 
 
 class NaturalLab(Lab):
@@ -105,6 +108,8 @@ class NaturalLab(Lab):
         self._paths: dict[PathKey, PerPrompt] = {}
         self._at_role: dict[tuple[Component, str], PerPrompt] = {}
         self._kept: dict[tuple[Component, tuple[int, ...]], PerPrompt] = {}
+        self._following: dict[str, Float[Tensor, "prompt layer head"] | None] = {}
+        self._uncopied: tuple[Callable[[int], Tensor], dict[str, Target]] | None = None
         self._exchanges: dict[str, Exchange] = {}
         self._exchanged: dict[tuple[Component, str, str, Donor], Answers] = {}
         self._restored: dict[Component, PerPrompt] = {}
@@ -160,10 +165,7 @@ class NaturalLab(Lab):
             examples=(),
             draw=lambda n, seed: [],
         )
-        try:
-            return standard_names(bare)
-        except BadInput:
-            return {}
+        return standard_names(bare)
 
     @cached_property
     def recordings(self) -> Recordings:
@@ -273,10 +275,18 @@ class NaturalLab(Lab):
         readings = run(self.recordings, plan, component_values(self.model, component, output[:n]), cost=self.cost)
         return self.clean_scores[:n] - parted(readings.cpu())[0]
 
-    def kept_effects(self, mlp: Component, neurons: Sequence[int], *, n: int | None = None) -> PerPrompt:
-        """Effect of replacing all neurons of an MLP but these on the first `n` prompts (default: all)."""
+    def kept_effects(
+        self, mlp: Component, neurons: Sequence[int], *, n: int | None = None, apart: KeptApart | None = None
+    ) -> PerPrompt:
+        """Effect of replacing all neurons of an MLP but these on the first `n` prompts (default: all); `apart` are
+        prompts on which others are kept.
+        """
         inputs = {"read": self.runs.mlp_input(mlp.layer), "other": self.runs.mlp_input(mlp.layer, source=True)}
         output = with_neurons_kept(self.model, mlp, neurons, **inputs)
+        if apart is not None:
+            prompts, others = apart
+            here = prompts[:, None, None].to(output.device)
+            output = torch.where(here, with_neurons_kept(self.model, mlp, others, **inputs), output)
         return self.output_effects(mlp, output, positions=self._where, n=n)
 
     def without_keys(
@@ -409,6 +419,24 @@ class NaturalLab(Lab):
     def mass(self, head: Component, target: Target) -> PerPrompt:
         """A head's attention on a target, for the prompts that have one."""
         mass = masses(self.runs.pattern(head.layer)[:, [head.head]], target)[:, 0]
+        return mass[~torch.isnan(mass)]
+
+    def follows(self, head: Component, role: str) -> PerPrompt | None:
+        """How much more a head attends from the answer position to a role than to where it was, once it is moved
+        (`other_tokens.following`); None where prompts have no room for that.
+        """
+        if role not in self._following:
+            self._following[role] = following(self.runs, self.place(role))
+        moved = self._following[role]
+        return None if moved is None else moved[:, head.layer, head.head]
+
+    def mass_without_copies(self, head: Component, role: str) -> PerPrompt:
+        """A head's attention on the places of copies where these are exchanged for other tokens."""
+        if self._uncopied is None:
+            tokens, targets = without_copies(self.runs, seed=self.seed)
+            self._uncopied = patterns_of(self.runs, tokens, self.prompts.mask), targets
+        pattern, targets = self._uncopied
+        mass = masses(pattern(head.layer)[:, [head.head]], targets[role])[:, 0]
         return mass[~torch.isnan(mass)]
 
     def attention_masses(self, head: Component, query: str = END) -> dict[str, PerPrompt]:

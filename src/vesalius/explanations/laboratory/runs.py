@@ -6,7 +6,7 @@ the outputs written into the residual stream at the answer position, and a compo
 logit attribution.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -27,6 +27,26 @@ from vesalius.intervene.signed import Sides
 from vesalius.intervene.values import contribution, values_of
 from vesalius.model.hooks import Cache
 from vesalius.model.transformer import Transformer
+
+#: What is kept of runs beside `RECORDED_HOOKS`.
+ATTENTION_HOOKS, EMBEDDING_HOOKS = (".hook_pattern", ".attn.hook_v"), ("hook_embed", "hook_pos_embed")
+
+
+class _OneRun(Mapping[str, Tensor]):
+    """One prompt of a cached run; learned positions are the same for all prompts."""
+
+    def __init__(self, cache: Cache, row: int) -> None:
+        self._cache, self._row = cache, row
+
+    def __getitem__(self, name: str) -> Tensor:
+        whole = self._cache[name]
+        return whole[[self._row if len(whole) > 1 else 0]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cache)
+
+    def __len__(self) -> int:
+        return len(self._cache)
 
 
 class Runs:
@@ -54,7 +74,7 @@ class Runs:
     @property
     def first(self) -> int:
         """1 where every prompt begins with BOS, else 0."""
-        return int(bool((self.batch.tokens[:, 0] == self.model.config.bos_token).all()))
+        return int(self.model.config.begin_with_bos(self.batch.tokens))
 
     @cached_property
     def values(self) -> Values:
@@ -154,6 +174,10 @@ class Runs:
     def _lost(self, edited: Tensor, prompts: Int[Tensor, " n"]) -> Float[Tensor, "n set *signed"]:
         return self.clean[prompts][:, None] - edited.cpu().unflatten(0, (-1, len(prompts))).transpose(0, 1)
 
+    def run_of(self, row: int, *, source: bool = False) -> Mapping[str, Tensor]:
+        """The clean run of one prompt, or its counterfactual one."""
+        return _OneRun(self._source_cache if source else self._cache, row)
+
     @cached_property
     def _cache(self) -> Cache:
         return self._run(self.batch)
@@ -169,7 +193,7 @@ class Runs:
         _, cache = self.model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith((*RECORDED_HOOKS, ".hook_pattern", ".attn.hook_v")) or name == last,
+            names=lambda name: name.endswith((*RECORDED_HOOKS, *ATTENTION_HOOKS)) or name in (last, *EMBEDDING_HOOKS),
             choose=torch.zeros(len(self), 1, dtype=torch.long, device=batch.tokens.device),
         )
         return cache

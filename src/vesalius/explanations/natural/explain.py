@@ -206,6 +206,7 @@ def _component(
         tag_by_experiment=finding.tag_by_experiment,
         note=note(finding) if specificity is None else f"{note(finding)} {specificity_sentence(specificity)}",
         specificity=specificity,
+        not_asked=finding.not_asked,
         verdict="supported" if finding.established else open_verdict((one.kind, one.verdict) for one in finding.claims),
         reads=tuple(dict.fromkeys(str(s) for (head, _), s in selection.feeders.items() if head == finding.component)),
         claims=finding.claims,
@@ -217,6 +218,7 @@ def _component(
             "moves": finding.roles("moves_role"),
             "request": request,
             **({} if finding.written is None else {"writes": finding.written.record}),
+            **({} if finding.why is None else {"why": finding.why}),
             **numbers,
         },
     )

@@ -60,7 +60,7 @@ class Groups:
     `members[role]` the heads of a group, strongest first; `joint[head]` what may be shown of it beside others, and
     `reads[head]` the roles of these that it attends to more than to any other; `primary[role]` the head that may be the
     primary one, and the replacement that shows it. `unclear` are heads with a role of which a few prompts cannot tell
-    whether it moves.
+    whether it moves, `unclear_joint[head]` what they cannot tell of it beside others.
     """
 
     moves: dict[Component, tuple[str, ...]] = field(default_factory=dict)
@@ -69,18 +69,28 @@ class Groups:
     reads: dict[Component, tuple[str, ...]] = field(default_factory=dict)
     primary: dict[str, Leader] = field(default_factory=dict)
     unclear: set[tuple[Component, str]] = field(default_factory=set)
+    unclear_joint: dict[Component, tuple[Redundancy, ...]] = field(default_factory=dict)
 
     def add(self, head: Component, found: Redundancy) -> None:
         """One more hypothesis about a component, unless it is there."""
         if found not in self.joint.get(head, ()):
             self.joint[head] = (*self.joint.get(head, ()), found)
 
+    def leave_out(self, head: Component, found: Redundancy) -> None:
+        """One more hypothesis about a component that is too close to call."""
+        self.unclear_joint[head] = (*self.unclear_joint.get(head, ()), found)
+
     def alike(self) -> dict[Component, frozenset[Component]]:
-        """For every component those that were seen to do the same: they move a role that it moves, or stand in for it
-        or it for them. They are no controls of it.
+        """For every component those that were seen to do the same, however clearly: they move a role that it moves, or
+        stand in for it or it for them. They are no controls of it.
         """
         sets = [{head for head, roles in self.moves.items() if role in roles} for role in self._roles]
-        sets += [{head, *one.others} for head, found in self.joint.items() for one in found]
+        sets += [
+            {head, *one.others}
+            for seen in (self.joint, self.unclear_joint)
+            for head, found in seen.items()
+            for one in found
+        ]
         members = {head for some in sets for head in some}
         return {head: frozenset().union(*(some for some in sets if head in some)) - {head} for head in members}
 
@@ -105,8 +115,10 @@ def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: P
     if not heads:
         return groups
     progress(f"which roles {len(heads)} heads move to the answer position", 0, 0)
-    shares, groups.unclear = _moved_shares(lab, heads)
+    each = _moved_shares(lab, heads)
+    shares = {role: {head: float(share.mean()) for head, share in moved.items()} for role, moved in each.items()}
     groups.moves = {head: roles for head in heads if (roles := _roles_of(head, shares))}
+    groups.unclear = _unclear_moves(lab, groups.moves, each)
     for role, moved in shares.items():
         own = [head for head, roles in groups.moves.items() if role in roles]
         if len(own) > 1:
@@ -119,14 +131,9 @@ def propose_groups(lab: NaturalLab, candidates: Sequence[Component], progress: P
     return groups
 
 
-def _moved_shares(
-    lab: NaturalLab, heads: Sequence[Component]
-) -> tuple[dict[str, dict[Component, float]], set[tuple[Component, str]]]:
-    """How far patching each head from runs with another token at each role moves the answer, and the
-    heads and roles of which so few prompts cannot tell whether it does.
-    """
-    position, unclear = lab.prompts.position, set[tuple[Component, str]]()
-    shares = {}
+def _moved_shares(lab: NaturalLab, heads: Sequence[Component]) -> dict[str, dict[Component, PerPrompt]]:
+    """How far patching each head from runs with another token at each role moves the answer."""
+    position, shares = lab.prompts.position, {}
     for role, place in lab.prompts.roles.items():
         if bool((place == position).all()):
             continue
@@ -134,13 +141,26 @@ def _moved_shares(
             moved = lab.moved_shares([[head] for head in heads], role)
         except BadInput:  # the tokens there are all equal, or do not matter for the answer
             continue
-        if len(moved[0][1]) < min(MIN_SAMPLES, lab.n):  # they seldom matter
-            continue
-        shares[role] = {head: float(share.mean()) for head, (_, share) in zip(heads, moved, strict=True)}
-        unclear |= {
-            (head, role) for head, (_, share) in zip(heads, moved, strict=True) if is_unclear([(share, MIN_EFFECT)])
-        }
-    return shares, unclear
+        if len(moved[0][1]) >= min(MIN_SAMPLES, lab.n):  # elsewhere they seldom matter
+            shares[role] = {head: share for head, (_, share) in zip(heads, moved, strict=True)}
+    return shares
+
+
+def _unclear_moves(
+    lab: NaturalLab,
+    moves: Mapping[Component, tuple[str, ...]],
+    shares: Mapping[str, Mapping[Component, PerPrompt]],
+) -> set[tuple[Component, str]]:
+    """The heads and roles of which so few prompts cannot tell whether the head moves the role: by its output, or, where
+    that is clear, by its values at other positions.
+    """
+    pairs = [(head, role) for head, roles in moves.items() for role in roles]
+    unclear = {(head, role) for head, role in pairs if is_unclear([(shares[role][head], MIN_EFFECT)])}
+    for role, moved in shares.items():
+        clear = [head for head, roles in moves.items() if role in roles and lower_end_of(moved[head]) >= MIN_EFFECT]
+        by_values = lab.moved_by_values([[head] for head in clear], role) if clear else []
+        unclear |= {(head, role) for head, one in zip(clear, by_values, strict=True) if is_unclear([(one, MIN_EFFECT)])}
+    return unclear
 
 
 def _roles_of(head: Component, shares: Mapping[str, Mapping[Component, float]]) -> tuple[str, ...]:
@@ -162,7 +182,10 @@ def _singles_explain(lab: NaturalLab, groups: Groups) -> bool:
 
 def _add_stand_ins(lab: NaturalLab, groups: Groups, role: str, members: Sequence[Component]) -> None:
     """Which members may stand in for each other, zeroed at the answer position, and which may be the primary one."""
-    for head, found in _stand_ins(lab, members, "zero", END, role):
+    for head, found, clear in _stand_ins(lab, members, "zero", END, role):
+        if not clear:
+            groups.leave_out(head, found)
+            continue
         groups.add(head, found)
         if _attends_most(lab, head, role) and role not in groups.reads.get(head, ()):
             groups.reads[head] = (*groups.reads.get(head, ()), role)
@@ -175,25 +198,27 @@ def _add_stand_ins(lab: NaturalLab, groups: Groups, role: str, members: Sequence
 
 def _stand_ins(
     lab: NaturalLab, members: Sequence[Component], how: How, at: str | None = None, role: str | None = None
-) -> Iterator[tuple[Component, Redundancy]]:
-    """What may be shown of members that are given strongest first: those that act alone (or, where at most one does,
-    those that do not) are mutually redundant if together they cost more than the sum; one that does not act is a
-    backup of the fewest of those that act which show most of its gain.
+) -> Iterator[tuple[Component, Redundancy, bool]]:
+    """What may be shown of members that are given strongest first, and whether it is clear by a standard error: those
+    that act alone (or, where at most one does, those that do not) are mutually redundant if together they cost more
+    than the sum; one that does not act is a backup of the fewest of those that act which show most of its gain.
     """
     measure_together(lab, [[member] for member in members], how, at)
     acting = [one for one in members if max(_means(costs(lab, [one], how, at))) > MIN_EFFECT]
     silent = [one for one in members if one not in acting]
     for some in (acting, silent):
-        if len(some) > 1 and max(_means(excess(lab, some, how, at))) > MIN_EFFECT:
-            for head in some:
-                others = tuple(sorted(one for one in some if one != head))
-                yield head, Redundancy("redundant", others, how, at, role)
+        if len(some) < 2 or max(_means(beyond := excess(lab, some, how, at))) <= MIN_EFFECT:
+            continue
+        for head in some:
+            others = tuple(sorted(one for one in some if one != head))
+            yield head, Redundancy("redundant", others, how, at, role), _clear(beyond)
     for head in silent if acting else ():
         sizes = sorted({1, 2, len(acting)} & set(range(1, len(acting) + 1)))
-        gains = {size: max(_means(_gain_once(lab, head, acting[:size], how, at))) for size in sizes}
+        each = {size: _gain_once(lab, head, acting[:size], how, at) for size in sizes}
+        gains = {size: max(_means(gain)) for size, gain in each.items()}
         enough = max(MIN_EFFECT, MOST_OF_GAIN * max(gains.values()))
         if (best := next((size for size in sizes if gains[size] > enough), None)) is not None:
-            yield head, Redundancy("backup_of", tuple(sorted(acting[:best])), how, at, role)
+            yield head, Redundancy("backup_of", tuple(sorted(acting[:best])), how, at, role), _clear(each[best])
 
 
 def _gain_once(
@@ -204,6 +229,11 @@ def _gain_once(
     measure_together(lab, sets, how, at)
     both, rest, alone = (costs(lab, one, how, at) for one in sets)
     return tuple(x - y - z for x, y, z in zip(both, rest, alone, strict=True))
+
+
+def _clear(losses: Sequence[PerPrompt]) -> bool:
+    """Whether one of two losses lies above the least that counts by a standard error."""
+    return any(lower_end_of(one) > MIN_EFFECT for one in losses)
 
 
 def _means(values: Sequence[PerPrompt]) -> list[float]:
@@ -218,12 +248,12 @@ def _attends_most(lab: NaturalLab, head: Component, role: str) -> bool:
     return own is not None and all(lower_end_of(own - other) > 0 for other in others)
 
 
-def lower_end_of(values: Float[Tensor, " prompt"]) -> float:
-    """The mean less a standard error: what a screening on a few prompts must show, so that its strongest candidates are
-    not those that were lucky there.
+def lower_end_of(values: Float[Tensor, " prompt"], *, errors: int = 1) -> float:
+    """The mean less a standard error, or two where the candidates are the strongest of many: what a screening on a few
+    prompts must show, so that those proposed are not the ones that were lucky there.
     """
     error = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return float(values.mean()) - error
+    return float(values.mean()) - errors * error
 
 
 def is_unclear(figures: Sequence[tuple[Float[Tensor, " prompt"], float]]) -> bool:
@@ -275,8 +305,14 @@ def add_pairs(
     measure_together(lab, [*pairs, *([head] for head in {part for pair in pairs for part in pair})], "resample", None)
     figures = {pair: excess(lab, pair, "resample", None)[0] for pair in pairs}
     # Two standard errors: of many pairs some are lucky on a few prompts.
-    beyond = {pair: 2 * lower_end_of(one) - float(one.mean()) for pair, one in figures.items()}
-    shown = sorted((pair for pair in pairs if beyond[pair] > MIN_EFFECT), key=lambda pair: -beyond[pair])
-    for pair in shown[:PAIRS]:
-        for head, found in _stand_ins(lab, pair, "resample"):
+    beyond = {pair: lower_end_of(one, errors=2) for pair, one in figures.items()}
+    shown = sorted((pair for pair in pairs if beyond[pair] > MIN_EFFECT), key=lambda pair: -beyond[pair])[:PAIRS]
+    near = [pair for pair in pairs if float(figures[pair].mean()) > MIN_EFFECT >= beyond[pair]]
+    for pair in [*shown, *near[: PAIRS - len(shown)]]:
+        proposed = list(_stand_ins(lab, pair, "resample"))
+        if pair not in shown:
+            for head, found, _ in proposed[:1]:
+                groups.leave_out(head, found)
+            continue
+        for head, found, _ in proposed:
             groups.add(head, found)

@@ -2,10 +2,12 @@
 
 1. Places: every component is replaced at each role's position alone; the one that costs most is where it may act.
 2. Inputs of an MLP: the paths into it, from the tokens and from every earlier component, by attribution (one backward
-   pass for all MLPs). Claims then replace the strongest of them.
+   pass for all MLPs); the strongest of them are replaced.
 3. Neurons: ranked by attribution (one more backward pass), the smallest set that makes up most of the MLP's effect on
-   prompts that it was not ranked on.
+   prompts that it was not ranked on; then all others are replaced on such prompts.
 4. Variables: the role whose token, or the answer, that the MLP's output at its place brings from other prompts.
+
+What lies within a standard error of its bar on these prompts is not asked about, and is kept as such.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,7 @@ from vesalius.discovery.neurons import smallest_size
 from vesalius.documents.explanation import TOKENS
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT
+from vesalius.explanations.claims.mlps import KEPT
 from vesalius.explanations.claims.paths import MOST
 from vesalius.explanations.laboratory import END, NaturalLab
 from vesalius.explanations.laboratory.exchanges import ANSWER
@@ -44,27 +47,25 @@ ROLE_BEFORE_ANSWER = 0.75
 @dataclass(frozen=True)
 class Inside:
     """What one MLP may do: which senders it needs, by which neurons it works (none: not looked for), and which
-    variable its output carries (None: none was found).
+    variable its output carries (None: none was found). `unclear` are the kinds of claims that are too close to call,
+    each with what it would be about.
     """
 
     senders: tuple[str, ...] = ()
     neurons: tuple[int, ...] = ()
     variable: str | None = None
+    unclear: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
 class Ideas:
-    """`places[component]` is the role where it may act, `unclear` are those for which this may be half of the truth;
-    `inside[mlp]` is what an MLP may do.
+    """`places[component]` is the role where it may act, `inside[mlp]` what an MLP may do. `unclear` are components
+    of which a few prompts leave it at about half what arises there.
     """
 
     places: dict[Component, str] = field(default_factory=dict)
     unclear: set[Component] = field(default_factory=set)
     inside: dict[Component, Inside] = field(default_factory=dict)
-
-    def clear_place(self, component: Component) -> str | None:
-        """The role where it may act mostly; None where that was not clear."""
-        return None if component in self.unclear else self.places.get(component)
 
 
 def propose_ideas(
@@ -89,28 +90,39 @@ def propose_ideas(
     senders, neurons = _senders(lab, mlps, paths), _neurons(lab, mlps)
     progress(f"what {len(mlps)} MLPs carry", 0, 0)
     for mlp in mlps:
-        variable = _variable(lab, mlp, ideas.places.get(mlp, END))
-        ideas.inside[mlp] = Inside(senders[mlp], neurons.get(mlp, ()), variable)
+        variable, clear = _variable(lab, mlp, ideas.places.get(mlp, END))
+        needed, close = senders[mlp]
+        some, kept = neurons.get(mlp, ((), True))
+        unclear = [("needs_input", name) for name in close]
+        unclear += [] if kept else [("few_neurons", f"{len(some)} neurons")]
+        unclear += [] if variable is None or clear else [("carries", variable)]
+        ideas.inside[mlp] = Inside(needed, some if kept else (), variable if clear else None, tuple(unclear))
     return ideas
 
 
 def _places(lab: NaturalLab, parts: Sequence[Component]) -> tuple[dict[Component, str], set[Component]]:
-    """The role at whose position replacing each component costs most, if it costs anything, and the components of which
-    so few prompts cannot tell whether that is most of what they cost anywhere.
+    """The role at whose position replacing each component costs most, if it costs anything, tried on a few prompts; and
+    the components of which all prompts here cannot tell whether that is most of what they cost anywhere.
     """
-    some = torch.arange(min(TRIED, lab.n))
-    costs = {}
-    for role in _apart(lab):
-        where = lab.mask(role)
-        costs[role] = lab.patch_effects([[part] for part in parts], prompts=some, positions=where)
-    whole = lab.patch_effects([[part] for part in parts], prompts=some)
-    found, unclear = dict[Component, str](), set[Component]()
-    for i, part in enumerate(parts):
-        best = max(costs, key=lambda role: float(costs[role][:, i].mean()))
-        if float(costs[best][:, i].mean()) > MIN_CUT_EFFECT * lab.scale:
-            found[part] = best
-            if is_unclear([(costs[best][:, i] - MOST * whole[:, i], 0.0)]):
-                unclear.add(part)
+    sets = [[part] for part in parts]
+    some, rest = torch.arange(lab.n).tensor_split((TRIED,))
+    costs = {role: lab.patch_effects(sets, prompts=some, positions=lab.mask(role)) for role in _apart(lab)}
+    best = {part: max(costs, key=lambda role: float(costs[role][:, i].mean())) for i, part in enumerate(parts)}
+    least = MIN_CUT_EFFECT * lab.scale
+    found = {part: role for i, part in enumerate(parts) if float(costs[role := best[part]][:, i].mean()) > least}
+    unclear = set[Component]()
+    for role in costs:
+        of = [i for i, part in enumerate(parts) if role != END and found.get(part) == role]
+        if not of:
+            continue
+        own = [sets[i] for i in of]
+        effects = costs[role][:, of]
+        if len(rest):
+            effects = torch.cat([effects, lab.patch_effects(own, prompts=rest, positions=lab.mask(role))])
+        lab.measure(own, ["resample"])
+        whole = torch.stack([lab.effect(one, "resample") for one in own], dim=1)
+        most = effects / lab.scale - MOST * whole
+        unclear |= {parts[i] for i, one in zip(of, most.T, strict=True) if is_unclear([(one, 0.0)])}
     return found, unclear
 
 
@@ -125,30 +137,41 @@ def _apart(lab: NaturalLab) -> list[str]:
 
 def _senders(
     lab: NaturalLab, mlps: Sequence[Component], paths: Mapping[tuple[Component, Component], float]
-) -> dict[Component, tuple[str, ...]]:
-    """For each MLP the paths into it that are measured anyway, or else the strongest ones by attribution."""
+) -> dict[Component, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """For each MLP the senders of paths into it that are measured anyway, or else the strongest ones by attribution
+    whose path is clear; and those whose path is too close to call.
+    """
     graph, some = EdgeGraph.of(lab.model.config), torch.arange(min(TRIED, lab.n))
     readout = lab.runs.readout.take(some)
     batch, source = lab.batch.take(some), lab.source.take(some)
     lab.cost.rows += 3 * len(some)
-    each = edge_attribution(lab.model, batch, readout, counterfactual=source)
-    scores = each.mean(0)
+    scores = edge_attribution(lab.model, batch, readout, counterfactual=source).mean(0)
     column = {receiver: i for i, (receiver, port) in enumerate(graph.receivers) if port == "mlp"}
-    found = {}
+    known, tried = dict[Component, list[str]](), dict[Component, list[Component | None]]()
     for mlp in mlps:
-        known = sorted((path for path in paths if path[1] == mlp and paths[path] > 0), key=lambda path: -paths[path])
-        names = [str(sender) for sender, _ in known]
+        measured = [path for path in paths if path[1] == mlp and paths[path] > 0]
+        known[mlp] = [str(sender) for sender, _ in sorted(measured, key=lambda path: -paths[path])][:SENDERS]
         order = scores[:, column[mlp]].argsort(descending=True, stable=True)[:SENDERS].tolist()
-        least = MIN_CUT_EFFECT * lab.scale
-        ranked = [graph.senders[i] for i in order if lower_end_of(each[:, i, column[mlp]]) > least]
-        names += [TOKENS if sender is None else str(sender) for sender in ranked]
-        found[mlp] = tuple(dict.fromkeys(names))[:SENDERS]
+        ranked = [graph.senders[i] for i in order if float(scores[i, column[mlp]]) > MIN_CUT_EFFECT * lab.scale]
+        ranked = [sender for sender in ranked if _name(sender) not in known[mlp]]
+        tried[mlp] = ranked[: SENDERS - len(known[mlp])]
+    lab.measure_paths([(sender, mlp, None) for mlp, senders in tried.items() for sender in senders])
+    found = {}
+    for mlp, senders in tried.items():
+        effects = {_name(sender): lab.path(sender, mlp) for sender in senders}
+        clear = [name for name, effect in effects.items() if lower_end_of(effect) > MIN_CUT_EFFECT]
+        close = [name for name, effect in effects.items() if is_unclear([(effect, MIN_CUT_EFFECT)])]
+        found[mlp] = (*known[mlp], *clear), tuple(close)
     return found
 
 
-def _neurons(lab: NaturalLab, mlps: Sequence[Component]) -> dict[Component, tuple[int, ...]]:
+def _name(sender: Component | None) -> str:
+    return TOKENS if sender is None else str(sender)
+
+
+def _neurons(lab: NaturalLab, mlps: Sequence[Component]) -> dict[Component, tuple[tuple[int, ...], bool]]:
     """For each MLP the smallest set of its strongest neurons that makes up most of its effect by attribution, on
-    prompts that they were not ranked on, or as many as are ever named.
+    prompts that they were not ranked on, or as many as are ever named; and whether it is clear if they keep its effect.
     """
     model = lab.model
     replacement = Resample().table(model, lab.batch, counterfactual=lab.source, neurons=True)
@@ -162,9 +185,28 @@ def _neurons(lab: NaturalLab, mlps: Sequence[Component]) -> dict[Component, tupl
         own = scores[:, layer_of == mlp.layer]
         most = min(MOST_NEURONS, own.shape[1] // 4)
         if most and float(own.sum()) > 0:
-            size = _enough(own, most)
-            found[mlp] = tuple(sorted(_ranked(own)[:size].tolist()))
+            size, clear = _clear_size(lab, mlp, own, most)
+            found[mlp] = tuple(sorted(_ranked(own)[:size].tolist())), clear
     return found
+
+
+def _clear_size(lab: NaturalLab, mlp: Component, scores: Float[Tensor, "prompt neuron"], most: int) -> tuple[int, bool]:
+    """How many neurons to name, and whether it is clear that they keep the MLP's effect or do not: the smallest set by
+    attribution, or twice or four times as many where only these clearly keep it. Each half of the prompts ranks the
+    neurons that are kept on the other.
+    """
+    size = _enough(scores, most)
+    if len(scores) < TRIED:
+        return size, True
+    whole, half, clear = lab.effect([mlp], "resample"), torch.arange(len(scores)) % 2 == 0, True
+    for many in dict.fromkeys(min(times * size, most) for times in (1, 2, 4)):
+        by_half, by_other = (_ranked(scores[some])[:many].sort().values.tolist() for some in (half, ~half))
+        lost = lab.kept_effects(mlp, by_half, apart=(half, by_other)) / lab.scale
+        size, beyond = many, (1 - KEPT) * whole - lost
+        if lower_end_of(beyond) > 0:
+            return size, True
+        clear = not is_unclear([(beyond, 0.0)])
+    return size, clear
 
 
 def _ranked(scores: Float[Tensor, "prompt neuron"]) -> Int[Tensor, " neuron"]:
@@ -183,9 +225,9 @@ def _enough(scores: Float[Tensor, "prompt neuron"], most: int) -> int:
     return smallest_size(share, CHOSEN_TO_KEEP, most)[0]
 
 
-def _variable(lab: NaturalLab, mlp: Component, at: str) -> str | None:
-    """The role, or else the answer, that the MLP's output brings from other prompts, if it brings one: by how much
-    further it moves the answer there than an output of a third prompt does.
+def _variable(lab: NaturalLab, mlp: Component, at: str) -> tuple[str | None, bool]:
+    """The role, or else the answer, that the MLP's output brings from other prompts, if it brings one, and whether that
+    is clear: by how much further it moves the answer there than an output of a third prompt does.
     """
     moved = {}
     for name in (*lab.prompts.roles, ANSWER):
@@ -203,7 +245,9 @@ def _variable(lab: NaturalLab, mlp: Component, at: str) -> str | None:
     best = max((name for name in means if name != ANSWER), key=lambda name: means[name], default=None)
     if best is None or means[best] < ROLE_BEFORE_ANSWER * means.get(ANSWER, 0.0):
         best = ANSWER
-    return best if best in moved and lower_end_of(moved[best]) > MIN_EFFECT else None
+    if best not in moved or means[best] <= MIN_EFFECT:
+        return None, True
+    return best, lower_end_of(moved[best]) > MIN_EFFECT
 
 
 def _says_nothing(lab: NaturalLab, role: str, at: str) -> bool:

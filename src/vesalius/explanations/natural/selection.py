@@ -27,7 +27,7 @@ from vesalius.documents.account import BAR, Account
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_MASS, MIN_SAMPLES, join_names
-from vesalius.explanations.claims.paths import written_figures
+from vesalius.explanations.claims.paths import neighbours, written_figures
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.laboratory.runs import (
     NAMES,
@@ -71,8 +71,8 @@ class ChosenComponents:
     components that may cost more than the bar. `looks_at` names the token role a head attends to (None: no single one),
     `feeders[head, port]` the component that writes its queries or keys, `effect` the mean effect on the selection lab,
     `paths` pairs of components with the effect of the path between them, `groups` the heads that may move the same
-    role, `unclear` those of which a few prompts cannot tell whether they write the answer themselves, `ideas` where
-    components act and what MLPs may do.
+    role, `ideas` where components act and what MLPs may do. `unclear` are questions that a few prompts leave too close
+    to call: a component, the kind of claim, and what it would be about.
     """
 
     named: NamedSet | None = None
@@ -84,7 +84,7 @@ class ChosenComponents:
     effect: dict[Component, float] = field(default_factory=dict)
     paths: dict[tuple[Component, Component], float] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
-    unclear: set[Component] = field(default_factory=set)
+    unclear: set[tuple[Component, str, str]] = field(default_factory=set)
     ideas: Ideas = field(default_factory=Ideas)
 
     def add(self, component: Component, reason: str) -> None:
@@ -177,7 +177,11 @@ def add_hypotheses(
     _add_paths(lab, selection, progress)
     if groups:
         selection.ideas = propose_ideas(lab, selection.components, selection.effect, selection.paths, progress)
-        selection.unclear = {part for part in selection.components if is_unclear(written_figures(lab, part))}
+        written = [part for part in selection.components if is_unclear(written_figures(lab, part))]
+        selection.unclear |= {(part, "writes_answer", "") for part in written}
+    for head, role in selection.looks_at.items():
+        if role is not None and is_unclear([(lab.mass(head, roles.targets[role]), MIN_MASS)]):
+            selection.unclear.add((head, "attends", role))
 
 
 def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
@@ -300,22 +304,26 @@ def _add_feeders(
     for head in heads:
         for port in PORTS:
             lost = losses[head, port]
-            best = max(lost, key=lambda sender: lost[sender], default=None)
-            if best is None or lost[best] < MIN_ATTENTION_LOSS:
+            means = {sender: float(values.mean()) for sender, values in lost.items() if len(values)}
+            best = max(means, key=lambda sender: means[sender], default=None)
+            if best is None or means[best] < MIN_ATTENTION_LOSS:
                 continue
             selection.feeders[head, port] = best
+            rival = max((means.get(part, 0.0) for part in neighbours(lab, best, head)), default=0.0)
+            if is_unclear([(lost[best], max(MIN_ATTENTION_LOSS, rival))]):
+                selection.unclear.add((head, "composes", f"{PORT_WORDS[port]}, {best}"))
             if select_feeders and best not in selection.reasons:
                 path = f"its path into the {PORT_WORDS[port]} of {head}"
-                selection.add(best, f"composition: {path} moves {lost[best]:.2f} of its attention")
+                selection.add(best, f"composition: {path} moves {means[best]:.2f} of its attention")
                 selection.looks_at[best] = _main_role(best, roles) if best.is_head else None
 
 
 def _attention_lost(
     lab: NaturalLab, targets: Mapping[Component, Target]
-) -> dict[tuple[Component, AttentionPort], dict[Component, float]]:
+) -> dict[tuple[Component, AttentionPort], dict[Component, Float[Tensor, " prompt"]]]:
     """How much attention leaves each head's target, by port and by the component below whose path is replaced."""
     paths = {head: HeadPaths(lab.runs, head) for head in targets}
-    lost: dict[tuple[Component, AttentionPort], dict[Component, float]] = {
+    lost: dict[tuple[Component, AttentionPort], dict[Component, Float[Tensor, " prompt"]]] = {
         (head, port): {} for head in targets for port in PORTS
     }
     for sender in lab.model.components:
@@ -325,7 +333,7 @@ def _attention_lost(
         change = lab.runs.change(sender)
         for head in readers:
             for port, values in paths[head].masses_lost(change, targets[head]).items():
-                lost[head, port][sender] = float(values.nanmean())
+                lost[head, port][sender] = values[~values.isnan()]
     return lost
 
 
@@ -346,7 +354,12 @@ def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress)
     if len(effects) < lab.n:
         effects = torch.cat([effects, measure(places, torch.arange(len(effects), lab.n))])
     for place, effect in zip(places, effects.T, strict=True):
-        mean = float(effect.mean())
+        mean, (sender, receiver) = float(effect.mean()), pairs[place]
         clear = lower_end_of(effect * (1.0 if mean >= 0 else -1.0))
-        if clear >= MIN_CUT_EFFECT * lab.scale and len(selection.paths) < PATHS:  # none where shares are not defined
-            selection.paths[pairs[place]] = mean
+        least = MIN_CUT_EFFECT * lab.scale  # none where shares are not defined
+        if len(selection.paths) >= PATHS:
+            break
+        if clear >= least:
+            selection.paths[sender, receiver] = mean
+        elif abs(mean) >= least:
+            selection.unclear.add((sender, "feeds" if mean >= 0 else "hinders", str(receiver)))

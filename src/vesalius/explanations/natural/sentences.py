@@ -2,13 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.documents.claims import PartSpecificity
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
-from vesalius.explanations.claims.attending import meaning
+from vesalius.explanations.claims.attending import PUT_IN, meaning
 from vesalius.explanations.claims.base import join_names
+from vesalius.explanations.claims.mlps import LENS, THIRD
 from vesalius.explanations.claims.necessary import COSTS_NOTHING, is_inert, spared_by
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.laboratory.runs import PORT_WORDS
@@ -21,6 +23,8 @@ _REPLACEMENTS = {
     "resample replacement": "its values on other prompts",
     "moved replacement": "its values at other positions",
 }
+#: Sources of a score that a sentence names at the key, and at the query.
+SOURCES = 2
 DEFAULT_TAGS = {
     "MAPPER": "The tag MAPPER is by default: no experiment here says what it maps.",
     "AGGREGATOR": "The tag AGGREGATOR is by default: no one kind of place was shown to hold most of its attention.",
@@ -37,11 +41,24 @@ def note(findings: Findings) -> str:
         for _, _, claim in findings.incoming
         if claim.verdict == "supported"
     ]
+    sentences += [] if findings.why is None else [_why(findings.why)]
     sentences += [*_unknown(findings), *([] if findings.written is None else [findings.written.sentence])]
     sentences += [*_inputs(findings), *_outgoing_paths(findings)]
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
     return " ".join([*sentences, *([] if findings.tag_by_experiment else [DEFAULT_TAGS[findings.tag]])])
+
+
+def _why(why: Mapping[str, Any]) -> str:
+    """What makes a head attend to a role: the sources at the key and at the query that add most to its score."""
+
+    def named(side: str) -> str:
+        return " and ".join(f"{one['source']} ({one['adds']:+.2f})" for one in why[side][:SOURCES])
+
+    return (
+        f"Its score at {meaning(why['role'])} is {why['score']:+.2f} above that of other keys; the largest parts "
+        f"are what {named('at_key')} wrote at the key and {named('at_query')} at the query."
+    )
 
 
 def specificity_sentence(found: PartSpecificity) -> str:
@@ -147,6 +164,8 @@ def _attends(claim: ClaimRecord, findings: Findings) -> str | None:
         "supported": f"Attends to {where}: {share} of its attention.",
         "refuted": f"Its attention on {where}, {share}, is not beyond that of its controls or not most of it.",
     }
+    if claim.verdict == "refuted" and claim.evidence[-1].experiment == PUT_IN:
+        return f"Its attention on {where}, {share}, does not follow it: {PUT_IN}, it keeps to the place or is lost."
     return sentences.get(claim.verdict)
 
 
@@ -261,7 +280,8 @@ def _acts_at(claim: ClaimRecord, findings: Findings) -> str | None:
 
 def _inputs(findings: Findings) -> list[str]:
     """One sentence for all inputs that an MLP was shown to need."""
-    claims = [one for one in findings.own if one.kind == "needs_input" and one.verdict == "supported"]
+    needed = [one for one in (*findings.own, *findings.fed) if one.kind == "needs_input"]
+    claims = [one for one in needed if one.verdict == "supported"]
     if not claims:
         return []
     names = senders_of(claims)
@@ -282,7 +302,8 @@ def _few_neurons(claim: ClaimRecord, findings: Findings) -> str | None:
 def _carries(claim: ClaimRecord, findings: Findings) -> str | None:
     variable, at = variable_of(claim)
     place = "the answer position" if at == END else at
-    way, rate, *same = claim.evidence
+    way, rate, *more = claim.evidence
+    same = [one for one in more if "change" in one.controls]
     moves = (
         f"With its output at {place} from prompts with another {variable}, the answer moves {figure(way)} of the way"
     )
@@ -292,13 +313,13 @@ def _carries(claim: ClaimRecord, findings: Findings) -> str | None:
         return f"{moves} to theirs and becomes it on {figure(rate)} of prompts{stays} (n = {way.n})."
     if same and not same[0].passed:
         return f"{moves}, but outputs from prompts with the same {variable} change it too: it carries something beside."
-    third = way.controls.get("output of a third prompt")
+    third = next((one.controls[THIRD] for one in more if THIRD in one.controls), None)
     than = "" if third is None else f", and those of a third prompt {third:.2f}"
     return f"{UNKNOWN}: {moves[0].lower()}{moves[1:]} to theirs{than} (n = {way.n})."
 
 
 def _looks_up(claim: ClaimRecord, findings: Findings) -> str | None:
-    ranks = claim.evidence[3:]
+    ranks = [one for one in claim.evidence if one.experiment == LENS]
     if not ranks or claim.verdict not in ("supported", "refuted"):
         return None
     written = f"What it writes there puts the answer above {figure(ranks[0])} of the other prompts' answers"

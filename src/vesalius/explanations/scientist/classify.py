@@ -1,4 +1,4 @@
-"""Tags: first by what the experiments established, then by the conventions of the compiled family.
+"""Tags: by what the experiments established, by the conventions of the compiled family, and by the component's claims.
 
 By experiment: a head that passes on the value of one position is a ROUTER, any other head an AGGREGATOR; an MLP with
 two arguments (position counts) is a COMBINER, a table of the token that has two values, or tells each of its readers
@@ -8,13 +8,21 @@ Conventions say how the family of compiled programs is annotated where mechanism
 decodes a count is a MAPPER; tables of tables would have been fused, so a later MLP that sees only the token, or only
 the result of another MLP of two arguments, combines, and so does one that sees only the table of a gathered value which
 was found to hold the position; of a chain after a length, one link takes the position in.
+
+The published rule tags a component by how its program is written, and a program may be written in more than one way
+that computes the same. So where a convention decides, both readings are kept, with the convention's rule in words. A
+tag never contradicts a supported claim of its own component (`contradictions`): where the convention's does, the tag is
+the other reading.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vesalius.components import Component
-from vesalius.documents.explanation import Tag
-from vesalius.explanations.scientist.gathering import Copy, Gated, Matched, Mean, Width
+from vesalius.documents.explanation import ClaimRecord, Tag
+from vesalius.explanations.claims.moved import FIXED
+from vesalius.explanations.scientist.gathering import Copy, Gated, Gathered, Mean, Width
 from vesalius.explanations.scientist.program import INDICES, TOKENS, CircuitProgram, Hypothesis, Table
 from vesalius.explanations.scientist.yardstick import PositionTest
 
@@ -87,30 +95,102 @@ def _table_of_token(component: Component, facts: Facts) -> Tag:
     return "INDICATOR" if two_valued else "MAPPER"
 
 
-def tags_by_convention(facts: Facts) -> dict[Component, Tag]:
+@dataclass(frozen=True)
+class Reading:
+    """A tag, and the convention that decides it, in words; without one experiments decide."""
+
+    tag: Tag
+    rule: str = ""
+
+
+def tags_by_convention(facts: Facts) -> dict[Component, Reading]:
     """The tags by experiment, corrected by the conventions."""
-    tags: dict[Component, Tag] = {
-        component: tag_by_experiment(component, facts) for component in facts.program.variables
-    }
-    for component in tags:
-        if component.is_head:
-            if _passes_own_value(facts.variable(component)):
-                tags[component] = "AGGREGATOR"
-        elif _decodes(component, facts) or _holds_two_maps(component, facts):
-            tags[component] = "MAPPER"
-        elif (
-            _is_late_token_table(component, facts)
-            or _combines_parts(component, facts)
-            or any(_hands_on_gathered(parent, component, facts) for parent in facts.parents(component))
-        ):
-            tags[component] = "COMBINER"
-        elif _leaves_position_to_reader(component, facts):
-            tags[component] = _table_of_token(component, facts)
+    readings = {component: Reading(tag_by_experiment(component, facts)) for component in facts.program.variables}
+    for component, plain in readings.items():
+        reading = _of_head(component, facts) if component.is_head else _of_mlp(component, facts)
+        readings[component] = reading or plain
     for chain in _length_chains(facts):
         if _position_matters_after(chain[-1], facts):
             takes_position = next((link for link in chain if facts.position_enters(link)), chain[-1])
-            tags.update({link: "COMBINER" if link == takes_position else "MAPPER" for link in chain})
-    return tags
+            rule = f"of the chain of tables after the length, {takes_position} takes the position in"
+            readings |= {link: Reading("COMBINER" if link == takes_position else "MAPPER", rule) for link in chain}
+    return readings
+
+
+def _of_head(component: Component, facts: Facts) -> Reading | None:
+    if not _passes_own_value(facts.variable(component)):
+        return None
+    return Reading("AGGREGATOR", "a head that hands a value on in place selects it by value, not by position")
+
+
+def _of_mlp(component: Component, facts: Facts) -> Reading | None:
+    if _decodes(component, facts):
+        return Reading("MAPPER", "an MLP that decodes counts of its own layer is a table, of however many counts")
+    if _holds_two_maps(component, facts):
+        return Reading("MAPPER", "an MLP that reads two heads and is combined later holds one table for each")
+    if _is_late_token_table(component, facts):
+        return Reading("COMBINER", "a second table of the token would be fused with the first, so it combines two")
+    if _combines_parts(component, facts):
+        return Reading("COMBINER", "a table of one result would be fused with it, so it combines two parts of it")
+    if any(_hands_on_gathered(parent, component, facts) for parent in facts.parents(component)):
+        return Reading("COMBINER", "the position that its input was found to hold comes in here")
+    if _leaves_position_to_reader(component, facts):
+        return Reading(_table_of_token(component, facts), "the position it was found to hold comes in at its reader")
+    return None
+
+
+#: What a kind of component may be.
+_MLP_TAGS: tuple[Tag, ...] = ("MAPPER", "COMBINER")
+_HEAD_TAGS: tuple[Tag, ...] = ("ROUTER", "AGGREGATOR")
+
+
+def contradictions(
+    tag: Tag, component: Component, reads: Sequence[str], claims: Sequence[ClaimRecord]
+) -> tuple[str, ...]:
+    """The supported claims of a component that its tag contradicts, as sentences.
+
+    A table of one argument is not a COMBINER, and one of two is neither MAPPER nor INDICATOR; a head that copies from a
+    place is a ROUTER, one that counts or averages is not. A claim that holds at a fixed position only leaves open
+    whether the position is an argument.
+    """
+    against = []
+    for claim in claims:
+        if claim.verdict != "supported":
+            continue
+        if component.is_head:
+            wrong = tag == "AGGREGATOR" and claim.kind == "copies"
+        else:
+            fewest, most = _arguments_claimed(claim, str(component), reads)
+            wrong = fewest >= 2 if tag in ("MAPPER", "INDICATOR") else tag == "COMBINER" and most == 1
+        if wrong:
+            against.append(claim.text)
+    return tuple(against)
+
+
+def agreeing_tag(
+    readings: Sequence[Tag], component: Component, reads: Sequence[str], claims: Sequence[ClaimRecord]
+) -> Tag:
+    """The first of some readings, or else of all tags of the kind, that no supported claim contradicts."""
+    every: tuple[Tag, ...] = (*readings, *(_HEAD_TAGS if component.is_head else _MLP_TAGS))
+    for tag in every:
+        if not contradictions(tag, component, reads, claims):
+            return tag
+    return readings[0]
+
+
+def _arguments_claimed(claim: ClaimRecord, own: str, reads: Sequence[str]) -> tuple[float, float]:
+    """The fewest and the most arguments that a claim about an MLP leaves it; any number where it says nothing."""
+    given = (claim.prediction or {}).get("variables", ())
+    if claim.kind == "combines":
+        return 2, 2
+    if claim.kind == "computes":
+        given = reads
+    elif claim.kind != "depends_only_on" or own in given:
+        return 0, math.inf
+    if claim.text.startswith(FIXED):
+        given = [name for name in given if name != INDICES]
+        return len(given) if claim.kind == "computes" else 0, math.inf if len(given) < 2 else len(given)
+    return len(given) if claim.kind == "computes" else 0, len(given)
 
 
 def _arguments(variable: Hypothesis) -> tuple[str, ...]:
@@ -119,7 +199,7 @@ def _arguments(variable: Hypothesis) -> tuple[str, ...]:
 
 
 def _reads_position(variable: Hypothesis) -> bool:
-    return isinstance(variable, Matched) and INDICES in (variable.keys, variable.queries)
+    return isinstance(variable, Gathered) and variable.uses_position
 
 
 def _passes_own_value(variable: Hypothesis) -> bool:
@@ -252,7 +332,7 @@ def _position_matters_after(component: Component, facts: Facts) -> bool:
     routes = [facts.variable(reader) for reader in readers if reader.is_head]
     if any(isinstance(route, Copy) and route.by == str(component) and not route.anywhere for route in routes):
         return True
-    if any(isinstance(route, Matched) and _reads_position(route) for route in routes):
+    if any(_reads_position(route) for route in routes):
         return True
     output = facts.program.output
     if output is not None and INDICES in output.reads and str(component) in output.reads:

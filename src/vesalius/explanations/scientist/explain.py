@@ -152,7 +152,9 @@ def _explanation(
         tell(f"judging {component}")
         claims[component] = judge.records(component)
     exact = agreement(program, fresh) if translation is None else _graded_agreement(lab, translation, fresh)
-    report = Report(investigation, facts, tagging, names, claims, exact, translation, untold, seed)
+    tell("exchanging inputs")
+    wired = judge.wirings()
+    report = Report(investigation, facts, tagging, names, claims, exact, translation, untold, seed, wired)
     return report.explanation()
 
 
@@ -225,7 +227,13 @@ def _refined(
     simpler = {c: place for c, finding in investigation.findings.items() if (place := finding.simpler) is not None}
     if simpler and attempt(simpler, -BETTER):
         forced, tried = dict(simpler), dict(simpler)
-    for _ in range(REFINEMENTS if len(checks) <= MOST_REFINED else 0):
+    few = len(checks) <= MOST_REFINED
+    placed = {c: place for c, finding in investigation.findings.items() if (place := finding.placed) is not None}
+    if few and placed and any(share is not None and share < REFINE_BELOW for share in checks.values()):
+        tell("trying tables that keep positions apart")
+        if attempt({**forced, **placed}, BETTER):
+            forced, tried = {**forced, **placed}, {**tried, **placed}
+    for _ in range(REFINEMENTS if few else 0):
         weakest = _weakest(checks, investigation, tried)
         if weakest is None:
             break

@@ -1,4 +1,9 @@
-"""What heads can be hypothesised to gather from other positions: counts, shares, copies, look-ups, extremes."""
+"""What heads can be hypothesised to gather from other positions: how many are selected, shares, the value at one
+position, and of the selected positions the first, last, most frequent, largest or smallest value, the mean or the sum.
+
+A selection compares any variable there with any variable here, asks whether one has certain values there, or is read
+off pair by pair from where the head attends (`pairs`).
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +14,15 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.program import INDICES, MEAN_SCALE, TOKENS, Environment, Naming, plain_name
+from vesalius.explanations.scientist.program import (
+    INDICES,
+    MEAN_SCALE,
+    TOKENS,
+    Environment,
+    Hypothesis,
+    Naming,
+    plain_name,
+)
 from vesalius.explanations.scientist.runs import distinct
 from vesalius.rasp import Comparison, Select, indices
 from vesalius.rasp.draft import COMPARE, LENGTH, NOWHERE, UNDEFINED, Coded, Draft
@@ -27,7 +40,7 @@ _COMPARE_WORDS = {
 @dataclass(frozen=True)
 class Selector:
     """Which keys a query selects: by comparing a variable there and here, by fixed values there (`constant` or one of
-    `others`), or all.
+    `others`), by listed `pairs` of a value there and a value here, or all.
     """
 
     kind: str
@@ -36,6 +49,7 @@ class Selector:
     comparison: str = "EQ"
     constant: int = 0
     others: tuple[int, ...] = ()
+    pairs: frozenset[tuple[int, int]] = frozenset()
 
     def mask(self, env: Environment) -> Bool[Tensor, "row query key"]:
         """The selected keys, among those the query can see."""
@@ -46,7 +60,17 @@ class Selector:
             return env.visible & among(there, self.constant, self.others)
         here = env[self.queries][:, :, None]
         defined = (there != UNDEFINED) & (here != UNDEFINED)
+        if self.kind == "pairs":
+            listed = self._listed_pairs(int(there.max()) + 1, int(here.max()) + 1)
+            return env.visible & defined & listed[there.clamp(min=0), here.clamp(min=0)]
         return env.visible & defined & COMPARE[self.comparison](there, here)
+
+    def _listed_pairs(self, n_there: int, n_here: int) -> Bool[Tensor, "there here"]:
+        listed = torch.zeros(n_there, n_here, dtype=torch.bool)
+        for there, here in self.pairs:
+            if there < n_there and here < n_here:
+                listed[there, here] = True
+        return listed
 
     def define(self, draft: Draft, name: str) -> Select:
         """The same selection in RASP."""
@@ -54,6 +78,8 @@ class Selector:
             return draft.view
         if self.kind == "constant":
             return draft.one_of(name, self.keys, {self.constant, *self.others})
+        if self.kind == "pairs":
+            return draft.paired(self.keys, self.queries, self.pairs)
         return draft.compared(self.keys, self.queries, self.comparison)
 
     @property
@@ -70,6 +96,8 @@ class Selector:
         if self.kind == "constant":
             return f"positions where {plain_name(self.keys)} is {self._listed(naming, ' or ')}"
         here = "the own one" if self.keys == self.queries else f"{plain_name(self.queries)} here"
+        if self.kind == "pairs":
+            return f"positions where {plain_name(self.keys)} is one of those listed for {here}"
         return f"positions where {plain_name(self.keys)} is {_COMPARE_WORDS[self.comparison]} {here}"
 
     def _listed(self, naming: Naming, between: str) -> str:
@@ -219,36 +247,137 @@ class Copy:
         )
 
 
+#: How a gathered value is chosen or computed, with the family of hypotheses it belongs to.
+OPERATIONS = {
+    "first": "match",
+    "last": "match",
+    "most": "match",
+    "largest": "extreme",
+    "smallest": "extreme",
+    "mean": "mean",
+    "sum": "sum",
+}
+#: Operations that pass on the value of one position; a vote over several cannot be said class by class.
+ONE_POSITION = ("first", "last")
+
+
 @dataclass(frozen=True)
-class Matched:
-    """A variable's value at the first position where `keys` equals the own `queries`."""
+class Gathered:
+    """What a head makes of a variable at the selected positions: the value at the `first` or `last` of them, the `most`
+    frequent, `largest` or `smallest` value (the last two over all positions in view), or the `mean` or `sum` of
+    `numbers`, the number that each code stands for.
+    """
 
     of: str
-    keys: str
-    queries: str
+    selector: Selector
+    how: str = "first"
+    numbers: tuple[float, ...] = ()
     size: float = 1.5
-    family: str = "match"
+
+    @property
+    def family(self) -> str:
+        """Look-ups, extremes, means and sums are families."""
+        return OPERATIONS[self.how]
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What is copied and what is compared."""
-        return tuple(name for name in dict.fromkeys((self.of, self.keys, self.queries)) if name != INDICES)
+        """What is gathered and what is compared."""
+        return tuple(name for name in dict.fromkeys((self.of, *self.selector.reads)) if name != INDICES)
+
+    @property
+    def uses_position(self) -> bool:
+        """Whether the selection compares with the position."""
+        return INDICES in self.selector.reads
 
     def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
-        """The copied codes; undefined where nothing matches."""
-        mask = Selector("compare", self.keys, self.queries).mask(env)
-        place = mask.long().argmax(-1)
-        return env[self.of].gather(1, place).masked_fill(~mask.any(-1) | ~env.real, UNDEFINED)
+        """The codes gathered; undefined where nothing is selected."""
+        mask, values = self.selector.mask(env), env[self.of]
+        if self.how in ("mean", "sum"):
+            return self._computed(env, mask)
+        if self.how in ("largest", "smallest"):
+            gathered = self._extreme(env)
+        elif self.how == "most":
+            gathered = _most_frequent(mask, values)
+        else:
+            place = mask.long().argmax(-1) if self.how == "first" else _last(mask)
+            gathered = values.gather(1, place)
+        return gathered.masked_fill(~mask.any(-1) | ~env.real, UNDEFINED)
+
+    def _extreme(self, env: Environment) -> Int[Tensor, "row pos"]:
+        there = env[self.of][:, None, :].expand(env.visible.shape)
+        if self.how == "largest":
+            return there.masked_fill(~env.visible, UNDEFINED).amax(-1)
+        return there.masked_fill(~env.visible, 10**9).amin(-1)
+
+    def _computed(self, env: Environment, mask: Bool[Tensor, "row query key"]) -> Int[Tensor, "row pos"]:
+        """The mean in units of 1 / MEAN_SCALE, or the sum; values that are undefined are left out."""
+        values = env[self.of]
+        number_of = torch.tensor([*self.numbers, 0.0])
+        numbers = number_of[values.clamp(min=UNDEFINED, max=len(self.numbers) - 1)]
+        counted = (mask & (values != UNDEFINED)[:, None, :]).float()
+        total = (counted @ numbers.unsqueeze(-1)).squeeze(-1)
+        if self.how == "sum":
+            return total.round().long().masked_fill(~env.real, UNDEFINED)
+        n = counted.sum(-1)
+        mean = (total / n.clamp(min=1) * MEAN_SCALE).round().long()
+        return mean.masked_fill(~env.real | (n == 0), UNDEFINED)
 
     def define(self, draft: Draft, name: str) -> Coded:
-        """The value at the first match."""
-        select = draft.compared(self.keys, self.queries, "EQ")
-        return draft.gathered(name, select if self.keys == INDICES else draft.first(name, select), self.of)
+        """The same in RASP."""
+        if self.how in ("largest", "smallest"):
+            return draft.extreme(name, self.of, largest=self.how == "largest")
+        select = self.selector.define(draft, name)
+        if self.how == "mean":
+            return draft.mean(name, select, self.of, self.numbers, scale=MEAN_SCALE)
+        if self.how == "sum":
+            return draft.sum(name, select, self.of, self.numbers)
+        if self.how == "most":
+            return draft.most_frequent(name, select, self.of)
+        if self.selector.keys == INDICES and self.selector.comparison == "EQ" and self.selector.kind == "compare":
+            return draft.gathered(name, select, self.of)
+        return draft.gathered(name, draft.first(name, select, last=self.how == "last"), self.of)
 
     def words(self, naming: Naming) -> str:
-        """The lookup in words."""
-        there, here = plain_name(self.keys), plain_name(self.queries)
-        return f"{plain_name(self.of)} at the position where {there} equals {here} here"
+        """The operation, what it is done to, and where."""
+        what, where = plain_name(self.of), self.selector.words(naming)
+        bare = what.removeprefix("the ")
+        if self.how in ONE_POSITION:
+            if self.selector.kind == "compare" and self.selector.comparison == "EQ" and self.how == "first":
+                there, here = plain_name(self.selector.keys), plain_name(self.selector.queries)
+                return f"{what} at the position where {there} equals {here} here"
+            return f"{what} at the {self.how} of the {where}"
+        if self.how in ("mean", "sum"):
+            return f"the {self.how} of {what} over {where}"
+        where = "in view" if self.selector.kind == "all" else f"among {where}"
+        return f"the {'most frequent' if self.how == 'most' else self.how} {bare} {where}"
+
+
+def matched(of: str, keys: str, queries: str) -> Gathered:
+    """A variable's value at the first position where `keys` equals the own `queries`."""
+    return Gathered(of, Selector("compare", keys, queries))
+
+
+def extreme(of: str, *, largest: bool) -> Gathered:
+    """The largest or smallest code of a variable in view."""
+    return Gathered(of, Selector("all"), "largest" if largest else "smallest")
+
+
+def _last(mask: Bool[Tensor, "row query key"]) -> Int[Tensor, "row query"]:
+    return mask.shape[-1] - 1 - mask.flip(-1).long().argmax(-1)
+
+
+def _most_frequent(mask: Bool[Tensor, "row query key"], values: Int[Tensor, "row pos"]) -> Int[Tensor, "row query"]:
+    """The code most often selected, of several the smallest; undefined comes last."""
+    n = int(values.max()) + 2
+    placed = torch.where(values == UNDEFINED, n - 1, values)
+    votes = mask.float() @ torch.nn.functional.one_hot(placed, n).float()
+    chosen = votes.argmax(-1)
+    return torch.where(chosen == n - 1, UNDEFINED, chosen)
+
+
+def passes_on(variable: Hypothesis) -> bool:
+    """A head that hands on the value of one position as it is."""
+    return isinstance(variable, Copy | Gated) or (isinstance(variable, Gathered) and variable.how in ONE_POSITION)
 
 
 @dataclass(frozen=True)
@@ -282,38 +411,6 @@ class Gated:
         return (
             f"{plain_name(self.of)} here if {plain_name(self.by)} is {naming.value(self.by, self.value)}, else nothing"
         )
-
-
-@dataclass(frozen=True)
-class Extreme:
-    """The largest or smallest value of a variable in view."""
-
-    of: str
-    largest: bool
-    size: float = 1.5
-    family: str = "extreme"
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The variable searched."""
-        return (self.of,)
-
-    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
-        """The extreme code in view."""
-        there = env[self.of][:, None, :].expand(env.visible.shape)
-        if self.largest:
-            place = there.masked_fill(~env.visible, -1).amax(-1)
-        else:
-            place = there.masked_fill(~env.visible, 10**9).amin(-1)
-        return place.masked_fill(~env.real, UNDEFINED)
-
-    def define(self, draft: Draft, name: str) -> Coded:
-        """The largest or smallest in view."""
-        return draft.extreme(name, self.of, largest=self.largest)
-
-    def words(self, naming: Naming) -> str:
-        """The extreme in words."""
-        return f"the {'largest' if self.largest else 'smallest'} {plain_name(self.of)} in view"
 
 
 #: Where each named route leads from a position, given the last position; for numbers and tensors alike.

@@ -2,11 +2,12 @@
 
 An MLP is a table over some of: the token, upstream variables. A head counts what a selector selects, averages one
 value or several, copies a variable from one position, looks a variable up by matching two others, or takes the largest
-or smallest. The smallest hypothesis among those nearly as good as the best is chosen; all scores are kept, because the
-ones that lost are part of the record.
+or smallest. Where none of these predicts a head well, the large grammar of `attended` is searched as well. The smallest
+hypothesis among those nearly as good as the best is chosen; all scores are kept, because the ones that lost are part of
+the record.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -16,16 +17,17 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
+from vesalius.explanations.scientist.attended import large_grammar
 from vesalius.explanations.scientist.gathering import (
     LENGTH_ROUTES,
     ROUTES,
     Copy,
-    Extreme,
     Gated,
-    Matched,
     Mean,
     Selector,
     Width,
+    extreme,
+    matched,
 )
 from vesalius.explanations.scientist.observe import Observations
 from vesalius.explanations.scientist.program import (
@@ -118,8 +120,10 @@ MOST_CONSTANTS = 30
 WIDEN_BELOW, WIDEN_NEAR = 0.95, 0.5
 #: All triples of arguments are tried up to so many names; beyond, only those that extend the best pair.
 MOST_NAMES_IN_TRIPLES = 6
+#: A head that the small grammar predicts so well is not looked at in the large one.
+WELL_PREDICTED = 0.95
 #: Kinds of hypotheses that can be left out of the grammar.
-FAMILIES = ("count", "mean", "copy", "match", "gated", "extreme", "table", "linear")
+FAMILIES = ("count", "mean", "sum", "copy", "match", "gated", "extreme", "table", "linear")
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,9 @@ class Arguments:
 @dataclass(frozen=True)
 class TableForm:
     """How the table of an MLP is to be read off: over which arguments, and whether argument values of equal effect are
-    one class ("merged"), all stay "apart" (different readers may use different parts), or positions where nothing
-    shows are a class of their own ("silent": a later head may compare them with others).
+    one class ("merged"), all stay "apart" (different readers may use different parts), all stay apart at every position
+    too ("placed"), or positions where nothing shows are a class of their own ("silent"): a later head may compare what
+    stands at one position with what stands at another.
     """
 
     reads: tuple[str, ...]
@@ -150,7 +155,12 @@ class TableForm:
 
     def words(self, naming: Naming) -> str:
         """A phrase that completes 'this component computes'."""
-        kept = {"merged": "", "apart": ", all values kept apart", "silent": " and the position"}[self.how]
+        kept = {
+            "merged": "",
+            "apart": ", all values kept apart",
+            "placed": " and the position, all values kept apart",
+            "silent": " and the position",
+        }[self.how]
         return f"a table of {' and '.join(map(plain_name, self.reads))}{kept}"
 
 
@@ -200,16 +210,17 @@ def table_over(
     arguments = arguments_of(observations, env, reading.reads)
     if reading.how == "merged":
         return read_table(observations, reading.reads, arguments)
-    if reading.how == "apart":
-        cells = distinct(arguments)[0].tolist()
-        return Table(reading.reads, {tuple(row): code for code, row in enumerate(cells)}, len(cells))
+    if reading.how in ("apart", "placed"):
+        reads = reading.reads if reading.how == "apart" else (*reading.reads, INDICES)
+        cells = distinct(arguments_of(observations, env, reads))[0].tolist()
+        return Table(reads, {tuple(row): code for code, row in enumerate(cells)}, len(cells))
     merged = read_table(observations, reading.reads, arguments)
     return _with_silent_positions(merged, observations.position.unique().tolist(), set(silent.tolist()))
 
 
 def _with_silent_positions(merged: Table, positions: list[int], silent: set[int]) -> Table:
     """One class for everything at positions where nothing shows, the merged classes elsewhere."""
-    codes = {
+    codes: dict[tuple[int, ...], int] = {
         (*key, position): 0 if position in silent else code + 1
         for key, code in merged.codes.items()
         for position in positions
@@ -226,9 +237,11 @@ def rank_heads(
     numeric: bool,
     causal: bool = False,
     without: frozenset[str] = frozenset(),
+    numbers: Mapping[str, tuple[float, ...]] | None = None,
 ) -> list[Scored]:
     """Hypotheses about a head, the chosen one first, then by score. `names`: tokens and upstream variables; families
-    in `without` are left out, and the list is empty when none is left.
+    in `without` are left out, and the list is empty when none is left. `numbers`: what codes stand for, where that is
+    a number.
     """
     scored: list[Scored] = []
     seen: set[bytes] = set()
@@ -248,6 +261,9 @@ def rank_heads(
     if not scored:
         return []
     _widen(env, scored, consider)
+    if max(each.score for each in scored) < WELL_PREDICTED:
+        for hypothesis in large_grammar(env, attention, names, numbers or {}):
+            consider(hypothesis)
     top = max(each.score for each in scored)
     near = [each for each in scored if each.score >= top - TIE]
     chosen = min(near, key=lambda each: (each.hypothesis.size, _farness(each.hypothesis, names), -each.score))
@@ -322,11 +338,11 @@ def _head_hypotheses(
             yield from (Mean(name, constant, scope=scope, size=1.3) for scope in ("TRUE", "LT"))
         for comparison in ("EQ", "NEQ", "LT", "LEQ", "GT", "GEQ"):
             yield Width(Selector("compare", name, name, comparison), size=1.2)
-        yield from (Extreme(name, largest) for largest in (True, False))
+        yield from (extreme(name, largest=largest) for largest in (True, False))
     for keys in [INDICES, *upstream]:
         for queries in [INDICES, *upstream]:
             if keys != queries:
-                yield from (Matched(name, keys, queries) for name in names if name not in (keys, queries))
+                yield from (matched(name, keys, queries) for name in names if name not in (keys, queries))
     # A causal model cannot know the length.
     routes = [route for route in ROUTES if not (causal and route in LENGTH_ROUTES)]
     for route in routes:

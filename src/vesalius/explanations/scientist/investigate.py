@@ -73,6 +73,12 @@ class ComponentSearch:
             return None
         return next((i for i, (_, other) in enumerate(self.ranked) if _is_named_route_of(other, chosen)), None)
 
+    @property
+    def placed(self) -> int | None:
+        """The place of the same table with every value at every position apart, where one is offered."""
+        forms = (hypothesis for _, hypothesis in self.ranked)
+        return next((i for i, form in enumerate(forms) if isinstance(form, TableForm) and form.how == "placed"), None)
+
 
 @dataclass
 class SearchState:
@@ -140,7 +146,14 @@ def _explain(
         attention = _attention(runs, pool, observations.pairings, component)
         causal = runs.model.config.causal
         heads = rank_heads(
-            observations, env, names, attention=attention, numeric=runs.numeric, causal=causal, without=without
+            observations,
+            env,
+            names,
+            attention=attention,
+            numeric=runs.numeric,
+            causal=causal,
+            without=without,
+            numbers=_numbers(runs, program),
         )
         ranked = [Ranked(each.score, each.hypothesis) for each in heads[:KEPT]]
         tried = len(heads)
@@ -161,6 +174,16 @@ def _explain(
     if hypothesis is None:
         return ComponentSearch(observations, Constant(), 0.0)
     return ComponentSearch(observations, hypothesis, score, ranked, tried, place)
+
+
+def _numbers(runs: CircuitRuns, program: CircuitProgram) -> dict[str, tuple[float, ...]]:
+    """What the codes of positions, counts, sums and (where they are numbers) tokens stand for."""
+    tokens, places = runs.vocabulary.tokens, tuple(range(runs.vocabulary.max_len + 1))
+    numbers: dict[str, tuple[float, ...]] = {INDICES: places}
+    if all(isinstance(token, int | float) for token in tokens):
+        numbers[TOKENS] = tuple(float(token) for token in tokens)
+    counts = (str(c) for c, variable in program.variables.items() if variable.family == "count")
+    return {**numbers, **dict.fromkeys(counts, places)}
 
 
 def _of_mlp(
@@ -191,7 +214,10 @@ def _readings(runs: CircuitRuns, observations: Observations, tables: list[Argume
     if not any(later.is_head and later.layer > observations.component.layer for later in runs.components):
         return plain
     silent = [(TableForm(best.reads, "silent"), best.score)] if len(_silent(runs, observations)) else []
-    return [*silent, plain[0], (TableForm(best.reads, "apart"), best.score), *plain[1:]]
+    apart, placed = ((TableForm(best.reads, how), best.score) for how in ("apart", "placed"))
+    readings = [*silent, plain[0], apart, *plain[1:]]
+    # What later heads compare by order may hold the token and the position together.
+    return [*readings[: KEPT - 1], placed] if best.reads == (TOKENS,) else readings
 
 
 def _silent(runs: CircuitRuns, observations: Observations) -> Tensor:

@@ -337,7 +337,7 @@ def simplified(program: CircuitProgram) -> CircuitProgram:
         return program
     classes = {value: code for code, value in enumerate(dict.fromkeys(cells.values()))}
     table = Table(reads, {key: classes[value] for key, value in cells.items()}, len(classes))
-    by_class = {(code,): value for value, code in classes.items()}
+    by_class: dict[tuple[int, ...], float] = {(code,): value for value, code in classes.items()}
     return replace(program, variables={**program.variables, last: table}, output=replace(output, table=by_class))
 
 
@@ -383,7 +383,12 @@ def _line(
 ) -> StraightLine | None:
     """A straight line over a share or count, where the outputs are numbers and the line fits."""
     variable = {str(c): v for c, v in program.variables.items()}.get(reads[0])
-    if not program.numeric or len(reads) != 1 or variable is None or variable.family not in ("mean", "count", "linear"):
+    if (
+        not program.numeric
+        or len(reads) != 1
+        or variable is None
+        or variable.family not in ("mean", "count", "sum", "linear")
+    ):
         return None
     scale = scale_of(variable)
     values = arguments[:, 0].double() / scale

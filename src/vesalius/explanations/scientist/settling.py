@@ -10,6 +10,7 @@ that are moved to other positions can. Four steps, each kept only if agreement a
 3. *Absorption*, last component first: where the model follows the position a value came from, the position is inside
    the value: its table gets the position as an argument, and its readers lose it.
 4. *Merging*, last component first: classes that all readers treat alike are one, arguments that do nothing are dropped.
+   Classes that a head compares in an order are numbered in that order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,11 +21,11 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.gathering import Copy, Matched, Mean, Width, places
+from vesalius.explanations.scientist.gathering import Copy, Mean, Width, matched, places
 from vesalius.explanations.scientist.investigate import feeds
 from vesalius.explanations.scientist.program import INDICES, CircuitProgram, Hypothesis, Table
 from vesalius.explanations.scientist.runs import Edit
-from vesalius.explanations.scientist.simplify import merged, without_argument, without_constant_arguments
+from vesalius.explanations.scientist.simplify import in_order, merged, without_argument, without_constant_arguments
 from vesalius.explanations.scientist.yardstick import Quality, Yardstick, moved_environment
 
 #: A component whose moved outputs change fewer outputs than this is not a position-only variable.
@@ -50,7 +51,10 @@ def settled(program: CircuitProgram, yardstick: Yardstick) -> CircuitProgram:
         steps.absorb(component)
     for component in reversed(list(program.variables)):
         steps.merge(component)
-    return steps.program
+    settled_program = steps.program
+    for component in settled_program.variables:
+        settled_program = in_order(settled_program, component)
+    return settled_program
 
 
 class Steps:
@@ -283,7 +287,7 @@ def _in_place_of_position(program: CircuitProgram, component: Component) -> Iter
         for variable, own_classes in _reading_variable(program.variables[other], str(component), class_of):
             variables = {**program.variables, other: variable}
             if own_classes is not None:
-                codes = {(place,): code for place, code in own_classes.items()}
+                codes: dict[tuple[int, ...], int] = {(place,): code for place, code in own_classes.items()}
                 variables[component] = Table((INDICES,), codes, max(codes.values()) + 1)
             yield replace(program, variables=variables)
     output = program.output
@@ -316,7 +320,7 @@ def _reading_variable(
         spare = max(class_of) + 1
         classes = {place: reader_of.get(place, spare) for place in class_of}
         if len(reader_of) > 1:
-            yield Matched(variable.of, name, INDICES), classes
+            yield matched(variable.of, name, INDICES), classes
 
 
 def _own_route(copy: Copy, n: int) -> dict[int, int] | None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.gathering import Copy, Gated, Matched, Mean, Width
+from vesalius.explanations.scientist.gathering import Copy, Gated, Gathered, Mean, Selector, Width, passes_on
 from vesalius.explanations.scientist.program import (
     TOLERANCE,
     CircuitProgram,
@@ -84,7 +84,7 @@ def _uses(program: CircuitProgram, name: str, code: int) -> Uses:
     for reader, variable in program.variables.items():
         for context, use in _uses_by(variable, name, code):
             uses[(str(reader), *context)] = use
-        if name == getattr(variable, "of", None) and isinstance(variable, Copy | Gated | Matched):
+        if name == getattr(variable, "of", None) and passes_on(variable):
             uses |= _uses(program, str(reader), code)  # handed on as it is: who reads it there decides
     output = program.output
     if output is not None and name in output.reads and output.line is None:
@@ -107,15 +107,23 @@ def _uses_by(variable: Hypothesis, name: str, code: int) -> Iterator[tuple[tuple
         yield from ((("place", own), place) for (own, value), place in variable.table.items() if value == code)
     elif isinstance(variable, Gated) and variable.by == name:
         yield ("open",), code == variable.value
+    elif (
+        isinstance(variable, Gathered | Width) and variable.selector.kind == "pairs" and name in variable.selector.reads
+    ):
+        pairs, own = variable.selector.pairs, name == getattr(variable, "of", None)
+        if variable.selector.keys == name:
+            yield from ((("there", here), (code, here) in pairs) for _, here in pairs)
+        if variable.selector.queries == name:
+            yield from ((("here", there), (there, code) in pairs) for there, _ in pairs)
+        if own and not passes_on(variable):
+            yield ("compared",), code
     elif name in variable.reads and not (name == getattr(variable, "of", None) and _hands_on(variable, name)):
         yield ("compared",), code  # equality and order tell every class apart
 
 
 def _hands_on(variable: Hypothesis, name: str) -> bool:
     """A head that passes the value on and does nothing else with it."""
-    if isinstance(variable, Matched):
-        return name not in (variable.keys, variable.queries)
-    return isinstance(variable, Copy | Gated)
+    return passes_on(variable) and not (isinstance(variable, Gathered) and name in variable.selector.reads)
 
 
 def _rows(
@@ -133,7 +141,7 @@ def renamed_codes(program: CircuitProgram, name: str, rename: Mapping[int, int])
         output = replace(output, table=_renamed_table(output.table, output.reads, name, rename))
     renamed = replace(program, variables=variables, output=output)
     for component, variable in program.variables.items():
-        if name == getattr(variable, "of", None) and isinstance(variable, Copy | Gated | Matched):
+        if name == getattr(variable, "of", None) and passes_on(variable):
             renamed = renamed_codes(renamed, str(component), rename)
     return renamed
 
@@ -149,12 +157,55 @@ def _renamed(variable: Hypothesis, name: str, rename: Mapping[int, int]) -> Hypo
     if isinstance(variable, Width) and variable.selector.kind == "constant":
         constant, *others = _renamed_set((variable.selector.constant, *variable.selector.others), rename)
         return replace(variable, selector=replace(variable.selector, constant=constant, others=tuple(others)))
+    if isinstance(variable, Gathered | Width) and variable.selector.kind == "pairs":
+        return replace(variable, selector=_renamed_pairs(variable.selector, name, rename))
     if isinstance(variable, Copy) and variable.by == name:
         routes = {(own, rename.get(value, value)): place for (own, value), place in variable.table.items()}
         return replace(variable, table=routes)
     if isinstance(variable, Gated) and variable.by == name:
         return replace(variable, value=rename.get(variable.value, variable.value))
     return variable
+
+
+def _renamed_pairs(selector: Selector, name: str, rename: Mapping[int, int]) -> Selector:
+    there = rename if selector.keys == name else {}
+    here = rename if selector.queries == name else {}
+    return replace(selector, pairs=frozenset((there.get(a, a), here.get(b, b)) for a, b in selector.pairs))
+
+
+def in_order(program: CircuitProgram, component: Component) -> CircuitProgram:
+    """The program with the classes of one table numbered in the order in which a head compares them, and that head's
+    list of pairs written as the comparison. A table that no head compares so is left as it is.
+    """
+    table, name = program.variables[component], str(component)
+    if not isinstance(table, Table):
+        return program
+    codes = sorted(set(table.codes.values()))
+    for reader, variable in program.variables.items():
+        if not isinstance(variable, Gathered | Width) or variable.selector.kind != "pairs":
+            continue
+        selector = variable.selector
+        compared = _compared(selector.pairs, codes) if selector.keys == selector.queries == name else None
+        if compared is None:
+            continue
+        comparison, order = compared
+        rename = {**{code: place for place, code in enumerate(order)}, table.n_classes: len(order)}
+        plain = replace(selector, kind="compare", comparison=comparison, pairs=frozenset())
+        variables = {**program.variables, reader: replace(variable, selector=plain)}
+        renamed = renamed_codes(replace(program, variables=variables), name, rename)
+        ordered = replace(table, codes={key: rename[code] for key, code in table.codes.items()}, n_classes=len(order))
+        return replace(renamed, variables={**renamed.variables, component: ordered})
+    return program
+
+
+def _compared(pairs: frozenset[tuple[int, int]], codes: list[int]) -> tuple[str, list[int]] | None:
+    """The comparison and the order of classes that pairs amount to: each selects all those before it."""
+    chosen = {here: {there for there, to in pairs if to == here and there in codes} for here in codes}
+    order = sorted(codes, key=lambda code: len(chosen[code]))
+    for comparison, reflexive in (("LT", 0), ("LEQ", 1)):
+        if all(chosen[code] == set(order[: place + reflexive]) for place, code in enumerate(order)):
+            return comparison, order
+    return None
 
 
 def _renamed_set(codes: tuple[int, ...], rename: Mapping[int, int]) -> list[int]:

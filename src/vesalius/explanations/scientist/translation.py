@@ -11,7 +11,7 @@ import torch
 
 from vesalius.documents.explanation import ClaimRecord, Executable, NamedOperation
 from vesalius.explanations.claims.moved import FIXED
-from vesalius.explanations.scientist.gathering import Copy, Mean
+from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.program import (
     INDICES,
     TOKENS,
@@ -86,11 +86,11 @@ def _output(draft: Draft, output: OutputMap, outputs: tuple[Value, ...] | None) 
 def _numerical(program: CircuitProgram) -> set[str]:
     """Shares and sums of shares that only sums and a straight-line output read: RASP's numerical variables."""
     by_name = {str(component): variable for component, variable in program.variables.items()}
-    shares = {name for name, variable in by_name.items() if isinstance(variable, Mean | Linear)}
+    shares = {name for name, variable in by_name.items() if variable.family in ("mean", "linear")}
     sums = {name for name in shares if isinstance(by_name[name], Linear) and shares.issuperset(by_name[name].reads)}
     output, numerical = program.output, set()
     for name in reversed(by_name) if program.numeric else ():
-        if not (isinstance(by_name[name], Mean) or name in sums):
+        if not (by_name[name].family == "mean" or name in sums):
             continue
         readers = {reader for reader, variable in by_name.items() if name in variable.reads}
         on_a_line = output is None or name not in output.reads or output.line is not None
@@ -127,13 +127,15 @@ def _values_of(variable: Hypothesis, standing: Standing) -> Mapping[int, Any]:
         return standing.values.get(str(getattr(variable, "of", TOKENS)), Labels())
     if variable.family in ("mean", "linear"):
         return Scaled(scale_of(variable))
-    return Same() if variable.family == "count" else Labels()
+    return Same() if variable.family in ("count", "sum") else Labels()
 
 
 def _name_route(name: str, copy: Copy, standing: Standing) -> None:
     """Name the table of positions that a head looks up, where it has a name."""
     steered = replace(standing, values={**standing.values, LENGTH: Same()})
-    positions = {(value,) if copy.anywhere else (place, value): to for (place, value), to in copy.table.items()}
+    positions: dict[tuple[int, ...], int] = {
+        (value,) if copy.anywhere else (place, value): to for (place, value), to in copy.table.items()
+    }
     steered.name_route(name, operation_reads(copy), positions)
 
 

@@ -1,14 +1,15 @@
 """Explanations in plain English, generated from the results and from nothing else."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
+from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.explanations.claims import input_words
 from vesalius.explanations.claims.base import worst_of
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
 from vesalius.explanations.claims.moved import FIXED, MOVED
 from vesalius.explanations.claims.necessary import is_inert
+from vesalius.explanations.claims.wiring import OTHERS, OUTPUT, Wired, Wiring
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.program import (
@@ -76,9 +77,11 @@ def note(
     facts: Facts,
     claims: tuple[ClaimRecord, ...],
     names: Names,
-    tags: tuple[Tag | None, Tag | None],
+    wired: Wired,
 ) -> str:
-    """What one component does, and how far that is established; figures are those of its claims."""
+    """What one component does, and how far that is established; figures are those of its claims, and what it reads is
+    what exchanges of its inputs showed (`wired`), or else said to be the program's.
+    """
     variable = facts.variable(component)
     by_kind = {claim.kind: claim for claim in claims}
     effect = _effect(by_kind["necessary"])
@@ -95,18 +98,12 @@ def note(
     text += input_words(by_kind["computes"].evidence) if "computes" in by_kind else ""
     if facts.position_enters(component) and INDICES not in variable.reads:
         text += " What it means for the output also depends on the position."
-    text += _reading(component, facts, matters=by_kind["necessary"].verdict == "supported")
+    text += _reading(component, facts, wired, matters=by_kind["necessary"].verdict == "supported")
     text += _judgement(by_kind["computes"]) if "computes" in by_kind else " This could not be run, so it is untested."
     text += f" {effect[0].upper()}{effect[1:]}."
-    text += "".join(
+    return text + "".join(
         f" Refuted: {claim.text}" for claim in claims if claim.verdict == "refuted" and claim.kind != "computes"
     )
-    if tags[0] != tags[1]:
-        text += (
-            f" By experiment alone it is a {tags[1]}; the conventions of the compiled family make it a {tags[0]}, "
-            "which interchange cannot decide."
-        )
-    return text
 
 
 def _effect(necessary: ClaimRecord) -> str:
@@ -150,16 +147,57 @@ def _worst(evidence: Evidence) -> str:
     return f" ({worst_of(evidence)}, {evidence.low:.1%} to {evidence.high:.1%}, n {evidence.n})"
 
 
-def _reading(component: Component, facts: Facts, *, matters: bool) -> str:
-    parents, readers = facts.parents(component), facts.readers(component)
-    read = facts.variable(component).reads
-    inputs = [_plain_name(name) for name in (TOKENS, INDICES) if name in read]
-    sources = [*map(str, parents), *inputs]
-    text = f" It reads {_listed(sources)}." if sources else " It reads nothing but the mask."
-    targets = [str(reader) for reader in readers] + (["the output"] if _output_reads(component, facts) else [])
-    if targets:
-        return f"{text} It is read by {_listed(targets)}."
-    return text + (" Outputs change when it is replaced, but what reads it was not found." if matters else "")
+def which_fit(fitting: Sequence[Wiring]) -> str:
+    """Why it is not decided what a component reads, for more than one wiring or none."""
+    if not fitting:
+        return "no set of inputs that was tried fits"
+    return f"{' or '.join(_listed(map(_plain_name, one.senders)) for one in fitting)} fit"
+
+
+def _measured_reads(receiver: str, reads: Sequence[str], wired: Wired) -> list[str] | None:
+    """What exchanges of its inputs showed a component, or the output, to read, in the program's order; of the position,
+    which they say nothing about, what the program says. None where they decide nothing.
+    """
+    fitting = wired.get(receiver, ())
+    if len(fitting) != 1:
+        return None
+    senders = fitting[0].senders
+    own = [name for name in reads if name in senders or name == INDICES]
+    return own + [name for name in senders if name not in own]
+
+
+def _reading(component: Component, facts: Facts, wired: Wired, *, matters: bool) -> str:
+    """What the component reads and what reads it: by exchanges, and in the program where these say otherwise."""
+    variable, name = facts.variable(component), str(component)
+    inputs = [one for one in (TOKENS, INDICES) if one in variable.reads]
+    reads = [*map(str, facts.parents(component)), *inputs]
+    measured = _measured_reads(name, reads, wired)
+    listed = _listed(map(_plain_name, reads)) if reads else "nothing but the mask"
+    if measured is None:
+        fitting = wired.get(name)
+        text = "" if fitting is None else f" What it reads is not decided: {which_fit(fitting)}."
+        text += f" In the program it reads {listed}."
+    elif set(measured) == set(reads):
+        text = f" It reads {listed}."
+    else:
+        shown = f"It reads {_listed(map(_plain_name, measured))}" if measured else "No exchange of its inputs shows"
+        text = f" {shown}; in the program it reads {listed}."
+    return text + _readers(component, facts, wired, matters=matters)
+
+
+def _readers(component: Component, facts: Facts, wired: Wired, *, matters: bool) -> str:
+    name = str(component)
+    every = {reader: fitting for reader, fitting in wired.items() if any(name in one.senders for one in fitting)}
+    sure = [reader for reader, fitting in every.items() if all(name in one.senders for one in fitting)]
+    program = [str(reader) for reader in facts.readers(component)] + [OUTPUT] * _output_reads(component, facts)
+    parts = (
+        ("It is read by", sure),
+        ("It may be read by", [reader for reader in every if reader not in sure]),
+        ("In the program it is read by", [reader for reader in program if reader not in every]),
+    )
+    if any(readers for _, readers in parts):
+        return "".join(f" {said} {_listed(map(_plain_name, readers))}." for said, readers in parts if readers)
+    return " Outputs change when it is replaced, but what reads it was not found." if matters else ""
 
 
 def _output_reads(component: Component, facts: Facts) -> bool:
@@ -167,35 +205,41 @@ def _output_reads(component: Component, facts: Facts) -> bool:
     return output is not None and str(component) in output.reads
 
 
-def information_flow(facts: Facts, matters: Collection[Component] = ()) -> str:
-    """Who reads whom, from the input to the output; `matters` are the components shown to be necessary, about which it
-    is said if nothing in the program reads them.
+def information_flow(facts: Facts, wired: Wired, matters: Collection[Component] = ()) -> str:
+    """Who reads whom, from the input to the output: by exchanges of inputs (`wired`), or else in the program, which is
+    then said. `matters` are the components shown to be necessary, about which it is said if nothing reads them.
     """
+    read = {sender for fitting in wired.values() for one in fitting for sender in one.senders}
     sentences = []
     for component, variable in facts.program.variables.items():
         if variable.family == "nothing":
             sentences.append(f"What {component} does was not found.")
             continue
         plain = {TOKENS: "the tokens", INDICES: "the position"}
-        sources = [plain.get(name, name) for name in variable.reads]
-        if not sources:
+        shown = _measured_reads(str(component), variable.reads, wired)
+        sources = [plain.get(name, _plain_name(name)) for name in (variable.reads if shown is None else shown)]
+        if not sources and not variable.reads:
             sources = ["the attention mask (it counts what is in view)"]
         verb = "moves information across positions" if component.is_head else "works at each position"
-        sentences.append(f"{component} reads {_listed(sources)} and {verb}.")
-        if component in matters and not facts.readers(component) and not _output_reads(component, facts):
+        where = "In the program, " if shown is None else ""
+        sentences.append(f"{where}{component} reads {_listed(sources) or 'nothing that an exchange shows'} and {verb}.")
+        unread = not facts.readers(component) and not _output_reads(component, facts) and str(component) not in read
+        if component in matters and unread:
             sentences.append(f"What reads {component} was not found.")
     output = facts.program.output
     if output is not None:
-        named = [
-            "the position" if name == INDICES else "the token" if name == TOKENS else name for name in output.reads
-        ]
-        sentences.append(f"The output is read off {_listed(named)}.")
+        shown = _measured_reads(OUTPUT, output.reads, wired)
+        named = _listed(map(_plain_name, output.reads if shown is None else shown))
+        start = "In the program, the output" if shown is None else "The output"
+        sentences.append(f"{start} is read off {named or 'nothing that an exchange shows'}.")
     return " ".join(sentences)
 
 
-def task_description(facts: Facts, names: Names, agreement: float, verdicts: Mapping[str, Verdict]) -> str:
-    """What the circuit computes, by substituting every variable by what it computes; steps whose claim was not
-    supported say so.
+def task_description(
+    facts: Facts, names: Names, agreement: float, verdicts: Mapping[str, Verdict], *, formula: str | None = None
+) -> str:
+    """What the circuit computes: the program as a formula where it has one, else what its last variable computes.
+    Steps whose claim was not supported say so.
     """
     output = facts.program.output
     if output is None:
@@ -206,7 +250,7 @@ def task_description(facts: Facts, names: Names, agreement: float, verdicts: Map
         for name, variable in by_name.items()
         if variable.family != "nothing"
     ]
-    result = _result_words(output, by_name, names)
+    result = _result_words(output, by_name, names) if formula is None else _formula_words(formula)
     is_right = agreement >= RIGHT
     how_sure = (
         f"The program gives all outputs of the model for {agreement:.1%} of fresh inputs."
@@ -216,6 +260,18 @@ def task_description(facts: Facts, names: Names, agreement: float, verdicts: Map
     task = f"The circuit {names.task.text}. " if names.task is not None and is_right else ""
     told = f" Steps: {'; '.join(steps)}." if steps else ""
     return f"{task}At each position the circuit outputs {result}.{told} {how_sure}"
+
+
+def _formula_words(formula: str) -> str:
+    """A formula in a sentence, the lines before its result after it."""
+    *lines, result = formula.splitlines()
+    text = result.removeprefix("return ")
+    text = f"the {text}" if text.startswith(_NOUNS) else text
+    return text + "".join(f"{', where' if not place else ' and'} {line}" for place, line in enumerate(lines))
+
+
+#: What formulas begin with that takes an article.
+_NOUNS = ("share of", "mean of", "number of", "most frequent", "token at", "position at", "token,", "position,")
 
 
 def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Names) -> str:
@@ -237,7 +293,8 @@ def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Name
 
 
 def _plain_name(name: str) -> str:
-    return {TOKENS: "the token", INDICES: "the position"}.get(name, name)
+    plain = {TOKENS: "the token", INDICES: "the position", OTHERS: "other components", OUTPUT: "the output"}
+    return plain.get(name, name)
 
 
 def _listed(names: Iterable[str]) -> str:

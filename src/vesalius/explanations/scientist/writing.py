@@ -6,7 +6,7 @@ at all, what it computes, and what follows from the kind of variable it carries,
 variables an MLP does not see.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,14 +40,24 @@ from vesalius.explanations.claims import (
     worded,
 )
 from vesalius.explanations.claims import Hypothesis as ClaimedProgram
+from vesalius.explanations.claims.base import join_names
+from vesalius.explanations.claims.interchange import ELSEWHERE
+from vesalius.explanations.claims.wiring import OTHERS, OUTPUT, Wired, wirings
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
-from vesalius.explanations.scientist.gathering import Copy, Mean
+from vesalius.explanations.scientist.classify import (
+    Facts,
+    Reading,
+    agreeing_tag,
+    tag_by_experiment,
+    tags_by_convention,
+)
+from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.investigate import SearchState
 from vesalius.explanations.scientist.program import INDICES, TOKENS, Hypothesis, Table
 from vesalius.explanations.scientist.translation import Translation, operation_reads, recorded_operation
-from vesalius.explanations.scientist.words import Names, information_flow, note, task_description
+from vesalius.explanations.scientist.words import Names, information_flow, note, task_description, which_fit
 from vesalius.explanations.scientist.yardstick import FEWEST, FOLLOWS, MARGIN
+from vesalius.rasp.phrases import phrased
 from vesalius.rasp.text import render, render_variables
 from vesalius.statistics import share_interval
 
@@ -76,18 +86,22 @@ class Report:
     translation: Translation | None
     untold: str
     seed: int
+    wired: Wired
 
     def explanation(self) -> Explanation:
         """The whole document, but for the specimen's id and the time it took."""
-        tags = tags_by_convention(self.tagging)
+        readings = tags_by_convention(self.tagging)
         return Explanation(
             specimen="specimen",
             scientist="builtin",
-            components=tuple(self._component(component, tags[component]) for component in self.facts.program.variables),
-            information_flow=information_flow(self.facts, self._necessary()),
+            components=tuple(
+                self._component(component, readings[component]) for component in self.facts.program.variables
+            ),
+            information_flow=information_flow(self.facts, self.wired, self._necessary()) + self._several_ways(),
             edges=self._edges(),
             task_description=self._task(),
             program=None if self.executable is None else render(self.executable.program),
+            formula=self.formula,
             executable=self.executable,
             program_agreement=self._program_agreement(),
             seconds=0.0,
@@ -99,6 +113,11 @@ class Report:
     def executable(self) -> Executable | None:
         """The program that is shown and run."""
         return None if self.translation is None else self.translation.executable()
+
+    @cached_property
+    def formula(self) -> str | None:
+        """The program with every variable substituted, where that is short."""
+        return None if self.translation is None else phrased(self.translation.program)
 
     @property
     def agreement(self) -> float:
@@ -120,15 +139,25 @@ class Report:
 
     def _task(self) -> str:
         verdicts: dict[str, Verdict] = {str(part): self._verdict(part) for part in self.facts.program.variables}
-        text = task_description(self.facts, self.names, self.agreement, verdicts)
+        text = task_description(self.facts, self.names, self.agreement, verdicts, formula=self.formula)
         if all(self._verdict(component) != "supported" for component in self.facts.program.variables):
             text += " Nothing was established: no claim about what a component computes was supported."
+        if wrong := self._refuted_where_it_fails():
+            text += f" Refuted where the program fails: {join_names(wrong)}."
         if self.untold:
             text += f" The program could not be written so that it runs ({self.untold}), so its claims are untested."
         n = len(self.names.vocabulary.tokens)
         if n > LARGE_VOCABULARY:
             text += f" The vocabulary of {n} tokens was sampled, not enumerated: tokens not drawn are not covered."
         return text
+
+    def _refuted_where_it_fails(self) -> list[str]:
+        """The components whose claims are refuted in a failing program that is not wrong about all of them. Whether
+        they make it fail was not tried: that would take the program with them put right.
+        """
+        claims = {part: one for part, own in self.claims.items() for one in own if one.kind == "computes"}
+        spared = any(each.outcome == ELSEWHERE for one in claims.values() for each in one.evidence)
+        return [str(part) for part, one in claims.items() if one.verdict == "refuted"] if spared else []
 
     def _necessary(self) -> set[Component]:
         """Components that were shown to matter."""
@@ -145,11 +174,16 @@ class Report:
                 return claim.verdict
         return "untested"
 
-    def _component(self, component: Component, by_convention: Tag) -> ComponentExplanation:
+    def _component(self, component: Component, convention: Reading) -> ComponentExplanation:
         variable, finding = self.facts.variable(component), self.investigation.findings[component]
         explained = variable.family != "nothing"
-        tags = (by_convention, tag_by_experiment(component, self.tagging)) if explained else (None, None)
         claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
+        tags: tuple[Tag | None, Tag | None] = None, None
+        if explained:
+            by_experiment = tag_by_experiment(component, self.tagging)
+            convention = convention if convention.tag != by_experiment else Reading(by_experiment)
+            readings = convention.tag, by_experiment
+            tags = agreeing_tag(readings, component, variable.reads, claims), by_experiment
         searched = Names(self.names.vocabulary, self.investigation.program)
         refuted = tuple(
             {"hypothesis": hypothesis.words(searched), "score": round(score, SCORE_DECIMALS)}
@@ -160,7 +194,10 @@ class Report:
             id=str(component),
             tag=tags[0],
             tag_by_experiment=tags[1],
-            note=note(component, self.facts, claims, self.names, tags) + self._left_open(str(component)),
+            tag_by_convention=convention.tag if explained and convention.rule else None,
+            note=note(component, self.facts, claims, self.names, self.wired)
+            + (_both_readings(convention, tags) if explained else "")
+            + self._left_open(str(component)),
             verdict=self._verdict(component),
             program=self._program(str(component)),
             family=None if variable.family == "nothing" else variable.family,
@@ -253,16 +290,55 @@ class Report:
         return None
 
     def _edges(self) -> tuple[tuple[str, str, float], ...]:
-        """Who reads whom, weighted by the reader's score; the output's readers by the program's agreement."""
-        edges = [
-            (name, str(component), round(self.facts.scores[component], SCORE_DECIMALS))
-            for component, variable in self.facts.program.variables.items()
-            for name in variable.reads
-        ]
+        """Who reads whom, with the share of inputs that change where the sender is not held (of several wirings that
+        fit, all). Exchanges in place say nothing of the position: it is drawn where the program reads it, with the
+        reader's score. So is everything where no program could be run.
+        """
+        edges: list[tuple[str, str, float]] = []
+        for component, variable in self.facts.program.variables.items():
+            score = round(self.facts.scores[component], SCORE_DECIMALS)
+            edges += self._into(str(component), variable.reads, score)
         output = self.facts.program.output
-        return tuple(edges) + tuple(
-            (name, "output", round(self.agreement, 4)) for name in (output.reads if output else ())
+        return (*edges, *self._into(OUTPUT, output.reads if output else (), round(self.agreement, 4)))
+
+    def _into(self, receiver: str, reads: Iterable[str], score: float) -> list[tuple[str, str, float]]:
+        fitting = self.wired.get(receiver)
+        if fitting is None:
+            return [(name, receiver, score) for name in reads]
+        strengths: dict[str, float] = {}
+        for wiring in fitting:
+            for sender, strength in wiring.strengths.items():
+                strengths[sender] = max(strengths.get(sender, 0.0), strength)
+        position = [(INDICES, receiver, score)] if INDICES in reads else []
+        measured = [(name, receiver, round(strength, 4)) for name, strength in strengths.items() if name != OTHERS]
+        return [*measured, *position]
+
+    def _several_ways(self) -> str:
+        """What components, or the output, read where more than one wiring fits, or none was found, for the text."""
+        return "".join(
+            f" What {'the output' if receiver == OUTPUT else receiver} reads is not decided: {which_fit(fitting)}."
+            for receiver, fitting in self.wired.items()
+            if len(fitting) != 1
         )
+
+
+def _both_readings(convention: Reading, tags: tuple[Tag | None, Tag | None]) -> str:
+    """Why the tag is not that by experiment, and the rule of the convention that applies; where the claims say
+    otherwise, that the tag is not by it.
+    """
+    tag, by_experiment = tags
+    text, by_rule = "", bool(convention.rule) and tag == convention.tag
+    if tag != by_experiment:
+        made = f"its supported claims make it a {tag}"
+        if by_rule:
+            made = f"the conventions of the compiled family make it a {tag}, which interchange cannot decide"
+        text = f" By experiment alone it is a {by_experiment}; {made}."
+    if by_rule:
+        return f"{text} The rule of the convention: {convention.rule}."
+    if not convention.rule:
+        return text
+    rule = f"{convention.rule[0].upper()}{convention.rule[1:]}"
+    return f"{text} {rule}: by that convention it would be a {convention.tag}, which its own claims contradict."
 
 
 def abstention(circuit: list[Component], reason: str, *, seed: int, rows: int) -> Explanation:
@@ -314,6 +390,15 @@ class ClaimJudge:
                 records.append(self._worded(record, component, claim))
         return (*records, check(Necessary(component=str(component)), self.lab))
 
+    def wirings(self) -> Wired:
+        """What every component and the output read, by exchanges of their inputs; nothing without a program to run."""
+        if self.translation is None:
+            return {}
+        program, carriers = self.translation.program, self.translation.carriers
+        parts = [component for component in self.facts.program.variables if str(component) in carriers]
+        wired = {str(component): wirings(self.lab, component, program, carriers) for component in parts}
+        return wired | {OUTPUT: wirings(self.lab, None, program, carriers)}
+
     def _about_variable(self, component: Component, variable: Hypothesis, translation: Translation) -> Iterator[Claim]:
         name = str(component)
         whole = ClaimedProgram(program=translation.program, carriers=translation.carriers)
@@ -324,7 +409,13 @@ class ClaimJudge:
         reads, carried = variable.reads, translation.carriers[name]
         others = tuple(read for read in reads if read != INDICES)
         if others:  # what depends on the position alone never differs in a swap; the moved output decides `computes`
-            yield DependsOnlyOn(component=name, program=translation.program, variables=reads, carried=carried)
+            yield DependsOnlyOn(
+                component=name,
+                program=translation.program,
+                variables=reads,
+                carried=carried,
+                carriers=translation.carriers,
+            )
         if len(reads) == 2:
             pair = reads[0], reads[1]
             yield Combines(
@@ -364,8 +455,8 @@ def _about_head(name: str, variable: Hypothesis, whole: ClaimedProgram) -> Itera
             position=position,
             carried=whole.carried_by(name),
         )
-    elif isinstance(variable, Mean) and not _is_numerical(whole, name):
-        # Written as a table of two counts, so there is no one Aggregate to name.
+    elif variable.family in ("mean", "sum") and not _is_numerical(whole, name):
+        # Written as tables of counts, so there is no one Aggregate to name.
         yield DependsOnlyOn(component=name, program=program, variables=(name,), carried=whole.carried_by(name))
     else:
         yield Aggregates(component=name, hypothesis=whole)

@@ -105,6 +105,7 @@ _PROGRAM_SCHEMA = {
         },
     ]
 }
+_CARRIERS_FORM = "{COMPONENT: [VARIABLE]}"
 _NAMES_SCHEMA = {"type": "array", "items": {"type": "string", "maxLength": 16}, "minItems": 1, "maxItems": 4}
 
 
@@ -129,12 +130,14 @@ def _claim_schema(kind: type[Claim], component: str, carriers: dict[str, Any]) -
             properties[name] = {"const": field.default}
         elif name == "component":
             properties[name] = {"const": component}
+        elif name == "carriers":  # who holds what a claim names: optional, and not of the component itself
+            properties[name] = {field: value for field, value in carriers.items() if field != "required"}
         else:
             properties[name] = _field_schema(field.annotation)
     required = [
         name
         for name in properties
-        if name in ("kind", "component", "carriers") or name not in kind.model_fields or _is_required(kind, name)
+        if name in ("kind", "component") or name not in kind.model_fields or _is_required(kind, name)
     ]
     return {"type": "object", "properties": properties, "required": required}
 
@@ -196,7 +199,13 @@ def read_claim(given: Any, component: Component, vocabulary: FiniteVocabulary, *
         fields["hypothesis"] = {"program": program, "carriers": read_carriers(flat.get("carriers"), program)}
         fields = {name: value for name, value in fields.items() if name not in ("program", "carriers")}
     elif "program" in kind.model_fields:
-        fields["program"] = read_program(fields.get("program", INPUTS_ONLY), vocabulary, causal=causal)
+        program = fields["program"] = read_program(fields.get("program", INPUTS_ONLY), vocabulary, causal=causal)
+        if fields.get("carriers") in (None, {}):
+            fields.pop("carriers", None)
+        else:
+            fields["carriers"] = read_carriers(fields["carriers"], program)
+        if fields.get("carried"):
+            fields["carried"] = read_carriers({str(component): fields["carried"]}, program)[str(component)]
     claim = claim_from(fields, CIRCUIT_KINDS)
     if isinstance(claim, Computes):
         claim.hypothesis.carried_by(str(component))
@@ -246,7 +255,7 @@ def _form(kind: type[Claim]) -> str:
     parts = []
     for name, field in kind.model_fields.items():
         if field.annotation is Hypothesis:
-            parts += ['"program": PROGRAM', '"carriers": {COMPONENT: [VARIABLE, ...], ...}']
+            parts += ['"program": PROGRAM', f'"carriers": {_CARRIERS_FORM}']
             continue
         shown = " | ".join(_kinds(field.annotation, name))
         optional = field.default is None or name == "program" or (not field.is_required() and name != "kind")
@@ -266,6 +275,8 @@ def _kinds(annotation: Any, name: str) -> Iterator[str]:
     elif origin is tuple:
         components = ("components", "of", "suppressed", "others", "over")
         yield f"[{'TOKEN' if name == 'tokens' else 'COMPONENT' if name in components else 'VARIABLE'}, ...]"
+    elif origin is dict:
+        yield _CARRIERS_FORM
     elif annotation is Program:
         yield "PROGRAM"
     elif annotation is bool:

@@ -41,7 +41,7 @@ from vesalius.rasp.text import render
 from vesalius.sandbox import Executions, Outcome
 
 LONGEST_CODE, MOST_CANDIDATES = 20_000, 24
-NOT_YET = "The other components were not checked: the program does not give the model's outputs yet."
+NOT_YET = "The others were not checked: the program does not give the model's outputs yet."
 
 
 class Workspace(Protocol):
@@ -149,11 +149,11 @@ class Decided:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the whole: of a circuit, refuted where one component is, supported where all are, else
-        undecided.
+        """The verdict of the whole: of a circuit, refuted where one component is or where its program does not give the
+        model's outputs, supported where all are, else undecided.
         """
         verdicts: set[Verdict] = {record.verdict for record in self.records}
-        if "refuted" in verdicts:
+        if self.note == NOT_YET or "refuted" in verdicts:
             return "refuted"
         return verdicts.pop() if len(verdicts) == 1 else "undecided"
 
@@ -294,7 +294,8 @@ class Session:
         tries, counted = self.memory.tries_of(claim.part), counted_as(claim)
         lab = self._setting_of(claim.part).lab()
         record = check(claim, lab, tried=tries.number(*counted))
-        if record.verdict == "refuted" and isinstance(lab, CircuitLab):
+        program_fails = any(one.measure == AGREEMENT and one.passed is False for one in record.evidence)
+        if (record.verdict == "refuted" or program_fails) and isinstance(lab, CircuitLab):
             shown = tuple(dict(one) for one in counterexamples(claim, self._beside(lab)))
             record = record.model_copy(update={"counterexamples": shown})
         tries.add(*counted)

@@ -75,7 +75,8 @@ class Family:
         own = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not _BUFFERS.search(name)}
         begins = re.compile(re.escape(self.layer).replace(r"\{\}", r"(\d+)"))
         layers = {int(match[1]) for name in own if (match := begins.match(name))}
-        if layers != set(range(config.n_layers)):
+        # Counted first: a set of as many layers as a config may say would take all memory.
+        if len(layers) != config.n_layers or layers != set(range(config.n_layers)):
             raise BadInput(f"{where}: config.json says {config.n_layers} layers, the weights hold {len(layers)}")
         try:
             prepared = self.prepare(own, config) if self.prepare else own

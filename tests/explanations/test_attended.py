@@ -1,0 +1,112 @@
+"""The large grammar of heads: what attention proposes, what each operation gives, and orders of classes."""
+
+import torch
+
+from tests.explanations.test_scientist import environment
+from tests.explanations.test_scientist_search import made_up
+from vesalius.components import Component
+from vesalius.explanations.claims import DependsOnlyOn, Hypothesis
+from vesalius.explanations.scientist.attended import Relation
+from vesalius.explanations.scientist.gathering import Gathered, Selector, Width
+from vesalius.explanations.scientist.hypotheses import rank_heads
+from vesalius.explanations.scientist.program import MEAN_SCALE, TOKENS, CircuitProgram, OutputMap, Table
+from vesalius.explanations.scientist.program import Hypothesis as Variable
+from vesalius.explanations.scientist.runs import Sequences
+from vesalius.explanations.scientist.simplify import in_order, merged
+from vesalius.explanations.scientist.translation import translate
+from vesalius.explanations.scientist.writing import _about_head
+from vesalius.model.specimen import FiniteVocabulary
+
+TABLE, HEAD = Component.parse("L0_MLP"), Component.parse("L1H0")
+
+
+def test_operations_by_hand() -> None:
+    env = environment([[2, 0, 2, 1], [1, 0, -1, -1]])
+    same = Selector("compare", TOKENS, TOKENS)
+    assert Gathered("indices", same, "first").evaluate(env).tolist() == [[0, 1, 0, 3], [0, 1, -1, -1]]
+    assert Gathered("indices", same, "last").evaluate(env)[0].tolist() == [2, 1, 2, 3]
+    above_0 = Selector("constant", TOKENS, constant=1, others=(2,))
+    assert Gathered(TOKENS, above_0, "most").evaluate(env).tolist() == [[2] * 4, [1, 1, -1, -1]]
+    assert Gathered(TOKENS, above_0, "sum", (0, 10, 20)).evaluate(env).tolist() == [[50] * 4, [10, 10, -1, -1]]
+    mean = Gathered(TOKENS, above_0, "mean", (0, 10, 20)).evaluate(env)[0] / MEAN_SCALE
+    assert torch.allclose(mean, torch.full((4,), 50 / 3), atol=1e-3)
+    listed = Selector("pairs", TOKENS, "indices", pairs=frozenset({(0, 0), (2, 1), (1, 3)}))
+    assert Width(listed).evaluate(env).tolist() == [[1, 2, 0, 1], [1, 0, -1, -1]]
+
+
+def test_a_vote_that_is_a_tie_goes_to_the_smallest_code() -> None:
+    env = environment([[2, 1, 1, 2]])
+    assert Gathered(TOKENS, Selector("all"), "most").evaluate(env).tolist() == [[1] * 4]
+
+
+def best(rows: torch.Tensor, gathered: torch.Tensor, mask: torch.Tensor) -> Variable:
+    """What is chosen for a head that attends by `mask` and writes `gathered` at position 1 of every row."""
+    env = environment(rows.tolist())
+    attention = mask.float() / (1 + mask.sum(-1, keepdim=True))
+    observations = made_up([1] * len(rows), gathered[:, 1].float().tolist(), head=True)
+    numbers = {TOKENS: tuple(range(5)), "indices": tuple(range(6))}
+    return rank_heads(observations, env, [TOKENS], attention=attention, numeric=True, numbers=numbers)[0].hypothesis
+
+
+def test_a_pointer_is_found() -> None:
+    rows = torch.randint(5, (300, 5), generator=torch.Generator().manual_seed(0))
+    chosen = best(rows, rows.gather(1, rows), torch.arange(5) == rows[:, :, None])
+    assert isinstance(chosen, Gathered)
+    assert (chosen.of, chosen.how) == (TOKENS, "first")
+    assert {chosen.selector.keys, chosen.selector.queries} == {"indices", TOKENS}
+
+
+def test_a_mean_over_a_set_of_tokens_is_found() -> None:
+    rows = torch.randint(5, (300, 5), generator=torch.Generator().manual_seed(0))
+    kept = rows > 1
+    mean = (rows * kept).sum(1) / kept.sum(1).clamp(min=1)
+    chosen = best(rows, mean[:, None].expand(-1, 5), kept[:, None, :].expand(-1, 5, -1))
+    assert isinstance(chosen, Gathered)
+    assert (chosen.of, chosen.how) == (TOKENS, "mean")
+    assert {chosen.selector.constant, *chosen.selector.others} == {2, 3, 4}
+
+
+def test_an_order_is_read_off_pairs_of_which_some_were_never_seen() -> None:
+    true_order = [3, 0, 4, 1, 2]
+    place = torch.tensor([true_order.index(value) for value in range(5)])
+    attended = place[:, None] < place
+    seen = torch.ones(5, 5, dtype=torch.bool)
+    seen[0, 2] = seen[2, 0] = False
+    relation = Relation(attended & seen, seen)
+    assert relation.order() == true_order
+    smaller = {(a, b) for at, b in enumerate(true_order) for a in true_order[:at]}
+    assert relation.in_order(true_order) == smaller
+    circular = torch.tensor([[0, 1, 0], [0, 0, 1], [1, 0, 0]], dtype=torch.bool)
+    assert Relation(circular, torch.ones(3, 3, dtype=torch.bool)).order() is None
+
+
+def test_a_sum_written_as_tables_is_claimed_by_what_it_depends_on() -> None:
+    """No one Aggregate computes it, so `aggregates` could not be claimed."""
+    total = Gathered(TOKENS, Selector("constant", TOKENS, constant=1), "sum", (0, 1, 2))
+    output = OutputMap(("L1H0",), {(n,): float(n) for n in range(4)}, 0.0)
+    program = CircuitProgram({HEAD: total}, output, causal=False, numeric=False)
+    translation = translate(program, FiniteVocabulary(("a", "b", "c"), (0, 1, 2, 3), 3))
+    whole = Hypothesis(program=translation.program, carriers=translation.carriers)
+    (claim,) = _about_head("L1H0", total, whole)
+    assert isinstance(claim, DependsOnlyOn)
+
+
+def sorting_program() -> CircuitProgram:
+    """Tokens 0 to 3 have the order 2 < 0 = 3 < 1 in the table's own codes; the head counts what is smaller."""
+    table = Table((TOKENS,), {(0,): 0, (1,): 1, (2,): 2, (3,): 3}, 4)
+    pairs = frozenset({(2, 0), (2, 3), (2, 1), (0, 1), (3, 1)})
+    head = Width(Selector("pairs", "L0_MLP", "L0_MLP", pairs=pairs))
+    output = OutputMap(("L1H0",), {(count,): float(count) for count in range(5)}, 0.0)
+    return CircuitProgram({TABLE: table, HEAD: head}, output, causal=False, numeric=False)
+
+
+def test_classes_are_merged_and_numbered_in_the_order_in_which_a_head_compares_them() -> None:
+    before = sorting_program()
+    after = in_order(merged(before, TABLE), TABLE)
+    table, head = after.variables[TABLE], after.variables[HEAD]
+    assert isinstance(table, Table)
+    assert isinstance(head, Width)
+    assert table.codes == {(2,): 0, (0,): 1, (3,): 1, (1,): 2}
+    assert (head.selector.kind, head.selector.comparison) == ("compare", "LT")
+    inputs = Sequences(torch.randint(4, (60, 5), generator=torch.Generator().manual_seed(1)))
+    assert torch.equal(before.predict(before.environment(inputs)), after.predict(after.environment(inputs)))
