@@ -310,7 +310,7 @@ def bound_case(subject: Subject, name: str, here: list[Any], there: list[Any]) -
 def of_inputs(specimen: Specimen, inputs: Sequence[Any], others: Sequence[Any]) -> Trial:
     """A trial of stated inputs and counterfactuals."""
     tokens: Tensor = specimen.tokenize([*inputs, *others])
-    mask, n = tokens != specimen.model.config.pad_token, len(inputs)
+    mask, n = specimen.model.config.not_padding(tokens), len(inputs)
     batch = Batch(tokens[:n], mask[:n])
     return Trial(batch, Batch(tokens[n:], mask[n:]), unchanged_outputs(specimen, batch), where=mask[n:])
 

@@ -10,6 +10,7 @@ points, by L-BFGS with weight decay that the validation split chooses. The test 
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vesalius.documents.metric import Metric
 from vesalius_functions.agents.evaluator import SPLITS
+from vesalius_functions.evaluators.data import share_right
 from vesalius_functions.knowledge.scoring import LONGEST_TEXT, space
 
 SPACE = "wordllama"
@@ -65,15 +66,12 @@ def trained(
 
 
 def accuracy(
-    scores: Float[Tensor, "test choice"], right: Int[Tensor, " test"], groups: list[str]
+    scores: Float[Tensor, "test choice"], right: Int[Tensor, " test"], groups: list[Sequence[str]]
 ) -> dict[str, float | int | None]:
-    """The share right, with an interval over groups of functions: tests of one function stand or fall together."""
-    hits = (scores.argmax(-1) == right).tolist()
-    totals: dict[str, list[bool]] = {}
-    for group, hit in zip(groups, hits, strict=True):
-        totals.setdefault(group, []).append(hit)
-    metric = Metric.of_circuits([sum(one) for one in totals.values()], [len(one) for one in totals.values()])
-    return {"value": metric.value, "low": metric.low, "high": metric.high, "tests": metric.n, "groups": len(totals)}
+    """The share right, with an interval over groups of functions."""
+    metric = share_right((scores.argmax(-1) == right).tolist(), groups)
+    number = len(set(map(tuple, groups)))
+    return {"value": metric.value, "low": metric.low, "high": metric.high, "tests": metric.n, "groups": number}
 
 
 def measured(data: Path) -> dict[str, Any]:
@@ -92,7 +90,7 @@ def measured(data: Path) -> dict[str, Any]:
     results: dict[str, Any] = {"decay": best, "validation": held}
     for category in ("all", *sorted({row["category"] for row in splits["test"]})):
         places = [i for i, row in enumerate(splits["test"]) if category in ("all", row["category"])]
-        groups = ["/".join(splits["test"][i]["group"]) for i in places]
+        groups = [splits["test"][i]["group"] for i in places]
         results[category] = {
             "untuned": accuracy(x["test"][places, :, 0], right["test"][places], groups),
             "trained": accuracy(scaled["test"][places] @ fits[best], right["test"][places], groups),

@@ -9,44 +9,21 @@ is listed case by case stays with the run.
 
 import argparse
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from vesalius.runs.steps import mean, rounded
+from vesalius.runs.steps import rounded
 
-KEPT = ("subject", "category", "mode", "seed", "suite", "n", "n_error", "metrics", "families")
-BY_KIND = ("success", "understood", "table", "family_named", "noise_named", "interval_found", "false_alarm")
+KEPT = ("subject", "category", "mode", "seed", "suite", "n", "n_error", "metrics", "families", "kinds")
 
 
 def short(run: Path) -> dict[str, Any]:
     """The part of a run's scorecard that is quoted."""
     card = json.loads((run / "scorecard.json").read_text(encoding="utf-8"))
-    kept = {name: card[name] for name in KEPT}
+    kept = {name: card[name] for name in KEPT if card.get(name) is not None}
     if kept["suite"].startswith("published folder"):
         kept["suite"] = "published folder"  # where it lay is nobody's business
-    return kept | ({"kinds": kinds(run)} if card["category"] == "numeric" else {})
-
-
-def kinds(run: Path) -> dict[str, Any]:
-    """Means over the functions of each kind, and over clean functions of one family."""
-    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for path in sorted((run / "grades").glob("*.json")):
-        answer = json.loads((run / "explanations" / path.name).read_text(encoding="utf-8"))
-        figures = json.loads(path.read_text(encoding="utf-8"))["metrics"] | {"queries": answer["answer"]["queries"]}
-        kind = answer["truth"]["kind"]
-        groups[kind].append(figures)
-        if kind == "clean" and not answer["truth"]["operands"]:
-            groups["clean, one family"].append(figures)
-    return {
-        kind: {"n": len(rows)}
-        | {
-            name: mean([row[name] for row in rows if row.get(name) is not None])
-            for name in (*BY_KIND, "queries")
-            if any(row.get(name) is not None for row in rows)
-        }
-        for kind, rows in sorted(groups.items())
-    }
+    return kept
 
 
 def main() -> None:

@@ -34,12 +34,14 @@ from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import benchmark_root, load_specimen
 from vesalius.components import Component, Edge
+from vesalius.documents.attribution_graph import convert, write_graph
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.files import write_json
+from vesalius.intervene.edges import EdgeGraph
 from vesalius.model import Config, Transformer
 from vesalius.model.gguf import GgufFile
 from vesalius.model.sources import load_huggingface
@@ -48,10 +50,14 @@ from vesalius.runs.ledger import Ledger
 from vesalius_backbones.messages import Prices
 from vesalius_backbones.records import Records, Redactor
 from vesalius_backbones.scripted import read_script
+from vesalius_bench.claims.verify import show_claim
+from vesalius_bench.mib.files import read_folder, write_importances
 from vesalius_bench.ratings.reading import read_ratings
+from vesalius_bench.sealing import with_seal
 from vesalius_functions.entities import load_published as load_entities
 from vesalius_functions.numeric import load_published as load_numeric
 from vesalius_functions.strings import load_published as load_strings
+from vesalius_serving.clients import Clients
 
 SECONDS = 20
 LONGEST_REFUSAL = 500
@@ -358,7 +364,63 @@ def make_rows_csv(folder: Path) -> None:
     (folder / "rows.csv").write_text('prompt,answer,wrong\nThe capital of France is, Paris,"["" Rome""]"\nA B,C,D\n')
 
 
+def make_mib(folder: Path) -> None:
+    """A folder of a MIB submission as JSON."""
+    shape = tiny_config()
+    scores = dict.fromkeys(EdgeGraph.of(shape).edges, 0.5)
+    write_importances(Circuit.scored(shape, 8, {}, scores), folder / "ioi_gpt2")
+
+
+def make_mib_tensors(folder: Path) -> None:
+    """A folder of a MIB submission as tensors."""
+    shape = tiny_config()
+    graph = EdgeGraph.of(shape)
+    (folder / "ioi_gpt2").mkdir()
+    cfg = {"n_layers": shape.n_layers, "n_heads": shape.n_heads, "d_model": 8, "parallel_attn_mlp": False}
+    tables = {"edges_scores": graph.real.float(), "edges_in_graph": graph.real}
+    nodes = {"nodes_in_graph": torch.ones(len(graph.senders), dtype=torch.bool)}
+    torch.save({"cfg": cfg, **tables, **nodes}, folder / "ioi_gpt2" / "importances.pt")
+
+
+def make_graph(folder: Path) -> None:
+    """An attribution graph."""
+    make_circuit(folder)
+    write_graph(Circuit.read(folder / "circuit.json"), folder / "graph.json", slug="a", scan="model", prompt="text")
+    (folder / "circuit.json").unlink()
+
+
+def make_verdict(folder: Path) -> None:
+    """A verdict on a registered claim."""
+    write_json(
+        folder / "verdict.json",
+        with_seal(
+            {
+                "schema": 1,
+                "document": "verdict",
+                "result": "PASS",
+                "reason": "as predicted",
+                "registration": "0" * 64,
+                "checks": [{"name": "digest", "passed": True, "detail": "as registered"}],
+                "verified": "2026-11-01T00:00:00+00:00",
+                "code": {"vesalius": "0.1.0"},
+                "seconds": 1.0,
+            }
+        ),
+    )
+
+
+def make_clients(folder: Path) -> None:
+    """Secrets of clients."""
+    Clients(folder / "clients.json").require(["1", "2"])
+
+
 LOADERS: dict[str, Loader] = {
+    "mib": Loader(make_mib, lambda folder: read_folder(folder / "ioi_gpt2")),
+    "mib_tensors": Loader(make_mib_tensors, lambda folder: read_folder(folder / "ioi_gpt2")),
+    "convert_circuit": Loader(make_circuit, lambda folder: convert(folder / "circuit.json", folder / "out.json")),
+    "convert_graph": Loader(make_graph, lambda folder: convert(folder / "graph.json", folder / "out.json")),
+    "verdict": Loader(make_verdict, lambda folder: show_claim(folder / "verdict.json")),
+    "clients": Loader(make_clients, lambda folder: Clients(folder / "clients.json").revoke("1")),
     "circuit": Loader(make_circuit, load_circuit),
     "ratings_json": Loader(make_ratings_json, lambda folder: read_ratings(folder / "ratings.json")),
     "ratings_csv": Loader(make_ratings_csv, lambda folder: read_ratings(folder / "ratings.csv")),
@@ -534,6 +596,7 @@ def main() -> None:
     totals = {
         key: sum(row[key] for row in rows.values()) for key in ("loaded", "refused", "hangs", "long_refusals")
     } | {"tracebacks": sum(sum(row["tracebacks"].values()) for row in rows.values())}
+    totals["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     document = {"benchmark": "hostile_files", "seed": options.seed, "n": options.n, "totals": totals, "loaders": rows}
     print(json.dumps(totals))
     if options.out:

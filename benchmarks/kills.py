@@ -24,6 +24,8 @@ from typing import Any
 from vesalius.files import write_json
 
 SEED = 72
+#: What starts an interpreter; tests put a fork of one in its place.
+PYTHON = [sys.executable]
 ROOT = Path(__file__).parents[1]
 #: Times, places and what follows from them.
 NOT_COMPARED = {"seconds", "work_seconds", "directory", "time", "made_by", "versions", "request"}
@@ -75,7 +77,7 @@ def start(command: list[str], out: Path) -> "subprocess.Popen[str]":
     """The command in a process group of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
-        [sys.executable, "-m", "vesalius", *command, "--out", str(out), "--json"],
+        [*PYTHON, "-m", "vesalius", *command, "--out", str(out), "--json"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -336,7 +336,7 @@ def main() -> None:
     device, start = torch.device(arguments.device), time.perf_counter()
     device = torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    document = {"benchmark": "large", "machine": {"device": name, "torch": torch.__version__}}
+    document: dict[str, object] = {"benchmark": "large", "machine": {"device": name, "torch": torch.__version__}}
     document |= measure(arguments.shape, device)
     document["plans"] = [plan_only("70b")]
     document["seconds"] = time.perf_counter() - start

@@ -6,13 +6,17 @@ it: Student's interval at the same error of each look, and what one look at 16 g
 many prompts it takes is measured with the mean at several distances from the bar, in standard deviations.
 
 Rules that join several figures are run on drawn values by their own code (`joint_errors`): *necessary* with four
-replacements, a loss in score or in right answers (*backs up*), *not needed alone* and *small part*. All true figures
-lie at the bar, where each decision is an error; of answers a twentieth is lost.
+replacements, a loss in score or in right answers, *not needed alone* and *small part*. All true figures lie at the
+bar, where each decision is an error; of answers a twentieth is lost. *Necessary* can be refuted in three ways (no
+replacement shows, zeros cost nothing, its mean costs nothing) whose errors add up, so it is run once more as the
+scientist asks it, followed by *not needed alone* of zeros and of the mean where it stays open, and with no answer lost,
+where these are supported most easily.
 """
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +27,7 @@ import torch
 from vesalius.components import Component
 from vesalius.explanations.claims import Necessary, SmallPart
 from vesalius.explanations.claims.base import MIN_EFFECT, Outcome, either, may_decide
-from vesalius.explanations.claims.necessary import MOST_SMALL, costs_nothing
+from vesalius.explanations.claims.necessary import MOST_SMALL, NEUTRAL, costs_nothing
 from vesalius.explanations.laboratory import FIRST_LOOK, GrowingLab
 from vesalius.statistics import (
     LOOKS,
@@ -37,7 +41,8 @@ from vesalius.statistics import (
 REPETITIONS, LEVEL, ONE_LOOK = 1000, 0.95, 16
 DISTANCES = (0.0, 0.15, 0.3, 0.5, 0.8, 1.2, 2.0)
 #: Draws with mean 0 and standard deviation 1: the exponential has skewness 2, the lognormal 6.2.
-NOISE: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
+Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+NOISE: dict[str, Noise] = {
     "normal": lambda rng, shape: rng.normal(size=shape),
     "heavy-tailed": lambda rng, shape: rng.standard_t(3, size=shape) / math.sqrt(3),
     "skewed": lambda rng, shape: rng.exponential(size=shape) - 1,
@@ -139,6 +144,8 @@ RULES: dict[str, tuple[float, Callable[[Look], Outcome]]] = {
     "small part, at nothing": (0.0, lambda look: SmallPart(component="L0H0").examine(look, level=LEVEL)),
     "small part, at its most": (MOST_SMALL, lambda look: SmallPart(component="L0H0").examine(look, level=LEVEL)),
 }
+#: The rule that the scientist follows, and the share of answers that is lost under it.
+AS_ASKED, LOST = "necessary, then not needed alone", (MIN_EFFECT, 0.0)
 #: Standard deviation of effects as a share of the score, and what replacements share of their noise.
 SPREAD, SHARED = 0.2, 0.8
 
@@ -149,34 +156,65 @@ def joint_errors(repetitions: int = REPETITIONS, *, seed: int = 0) -> dict[str, 
     for name in ("normal", "skewed"):
         rng, results[name] = np.random.default_rng(seed), {}
         for rule, (bar, examine) in RULES.items():
-            counts = {"supported": 0, "refuted": 0, "undecided": 0}
-            for _ in range(repetitions):
-                counts[_decided(rng, NOISE[name], bar, examine)] += 1
-            results[name][rule] = {verdict: _share(count, repetitions) for verdict, count in counts.items()}
+            verdicts = [_decided(_drawn(rng, NOISE[name], bar, MIN_EFFECT), examine) for _ in range(repetitions)]
+            results[name][rule] = _counted(verdicts)
+        results[name] |= as_asked(name, repetitions, seed=seed)
     return {"repetitions": repetitions, "spread": SPREAD, "shared": SHARED, "noise": results}
 
 
-def _decided(
-    rng: np.random.Generator,
-    noise: Callable[[np.random.Generator, tuple[int, int]], np.ndarray],
-    bar: float,
-    examine: Callable[[Look], Outcome],
-) -> str:
-    """The verdict of one claim on drawn values, at the look that decides it or the last that may."""
+def as_asked(name: str, repetitions: int = REPETITIONS, *, seed: int = 0) -> dict[str, Any]:
+    """How often *necessary* is decided at the bar as the scientist asks it, by the share of answers that is lost."""
+    results, rng = {}, np.random.default_rng(seed)
+    for lost in LOST:
+        draws = [_drawn(rng, NOISE[name], MIN_EFFECT, lost) for _ in range(repetitions)]
+        results[f"{AS_ASKED}, {lost:.0%} of answers lost"] = _counted([_as_asked(one) for one in draws])
+    return results
+
+
+def _counted(verdicts: Sequence[str]) -> dict[str, Any]:
+    kinds = ("supported", "refuted", "undecided")
+    return {kind: _share(sum(one == kind for one in verdicts), len(verdicts)) for kind in kinds}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Effects of every replacement, and the right answers that are lost, of as many prompts as are ever drawn."""
+
+    effects: dict[str, torch.Tensor]
+    lost: torch.Tensor
+
+
+def _drawn(rng: np.random.Generator, noise: Noise, bar: float, lost: float) -> Drawn:
+    """Values whose true effects lie at the bar; of right answers the share `lost` is lost."""
     common, *own = noise(rng, (5, LOOKS[-1]))
-    kinds = ("zero", "mean", "resample", "moved")
     values = [bar + SPREAD * (math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * one) for one in own]
-    draws = {kind: torch.from_numpy(one) for kind, one in zip(kinds, values, strict=True)}
-    lost = torch.from_numpy((rng.random(LOOKS[-1]) < MIN_EFFECT).astype(float))
+    effects = {kind: torch.from_numpy(one) for kind, one in zip(Look.replacements, values, strict=True)}
+    return Drawn(effects, torch.from_numpy((rng.random(LOOKS[-1]) < lost).astype(float)))
+
+
+def _decided(drawn: Drawn, examine: Callable[[Look], Outcome]) -> str:
+    """The verdict of one claim on drawn values, at the look that decides it or the last that may."""
     settled: dict[Any, Any] = {}
     verdict = "undecided"
     for count in range(len(LOOKS)):
         look = Look(count)
-        look.settled, look.draws, look.given = settled, draws, lost
+        look.settled, look.draws, look.given = settled, drawn.effects, drawn.lost
         verdict, evidence = examine(look)
         if verdict != "undecided" or not may_decide(evidence, look):
             break
     return verdict
+
+
+def _as_asked(drawn: Drawn) -> str:
+    """*Necessary* as the scientist decides it: where it stays open, by whether zeros or its mean cost nothing."""
+    verdict = _decided(drawn, RULES["necessary"][1])
+    if verdict != "undecided":
+        return verdict
+    spared = (
+        _decided(drawn, lambda look, how=how: costs_nothing(look, Component(0, 0), [how], level=LEVEL))  # pyrefly: ignore[bad-argument-type]
+        for how in NEUTRAL
+    )
+    return "refuted" if "supported" in spared else verdict
 
 
 def _share(hits: int, n: int) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What two options of `bench mechrl` change: one unit for the reward, and a learned code of the prompts for the label.
 
-    options="--training ioi,capitals --held-out greater-than --context"
+    options="--training ioi,capitals --held-out greater-than --context prompts"
     vesalius bench mechrl smollm2-135m $options --out logits
     vesalius bench mechrl smollm2-135m $options --reward nats --out nats
     python -m benchmarks.mechrl_options logits nats
@@ -16,10 +16,10 @@ from typing import Any
 
 from vesalius_mechrl.documents import MechrlStudy, TaskRegret
 from vesalius_mechrl.matrices import load_matrix
-from vesalius_mechrl.study import is_learned
+from vesalius_mechrl.trainings import is_learned
 
 RESULT = Path("benchmarks/results/mechrl_options.json")
-POLICIES = ("one-hot", "per-head", "context")
+POLICIES = ("one-hot", "per-head", "prompt-encoder")
 BUDGETS = (10.0, 50.0)
 KEPT = ("unit", "seeds", "steps", "episodes", "heads", "rows_per_episode", "training_tasks", "held_out", "control")
 

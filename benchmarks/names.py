@@ -130,7 +130,7 @@ def examine(task: Task, run: Path | None = None) -> dict[str, Any]:
             continue
         by_key = key_operation(program, variables, truth) if all(name in truth for name in variables) else None
         given = operations.get(str(component))
-        row = {
+        row: dict[str, object] = {
             "component": str(component),
             "by_key": None if by_key is None else by_key.operation,
             "key_formula": None if by_key is None else by_key.formula,

@@ -18,6 +18,7 @@ of the scores of all neurons by RelP (counterfactual values, forward and backwar
 import argparse
 import platform
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def all_scores(shape_name: str, device: torch.device) -> dict[str, Any]:
 
     for rule in RULES:
         for name in ("first", "second"):  # the first call includes what the libraries do once
-            scores, seconds, peak = measurement.with_peak(lambda rule=rule: scored(rule))
+            scores, seconds, peak = measurement.with_peak(partial(scored, rule))
             document[f"{rule}_{name}"] = {
                 "seconds": seconds,
                 "peak_bytes": peak,

@@ -112,7 +112,12 @@ def examine(task: Task) -> dict:
             verdict = check(claim, lab).verdict
             rows.append({"component": str(about), "kind": kind, "change": change, "verdict": verdict})
         for claim, change, is_true in planted(program, carriers, component, lab):
-            row = {"component": claim.component, "claim": claim.kind, "true": is_true, "change": change}
+            row: dict[str, object] = {
+                "component": claim.component,
+                "claim": claim.kind,
+                "true": is_true,
+                "change": change,
+            }
             rows.append(row | {"kind": "planted", "verdict": check(claim, lab).verdict})
     return {"id": task.id, "seconds": round(time.perf_counter() - began, 1), "claims": rows}
 

@@ -29,7 +29,9 @@ class StudyOptions(Record):
             "-b",
         ),
     ] = None
-    n: Annotated[int, flag("Prompts of each step.", least=4)] = 32
+    n: Annotated[
+        int, flag("Prompts of each step, answered correctly; where the model has fewer, those it has.", least=4)
+    ] = 99
     top: Annotated[
         int, flag("Components of a discovered circuit by effect; backups come on top.", least=1, rare=True)
     ] = 24

@@ -62,16 +62,37 @@ def seal_faults(
     signed = {name: value for name, value in seal.items() if name != "digest"}
     found = digest({**body, SEAL: signed})
     faults: dict[str, str | None] = {"digest": None}
-    if seal.get("digest") != found:
+    if seal.get("digest") is None:
+        faults["digest"] = "there is none: the seal was taken off, or never made"
+    elif seal["digest"] != found:
         faults["digest"] = "the fields do not give the digest of the seal: one of them was altered"
     if published is not None:
         faults["published digest"] = None if published.strip().lower() == found else "another digest was published"
+    if missing := _signature_missing(seal, signer):
+        return {**faults, "seal": missing}
     if signer is not None:
         same = seal.get("signer") == signer.strip().lower()
         faults["signer"] = None if same else "it is not signed by the key that was named"
     if seal.get("signature") is not None or seal.get("signer") is not None or signer is not None:
         faults["signature"] = _signature_fault(body, seal)
     return faults
+
+
+def is_stripped(data: Mapping[str, Any], *, signer: str | None = None) -> bool:
+    """Whether a seal, or a signature that should be there, is missing, and not only wrong."""
+    seal = data.get(SEAL)
+    if not isinstance(seal, Mapping) or seal.get("digest") is None:
+        return True
+    return _signature_missing(seal, signer) is not None
+
+
+def _signature_missing(seal: Mapping[str, Any], signer: str | None) -> str | None:
+    signed = [seal.get(name) is not None for name in ("signer", "signature")]
+    if any(signed) and not all(signed):
+        return "half of the signature is missing"
+    if signer is not None and not any(signed):
+        return f"there is no signature, and one of {quoted(signer.strip()[:16], 40)} was asked for"
+    return None
 
 
 def _signature_fault(body: Mapping[str, Any], seal: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ from vesalius.cli.options import (
     names,
 )
 from vesalius.options import Cap, Spend
-from vesalius_functions.options import Drawn, Functions, Interpreting
+from vesalius_functions.options import Drawn, Functions, Interpreting, Recipe
 
 commands = typer.Typer(
     name="functions",
@@ -129,7 +129,9 @@ def unit_tests(
     seed: Annotated[int, typer.Option(help="Which functions, and the order of the rows.")] = 0,
     evaluator: Annotated[
         str | None,
-        typer.Option("--evaluator", help="A language model that takes the same tests now.", metavar="P:M"),
+        typer.Option(
+            "--evaluator", help="A language model, or trained:DIR, that takes the same tests now.", metavar="P:M"
+        ),
     ] = None,
     cap: Cap,
     out: RunOption = None,
@@ -179,6 +181,29 @@ def evaluator_data(
 
     counts = api.evaluator_data(out, categories=names(category) or (), tests=tests, seed=seed)
     output(counts, show, as_json=json)
+
+
+@command(commands)
+def evaluator_train(
+    data: Annotated[str, typer.Argument(help="A directory of `functions evaluator-data`.", metavar="DATA")],
+    out: Annotated[str, typer.Option("--out", help="Directory for adapter.safetensors and evaluator.json.")],
+    base: Annotated[str, typer.Option("--base", help="The language model that is trained.")] = "smollm2-135m",
+    *,
+    recipe: Recipe,
+    device: Annotated[str, typer.Option("--device", help="auto is a GPU where there is one.")] = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Train an evaluator of descriptions, and measure it on functions that it has not seen.
+
+    Low-rank adapters of a small language model learn to say which of three examples belongs to a description. The
+    validation split chooses; the test split is read once. `--evaluator trained:DIR` then takes unit tests with it. The
+    same command continues an interrupted training.
+
+    Example: vesalius functions evaluator-train data --out evaluator
+    """
+    with resumable():
+        evaluator = api.evaluator_train(data, out=out, base=base, recipe=recipe, device=device)
+    output(evaluator, as_json=json)
 
 
 def bench(

@@ -4,21 +4,30 @@
 points and interpolates between them: it predicts and understands nothing, and is the baseline of the numeric functions.
 `aia`, `milan` and `aia+milan` need a language model. Others bring their own: `command:./mine.sh` is a program that asks
 by JSON lines (`command`), `answers:DIR` reads what an agent wrote about functions that were served to it (`serving`),
-and a plug-in's name or `package.module:function` is called with the box and `seed=`, and returns an `Answer`.
+and a plug-in's name or `package.module:function` is called with the box and `seed=`, and returns an `Answer`; with
+`confined:` before it, it runs as a confined program like a command (`guest`).
 """
 
 import hashlib
+import os
 import random
+import shlex
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from vesalius.documents.ran import Ran
 from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import plain_json
-from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, LineProgram, arguments_of, command_of
-from vesalius.plugins import INTERPRETERS, named_function
+from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, arguments_of, command_of
+from vesalius.plugins import INTERPRETERS, find_plugin, named_function
+from vesalius.sandbox.command import NOTHING, Grants
+from vesalius.sandbox.line_program import LineProgram
 from vesalius_backbones import Backbone
 from vesalius_functions.agents import DialogueLimits, interpret_with
 from vesalius_functions.agents.dialogue import exemplars_for
@@ -60,16 +69,26 @@ class _GivenAnswer(BaseModel):
     table: bool = False
 
 
-def interpret_by_command(command: str, box: Box, *, seed: int = 0, timeout: float = TIMEOUT) -> Answer:
-    """Start the command, answer its queries from the box, and return its answer."""
-    with LineProgram(command, timeout=timeout) as program:
+class ConfinedOptions(TypedDict, total=False):
+    """How a command is confined; see `LineProgram`."""
+
+    grants: Grants
+    own: Sequence[str]
+    log: Path | None
+
+
+def interpret_by_command(
+    command: str, box: Box, *, seed: int = 0, timeout: float = TIMEOUT, **confined: Unpack[ConfinedOptions]
+) -> tuple[Answer, Ran]:
+    """Start the command, answer its queries from the box, and return its answer and how it ran."""
+    with LineProgram(command, timeout=timeout, **confined) as program:
         program.send(task_of(box, seed=seed, timeout=timeout))
         while True:
             line = program.receive()
             if set(line) == {"query"}:
                 program.send(_queried(line["query"], box))
             elif set(line) == {"answer"}:
-                return _answer(program, line["answer"])
+                return _answer(program, line["answer"]), Ran(**vars(program.ran))
             else:
                 raise program.failed(f"wrote {quoted(line, 80)}; a line is {{'query': [...]}} or {{'answer': {{...}}}}")
 
@@ -134,10 +153,13 @@ TABLE_POINTS = 256
 
 @dataclass(frozen=True)
 class Interpretation:
-    """An answer and, where exemplars were shown, how many of the function's own list are test items as well."""
+    """An answer and, where exemplars were shown, how many of the function's own list are test items as well; of a
+    foreign program, how it ran.
+    """
 
     answer: Answer
     exemplar_overlap: int | None = None
+    ran: Ran | None = None
 
 
 def check_interpreter(name: str, category: str, *, backbone: str | None) -> None:
@@ -146,6 +168,8 @@ def check_interpreter(name: str, category: str, *, backbone: str | None) -> None
         pass
     elif (command := command_of(name)) is not None:
         arguments_of(command)
+    elif (guest := confined_guest(name)) is not None:
+        guest_command(guest)
     elif answers_directory(name) is not None:
         pass
     else:
@@ -186,11 +210,13 @@ def interpret(
     limits: DialogueLimits | None = None,
     grading_seed: int | None = None,
     timeout: float = TIMEOUT,
+    grants: Grants = NOTHING,
+    log: Path | None = None,
 ) -> Interpretation:
     """Let the interpreter of that name explain a function. Only the oracle is given more than the box.
 
     `grading_seed` is needed only to show no exemplar that is an input of a unit test, `timeout` only for commands: the
-    seconds that one may be silent.
+    seconds that one may be silent; `grants` is what one is given, and `log` keeps what it used.
     """
     if name == ORACLE:
         return Interpretation(suite.module.oracle(function))
@@ -201,11 +227,18 @@ def interpret(
         return Interpretation(suite.module.interpret(box, seed=seed))
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
+    guest_seed = seed_for_guests(function)
     if (command := command_of(name)) is not None:
-        guest_seed = seed_for_guests(seed, function)
-        return Interpretation(interpret_by_command(command, box, seed=guest_seed, timeout=timeout))
+        answer, ran = interpret_by_command(command, box, seed=guest_seed, timeout=timeout, grants=grants, log=log)
+        return Interpretation(answer, ran=ran)
+    if (guest := confined_guest(name)) is not None:
+        command, read = guest_command(guest)
+        given = replace(grants, read=(*grants.read, *read))
+        options = {"grants": given, "own": guest_files(), "log": log}
+        answer, ran = interpret_by_command(command, box, seed=guest_seed, timeout=timeout, **options)
+        return Interpretation(answer, ran=ran)
     if name not in WITH_MODEL:
-        answer = _guest(name)(box, seed=seed_for_guests(seed, function))
+        answer = _guest(name)(box, seed=guest_seed)
         if not isinstance(answer, Answer):
             raise Failed(f"interpreter {name} returned a {type(answer).__name__}; it must return an Answer")
         return Interpretation(answer)
@@ -213,14 +246,16 @@ def interpret(
     if name == AIA:
         return Interpretation(interpret_with(backbone, box, limits=limits, name=name, mode=suite.mode))
     exemplars = exemplars_for(function, suite, grading_seed=grading_seed)
-    options: dict[str, Any] = {"limits": limits, "name": name, "mode": suite.mode}
-    answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, **options)
+    talk: dict[str, Any] = {"limits": limits, "name": name, "mode": suite.mode}
+    answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, **talk)
     return Interpretation(answer, exemplars.overlap)
 
 
-def seed_for_guests(seed: int, function: Function) -> int:
-    """A seed for dice that interpreters from elsewhere may throw. That of the suite would give them the functions."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{function.id}/interpreter".encode()).digest()[:4], "big") >> 1
+def seed_for_guests(function: Function) -> int:
+    """A seed for dice that interpreters from elsewhere may throw. It follows from the function's name alone: one that
+    followed from the suite's seed would give that, and with it the functions, to who tries all small seeds.
+    """
+    return int.from_bytes(hashlib.sha256(f"{function.id}/interpreter".encode()).digest()[:4], "big") >> 1
 
 
 def interpolate(box: Box, *, seed: int = 0) -> Answer:
@@ -245,6 +280,48 @@ def interpolate(box: Box, *, seed: int = 0) -> Answer:
 def _table_code(points: Sequence[tuple[float, float]]) -> str:
     xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
     return f"import numpy as np\n\nX = {xs!r}\nY = {ys!r}\n\n\ndef f(x):\n    return float(np.interp(x, X, Y))\n"
+
+
+#: What names a function of a package that is run as a confined program: `confined:package.module:function`.
+CONFINED = "confined:"
+#: The script that runs it, and the files of ours that it needs: how to speak, and what an answer is.
+_GUEST_FILES = (
+    *("vesalius/__init__.py", "vesalius/version.py", "vesalius/errors.py"),
+    *("vesalius_functions/__init__.py", "vesalius_functions/box.py", "vesalius_functions/guest.py"),
+)
+
+
+def may_be_foreign(name: str) -> bool:
+    """Whether an interpreter of this name is code of others."""
+    return name not in NAMES
+
+
+def confined_guest(name: str) -> str | None:
+    """The plug-in or function in `confined:...`; None where a name is not of this form."""
+    return name.removeprefix(CONFINED) if name.startswith(CONFINED) else None
+
+
+def guest_files() -> tuple[str, ...]:
+    """The files of ours that a confined guest needs."""
+    return tuple(str(Path(__file__).parents[1] / name) for name in _GUEST_FILES)
+
+
+def guest_command(name: str) -> tuple[str, tuple[str, ...]]:
+    """The command that runs a plug-in or `package.module:function` confined, and the paths that it reads. Nothing of it
+    is imported here.
+    """
+    plugin = find_plugin(INTERPRETERS, name, NAMES)
+    target = name if plugin is None else plugin.target
+    module, colon, function = target.partition(":")
+    if not (colon and module and function):
+        raise BadInput(f"interpreter {name!r} does not exist; use {choices(NAMES)} or package.module:function")
+    spec = PathFinder.find_spec(module.partition(".")[0])
+    places = [] if spec is None else [*(spec.submodule_search_locations or ())] or [spec.origin or ""]
+    if not places or not all(map(os.path.exists, places)):
+        raise BadInput(f"interpreter {name!r}: there is no module {module}; put its folder on PYTHONPATH")
+    roots = [os.path.dirname(os.path.abspath(place)) for place in places]
+    words = [sys.executable, "-s", "-P", guest_files()[-1], target, *roots]
+    return " ".join(map(shlex.quote, words)), tuple(os.path.abspath(place) for place in places)
 
 
 def _guest(name: str) -> Interpreter:

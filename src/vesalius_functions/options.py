@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from vesalius.errors import BadInput
 from vesalius.options import Record, flag
 
 
@@ -48,7 +49,7 @@ class Interpreting(Record):
         str | None, flag("The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M")
     ] = None
     evaluator: Annotated[
-        str | None, flag("A language model that takes the unit tests of descriptions.", metavar="P:M")
+        str | None, flag("A language model, or trained:DIR, that takes the unit tests of descriptions.", metavar="P:M")
     ] = None
     function_backbone: Annotated[
         str | None,
@@ -76,3 +77,24 @@ class Interpreting(Record):
             rare=True,
         ),
     ] = None
+
+
+class Recipe(Record):
+    """How an evaluator is trained."""
+
+    forms: Annotated[
+        str,
+        flag(
+            "How tests are put to the model: letters, single, likelihood, or several with commas; the best on the "
+            "validation split is kept."
+        ),
+    ] = "letters,single,likelihood"
+    rank: Annotated[int, flag("Rank of the adapters.", least=1)] = 8
+    epochs: Annotated[int, flag("Passes over the training split.", least=1)] = 3
+    rate: Annotated[float, flag("The largest learning rate.")] = 2e-4
+    batch: Annotated[int, flag("Tests per step.", least=1)] = 32
+    seed: Annotated[int, flag("Seed of the adapters and of the order of tests.", least=0)] = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < 1:
+            raise BadInput(f"`rate` {self.rate:g}: give a learning rate between 0 and 1, such as 2e-4")

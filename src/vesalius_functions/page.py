@@ -249,10 +249,10 @@ def _dialogue(directory: Path, case: str) -> tuple[tuple[tuple[str, str], ...], 
     for call in talk.calls[:MOST_TURNS]:
         said = call.text.text if call.text else "\n".join(f"{name}: {one.text}" for name, one in call.answer.items())
         parts = [
-            ("Told", call.prompt and call.prompt.text),
+            ("Told", call.prompt.text if call.prompt else None),
             ("The call failed", call.failure),
             ("The model", said),
-            ("Told", call.reply and call.reply.text),
+            ("Told", call.reply.text if call.reply else None),
         ]
         turns += [(who, _cut(text)) for who, text in parts if text]
     return tuple(turns), len(talk.calls)

@@ -23,7 +23,7 @@ from vesalius.api.loading import loaded
 from vesalius.behaviours.controls import FACTBOOK, WIKITEXT, Corpus, control_name, corpus_named, factbook
 from vesalius.behaviours.natural import require_performance
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput, Failed, note
+from vesalius.errors import BadInput, Failed, choices, note
 from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load, Out
@@ -36,16 +36,22 @@ from vesalius.runs.ledger import LedgerState, LedgerStep, Record, read_ledger
 from vesalius.runs.steps import StepProgress, Steps
 from vesalius.version import __version__
 from vesalius_mechrl.documents import MechrlStudy
-from vesalius_mechrl.environment import PAPER_QUIRKS
+from vesalius_mechrl.environment import PAPER_QUIRKS, STEPS
+from vesalius_mechrl.fresh import TEST, EpisodeMeasurement
+from vesalius_mechrl.fresh import TRAIN as TRAINING_SPLIT
 from vesalius_mechrl.options import Experiment
-from vesalius_mechrl.pictures import draw_learning, draw_regret
+from vesalius_mechrl.pictures import draw_collapse, draw_learning, draw_regret
 from vesalius_mechrl.ppo import Policy
 from vesalius_mechrl.strategies import Comparison
-from vesalius_mechrl.study import Scope, Training, compare_on, study, train_policies, trainings
+from vesalius_mechrl.study import compare_on, study
 from vesalius_mechrl.suite import (
     CONTROL,
+    FRESH,
+    HELD_OUT,
     LOGITS,
+    PAPER_HELD_OUT,
     PAPER_TRAINING,
+    POOLED,
     SIZES,
     TRAINING,
     Suite,
@@ -56,10 +62,25 @@ from vesalius_mechrl.suite import (
     missing_sources,
     require_text,
 )
+from vesalius_mechrl.trainings import (
+    ENCODERS,
+    PROMPTS,
+    Episode,
+    Scope,
+    Training,
+    episodes_of_tables,
+    train_policies,
+    training_episodes,
+    trainings,
+)
 
 MEASURE, TRAIN, PLAY = "measure", "train", "play"
 #: Folders of a run.
 MATRICES, POLICIES, COMPARISONS = "matrices", "policies", "comparisons"
+#: The case of the ledger that stands for all fresh batches.
+FRESH_BATCHES = "fresh batches"
+#: Heads of the model that the published episode of 50 picks is for.
+PUBLISHED_HEADS = 144
 
 
 @dataclass(frozen=True)
@@ -146,6 +167,34 @@ class MechrlBenchmark(Steps):
             if source in missing or source not in self.state.results[MEASURE]:
                 self._note("measured", source)
                 yield StepProgress(MEASURE, source, done, len(sources))
+        if self.plan.fresh and FRESH_BATCHES not in self.state.results[MEASURE]:
+            self._measure_fresh(corpus or self.corpus())
+            self._note("measured", FRESH_BATCHES)
+            yield StepProgress(MEASURE, FRESH_BATCHES, 1, 1)
+
+    def _measure_fresh(self, corpus: Corpus) -> None:
+        """The batches of every episode that is trained or tested on."""
+        heads = self.suite.test.heads
+        wanted: dict[str, list[Episode]] = {
+            TRAINING_SPLIT: training_episodes(self.trainings, self.plan.training, heads),
+            TEST: list(episodes_of_tables(self.scope, self.suite.test.names, self.plan.held_out)),
+        }
+        rows, batches = self.plan.rows, sum(len(episodes) for episodes in wanted.values())
+        note(
+            f"{batches} episodes get fresh batches of {rows} prompts, each measured once for all {len(heads)} heads; "
+            "`--batches pooled` measures a pool of rows instead"
+        )
+        for split, episodes in wanted.items():
+            measurement = EpisodeMeasurement.of(
+                self.specimen,
+                corpus,
+                self.matrices,
+                split=split,
+                rows=rows,
+                heads=heads,
+                length=self.plan.control_length,
+            )
+            measurement.measure(episodes, progress=self.progress)
 
     def _train(self, jobs: int) -> Generator[StepProgress]:
         cases = [
@@ -208,7 +257,9 @@ def bench_mechrl(
     to train on, `held_out` those that no policy is trained on; `control` is the ordinary text of the reward:
     "factbook", "wikitext:PATH" (as published) or a text file whose articles are separated by blank lines. `reward` is
     "logits" (as published: logits of the task less nats of the control) or "nats" (one unit on both sides); `context`
-    also trains a policy that reads the prompts' embeddings through a learned encoder instead of a task label.
+    also trains policies that have an encoder instead of a task label: of the "rewards" seen in the episode, or of the
+    "prompts". `batches` are "fresh" (prompts written for every episode, the default with `paper`) or "pooled"; `picks`
+    is the length of an episode; `collapse` also trains in a single environment.
     `matrices` is a directory of effect matrices measured before. Tables 2 and 3 look for the published heads in a model
     of GPT-2 small's shape, and for heads identified by their attention in any other. An interrupted benchmark continues
     when the same call is made again.
@@ -216,15 +267,24 @@ def bench_mechrl(
     asked, paper, size = experiment, experiment.paper, experiment.size
     name = specimen.source or specimen.name if isinstance(specimen, Specimen) else str(specimen)
     text = control_name(asked.control)
+    encoders = _names(asked.context)
+    if unknown := [name for name in encoders if name not in ENCODERS]:
+        raise BadInput(f"`context` {unknown[0]!r}: no encoder reads that; choose {choices(ENCODERS)}")
+    batches = asked.batches or (FRESH if paper else POOLED)
+    if batches not in (FRESH, POOLED):
+        raise BadInput(f"`batches` {batches!r} do not exist; choose {choices((FRESH, POOLED))}")
+    if batches == FRESH and not paper:
+        raise BadInput("`batches` fresh: only policies as published are trained on them; add `paper`, or use pooled")
     if paper and (asked.context or asked.reward != LOGITS):
         raise BadInput("`reward` and `context` go beyond what was published; leave them out with `paper`")
     plan = replace(
         SIZES[size],
         training=_names(asked.training) or (PAPER_TRAINING if paper else TRAINING),
-        held_out=_names(asked.held_out),
+        held_out=(PAPER_HELD_OUT if paper else HELD_OUT) if asked.held_out is None else _names(asked.held_out),
         control=text,
         unit=asked.reward,
-        context=asked.context,
+        context=PROMPTS in encoders,
+        fresh=batches == FRESH,
     )
     words = (None if text == FACTBOOK else text, None if asked.reward == LOGITS else asked.reward)
     directory = directory_for(out, "bench-mechrl", Path(name).name, size, "paper" if paper else None, *words)
@@ -237,14 +297,25 @@ def bench_mechrl(
         note(f"paper mode: the control text is {text}; published: wikitext-2 (`--control wikitext:PATH`)")
     specimen = loaded(specimen, Load(device=device), progress=progress)
     require_text(specimen)
+    picks = _picks(asked.picks, sum(component.is_head for component in specimen.model.components))
     options: dict[str, JsonValue] = {
         **asked.values(),
         "training": list[JsonValue](plan.training),
         "held_out": list[JsonValue](plan.held_out),
+        "batches": batches,
+        "picks": picks,
     }
     source = specimen.source or specimen.id
     settings = {"benchmark": MechrlBench.NAME, "specimen": source, **options, "version": __version__}
-    scope = Scope(paper, asked.seeds, asked.steps, asked.episodes, context=asked.context)
+    scope = Scope(
+        paper,
+        asked.seeds,
+        asked.steps,
+        asked.episodes,
+        context=encoders,
+        collapse=asked.collapse,
+        picks=picks,
+    )
     with Run(directory, settings=settings, notes={"matrices": str(effects)}) as run:
         corpus = partial(corpus_named, asked.control)
         work = MechrlBenchmark(run, specimen, plan, scope, corpus=corpus, matrices=effects, progress=progress)
@@ -253,6 +324,15 @@ def bench_mechrl(
                 progress(event.label({}, priced=False), event.done, event.total)
         request = Request(command="bench mechrl", specimen=source, options=options)
         return write_study(specimen, work.figures(), request, directory)
+
+
+def _picks(asked: int | None, heads: int) -> int:
+    """The picks of an episode: as asked, or the published share of the heads, 50 at most."""
+    if asked is None:
+        return min(STEPS, max(1, round(heads * STEPS / PUBLISHED_HEADS)))
+    if not 1 <= asked <= heads:
+        raise BadInput(f"`picks` {asked}: an episode has 1 to {heads} picks, one a head of the model")
+    return asked
 
 
 def _names(names: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -269,6 +349,9 @@ def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, d
         save_figure(draw_regret(figures["regret"], title=title, held_out=held_out), directory / f"regret-{mode}.png"),
         save_figure(draw_learning(figures["curves"], title=title), directory / f"learning-{mode}.png"),
     ]
+    if figures["entropy"]:
+        picture = draw_collapse(figures["entropy"], figures["heads"], title=title)
+        pictures.append(save_figure(picture, directory / f"collapse-{mode}.png"))
     document = MechrlStudy(
         request=request,
         specimen=specimen.name,

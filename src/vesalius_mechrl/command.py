@@ -55,7 +55,7 @@ def sets(
     out: Annotated[str | None, typer.Option(help="Directory for sets.json. Default: vesalius-runs/...")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Search heads that matter together and back each other up.
+    """Search heads that stand in for each other: mutually redundant ones, and backups.
 
     Sets are searched on some prompts and confirmed on others; writes sets.json.
 

@@ -1,12 +1,15 @@
 """What this package writes: the tables of MechRL on one model (`mechrl-MODE.json`), and sets of heads (`sets.json`)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, computed_field, model_validator
 
-from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Record, ShownDocument
+from vesalius.documents.answers import groups_answer
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Record, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
@@ -14,6 +17,8 @@ from vesalius.documents.request import PromptedDocument, Request
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first, made, prompts, subject_of
 
 Mode = Literal["paper", "corrected"]
+#: Steps after which the published preliminary version had collapsed.
+COLLAPSED = 2_000
 
 
 class Gap(Record):
@@ -116,13 +121,21 @@ class PolicyVerdict(Record):
     result: Literal["wins", "draw", "loses"]
 
 
+class FirstPick(Record):
+    """How undecided a policy is about its first pick, in nats, after so many steps of training."""
+
+    step: int
+    entropy: float
+
+
 class MechrlStudy(ShownDocument, kind="mechrl"):
     """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
 
     `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text
     of the reward; `canonical` says where the heads of `table2` and `table3` come from; `picks` are the most picked
-    heads. `curves` holds the learning curves of each kind of policy, one per seed; `numbers` and `pictures` say where
-    the files are.
+    heads. `batches` says whether episodes have fresh prompts or draw from a pool, `episode_picks` how long they are;
+    `entropy` is how undecided each kind of policy is about its first pick while it learns. `curves` holds the learning
+    curves of each kind of policy, one per seed; `numbers` and `pictures` say where the files are.
     """
 
     FILE = "mechrl-MODE.json"
@@ -150,6 +163,9 @@ class MechrlStudy(ShownDocument, kind="mechrl"):
     table3: tuple[GroupOverlap, ...]
     table4: tuple[Transfer, ...]
     picks: tuple[Picks, ...] = ()
+    batches: Literal["fresh", "pooled"] = "pooled"
+    episode_picks: int = 50
+    entropy: FrozenMap[str, tuple[tuple[FirstPick, ...], ...]] = Field(default_factory=FrozenDict)
     regret: tuple[TaskRegret, ...]
     verdicts: tuple[PolicyVerdict, ...]
     curves: FrozenMap[str, tuple[tuple[FrozenMap[str, Any], ...], ...]]
@@ -190,6 +206,7 @@ class MechrlStudy(ShownDocument, kind="mechrl"):
                     [
                         ("tasks", join_first([row.task for row in self.regret], 6)),
                         ("learned policies against searches", results),
+                        ("an episode", f"{self.episode_picks} picks on {self.rows_per_episode} {self.batches} prompts"),
                     ]
                 ),
                 Sheet.of(
@@ -253,11 +270,25 @@ class MechrlStudy(ShownDocument, kind="mechrl"):
                     ],
                     title="Most picked heads (in how many episodes)",
                 ),
+                *self._collapse(),
                 Text([f"{name.capitalize()}, heads: {source}" for name, source in canonical.items() if source]),
                 Text([f"reward in {self.unit}; control text: {self.control}", *self.conclusions()]),
             ],
             files=[("numbers", str(self.numbers)), *(("picture", str(one)) for one in self.pictures)],
         )
+
+    def _collapse(self) -> list[Sheet]:
+        """The entropy of the first pick near 2,000 steps, where the paper saw a single environment collapse."""
+        if not self.entropy:
+            return []
+        rows = []
+        for name, runs in self.entropy.items():
+            for seed, run in enumerate(runs, 1):
+                early = min(run, key=lambda point: abs(point.step - COLLAPSED))
+                rows.append((name, seed, early.step, early.entropy, run[-1].step, run[-1].entropy))
+        columns = ("policy", "seed", "step", "entropy", "last step", "entropy then")
+        title = f"How undecided a policy is about its first pick (nats; any head alike: {log(self.heads):.2f})"
+        return [Sheet(columns, rows, title=title)]
 
     def _ranks(self, ranks: Sequence[float]) -> str:
         beyond = self.heads if self.mode == "paper" else float("inf")
@@ -270,9 +301,11 @@ def _interval(figure: Figure) -> str:
     return f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
-# Heads that matter together and back each other up, as a file: `sets.json`.
+# Heads that matter together and stand in for each other, as a file: `sets.json`.
 
 SETS_FILE = "sets.json"
+#: Groups that the first line names.
+NAMED = 2
 
 
 class MeasuredSet(Record):
@@ -296,22 +329,59 @@ class HeadEffect(Record):
     high: float
 
 
-class SetSynergy(Record):
-    """The effect of a set beyond the sum of its single effects, with an interval that holds for all sets at once."""
+class Related(Record):
+    """What some heads are to each other, on held-out prompts. `redundant`: together they cost more than the sum, and
+    each of them acts alone or none does; `backup_of`: the `backups` act only once those that `acts` names are gone;
+    `together`: they cost more than the sum, and who acts alone is `open`, or none was shown to stand in; `opposed`: the
+    sum is low since one of them works against the answer. None where the synergy is not positive, and in old files.
+    """
+
+    ABSENT_IF_DEFAULT = ("relation", "acts", "backups", "open")
 
     heads: tuple[str, ...]
+    relation: Literal["redundant", "backup_of", "together", "opposed"] | None = None
+    acts: tuple[str, ...] = ()
+    backups: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """The relation as a phrase about the heads, which it names."""
+        heads = join_words(self.heads)
+        if self.relation == "redundant":
+            return f"{heads} are mutually redundant ({'each acts' if self.acts else 'none acts'} alone)"
+        if self.relation == "backup_of":
+            backups = f"{'is a backup' if len(self.backups) == 1 else 'are backups'} of {join_words(self.acts)}"
+            return f"{join_words(self.backups)} {backups}"
+        if self.relation == "opposed":
+            return f"{heads} only seem to stand in for each other: one of them works against the answer"
+        alone = "" if not self.open else f" (whether {join_words(self.open)} {_act(self.open)} alone is open)"
+        return f"{heads} matter together{alone}"
+
+
+def join_words(names: Sequence[str]) -> str:
+    """A list in a sentence."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _act(names: Sequence[str]) -> str:
+    return "acts" if len(names) == 1 else "act"
+
+
+class SetSynergy(Related):
+    """The effect of a set beyond the sum of its single effects, with an interval that holds for all sets at once."""
+
     synergy: float
     low: float
     high: float
     verdict: Literal["backup", "series", "none"]
 
 
-class BackupGroup(Record):
-    """Heads that back each other up, on held-out prompts: the effect of all, of each alone, the surplus over their sum
-    (`synergy`), and the sets inside the group that show it (`links`).
+class BackupGroup(Related):
+    """Heads that stand in for each other, on held-out prompts: the effect of all, of each alone, the surplus over their
+    sum (`synergy`), and the sets inside the group that show it (`links`).
     """
 
-    heads: tuple[str, ...]
     effect: float
     low: float
     high: float
@@ -321,7 +391,7 @@ class BackupGroup(Record):
     links: tuple[SetSynergy, ...]
 
 
-class HeadSets(PromptedDocument, kind="sets"):
+class HeadSets(Answered, PromptedDocument, kind="sets"):
     """What a search of sets of heads found, and what of it held on other prompts.
 
     `components` have the largest effect of ablating a head in addition to some other set, `sets` are the best that were
@@ -388,20 +458,17 @@ class HeadSets(PromptedDocument, kind="sets"):
         return float(str(self.request.options.get("least", 0.0)))
 
     def view(self) -> View:
-        """The best sets, the groups of heads that back each other up, and what the search cost."""
+        """Who stands in for whom, the best sets, and what the search cost."""
         best, metrics = self.sets[0] if self.sets else None, self.metrics
-        groups = join_first(["+".join(group.heads) for group in self.backup_groups], 5)
         subject = subject_of(self.specimen, self.behaviour)
         strongest = [("best set", f"{join_first(best.heads, 6)}, effect {best.effect:+.3g}")] if best else []
         spent = "" if self.complete else " (budget spent)"
         return View(
             f"{subject}: sets of heads, {self.kind} ablation",
-            Answer(
-                f"Sets of heads in {subject} by {self.search} search on {prompts(self.n)}, "
-                f"{metrics.get('queries', 0):g} sets measured"
-            ),
+            self.answered(),
             [
-                Facts([*strongest, ("backup groups", groups or "none held on the held-out prompts")]),
+                Facts([*strongest, *self._opposed()]),
+                *self._groups(),
                 Sheet(
                     ("heads", "effect", "low", "high", "value"),
                     [("+".join(one.heads), one.effect, one.low, one.high, one.value) for one in self.sets],
@@ -411,7 +478,6 @@ class HeadSets(PromptedDocument, kind="sets"):
                     signed=("effect", "value"),
                     terminal=5,
                 ),
-                *([self._groups()] if self.backup_groups else [Text(["no backup group held on the held-out prompts"])]),
                 Facts(
                     [
                         (
@@ -431,10 +497,41 @@ class HeadSets(PromptedDocument, kind="sets"):
             ],
         )
 
-    def _groups(self) -> Sheet:
+    def answered(self) -> Answer:
+        """Do heads stand in for each other? The groups by what they are to each other, and the command to run next."""
+        subject, groups = subject_of(self.specimen, self.behaviour), self.backup_groups
+        on = f"({self.kind} ablation, {prompts(self.n)} of {subject}, confirmed on others)"
+        more = f"; {len(groups) - NAMED} more" if len(groups) > NAMED else ""
+        said = "; ".join(group.said for group in groups[:NAMED]) + more
+        empty = self.performance.empty if self.performance else None
+        answer = groups_answer(
+            f"{said or 'no heads were shown to stand in for each other'} {on}",
+            self.n,
+            groups=len(groups),
+            known=any(group.relation in ("redundant", "backup_of") for group in groups),
+            complete=self.complete,
+            empty=empty,
+        )
+        if empty:
+            return replace(answer, then=self.request.followed_by("behaviours"))
+        if groups:
+            return replace(answer, then=self.request.followed_by("explain", "--components", ",".join(groups[0].heads)))
+        larger = None if self.complete else self.request.with_options(budget=2 * self.budget)
+        return replace(answer, then=larger or self.request.on_more_prompts(self.n))
+
+    def _opposed(self) -> list[tuple[str, str]]:
+        """Sets that a head which works against the answer makes seem to stand in for each other."""
+        opposed = ["+".join(one.heads) for one in self.tested if one.relation == "opposed"]
+        return [("only seem to stand in", f"{join_first(opposed, 5)}: one works against the answer")] if opposed else []
+
+    def _groups(self) -> list[Sheet]:
+        if not self.backup_groups:
+            return []
+        columns = ("group", "what they are", "together", "low", "high", "alone", "sum alone", "synergy")
         rows = [
             (
                 "+".join(group.heads),
+                group.said,
                 group.effect,
                 group.low,
                 group.high,
@@ -444,5 +541,19 @@ class HeadSets(PromptedDocument, kind="sets"):
             )
             for group in self.backup_groups
         ]
-        columns = ("backup group", "together", "low", "high", "alone", "sum alone", "synergy")
-        return Sheet(columns, rows, title="Heads that back each other up", signed=("together", "sum alone", "synergy"))
+        links = [
+            ("+".join(link.heads), link.said, link.synergy, link.low, link.high)
+            for group in self.backup_groups
+            for link in group.links
+            if link.heads != group.heads
+        ]
+        inside = Sheet(
+            ("heads", "what they are", "synergy", "low", "high"),
+            links,
+            title="Inside the groups",
+            signed=("synergy",),
+            pages_only=True,
+        )
+        signed = ("together", "sum alone", "synergy")
+        groups = Sheet(columns, rows, title="Heads that stand in for each other", signed=signed)
+        return [groups, *([inside] if links else [])]

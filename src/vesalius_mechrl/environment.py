@@ -8,7 +8,8 @@ episode has 50 steps, or as many as there are heads, and ends by truncation.
 pass several candidate heads to one step: the best of them is the step's head. Every head whose reward was measured is a
 query, counted once per episode.
 
-With `context` the one-hot is replaced by the mean embedding of the episode's prompts, which a policy encodes itself.
+With `context` the one-hot is replaced by the mean embedding of the episode's prompts, which a policy encodes itself;
+without `labels` there is none.
 With a `HeadView` the observation is a table of features per head instead, without the task (below);
 attribution, which is among them, is paid for when the episode begins.
 
@@ -175,12 +176,12 @@ class Episodes:
     ) -> None:
         self.tables, self.paper, self.prime, self.view, self.context = tables, paper, prime, view, context
         self.labels = tables.names if labels is None else labels
-        if prime is not None and prime not in self.labels:
+        if prime is not None and self.labels and prime not in self.labels:
             raise BadInput(f"label {prime!r} is not one of the policy's tasks: {choices(self.labels)}")
         heads = len(tables.heads)
         self.steps = min(steps, heads)
-        if context and prime is not None:
-            raise BadInput("a policy that reads the prompts has no label; leave `prime` out")
+        if prime is not None and (context or not self.labels):
+            raise BadInput("a policy that reads the prompts or the rewards has no label; leave `prime` out")
         width = tables.embeddings().shape[1] if context else len(self.labels)
         self.task = np.zeros((n, width), np.float32)
         self.rewards = np.zeros((n, heads))

@@ -125,7 +125,7 @@ def behaviour_rows(specimen: Specimen, pools: Mapping[str, int], *, seed: int = 
 
         def rows(split: str) -> Rows:
             tokens = specimen.tokenize(inputs[split])
-            batch = Batch(tokens, tokens != specimen.model.config.pad_token)
+            batch = Batch(tokens, specimen.model.config.not_padding(tokens))
             return Rows(batch, unchanged_outputs(specimen, batch), None)
     else:
 
@@ -153,8 +153,13 @@ def control_matrix(
     the next row.
     """
     rows = control_rows(specimen, text, pools, seed=seed)
-    identity = _identity(specimen, f"control/{text.corpus.name}/{text.length}", pools, heads, kind, seed, size)
+    identity = _identity(specimen, control_source(text.corpus.name, text.length), pools, heads, kind, seed, size)
     return _measure(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
+
+
+def control_source(corpus: str, length: int) -> str:
+    """What identities call a control text."""
+    return f"control/{corpus}/{length}"
 
 
 def control_rows(

@@ -41,7 +41,8 @@ from vesalius.options.objects import option
 from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS, HeadView
 from vesalius_mechrl.matrices import Rows
 from vesalius_mechrl.networks import draw_candidates
-from vesalius_mechrl.ppo import PER_HEAD, Policy, Settings, load_policy, train
+from vesalius_mechrl.ppo import Policy, load_policy, train
+from vesalius_mechrl.settings import PER_HEAD, Settings
 from vesalius_mechrl.strategies import QueryBudget, Strategy, run_strategy, thompson
 from vesalius_mechrl.tables import ATTRIBUTION_PASSES, CleanFeatures, FeatureTables, Tables, measure_clean_features
 

@@ -1,7 +1,7 @@
 """The actor-critic networks, how actions are sampled, and the probability of an action.
 
-`ActorCritic` is the published one; `WithEncoder` is the same behind a learned encoder of the prompts; `PerHead` scores
-every head with the same weights.
+`ActorCritic` is the published one; `WithEncoder` is the same behind a learned encoder of the prompts,
+`WithRewardEncoder` behind one of the rewards seen in the episode; `PerHead` scores every head with the same weights.
 
 Illegal heads get a large negative finite logit: an infinite one would turn the entropy into NaN. Candidates for
 best-of-K are drawn one after the other without replacement (by adding Gumbel noise to the logits and taking the K
@@ -27,8 +27,8 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.trunk = nn.Sequential(nn.Linear(features, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh())
         self.actor, self.critic = nn.Linear(width, heads), nn.Linear(width, 1)
-        gains = {self.trunk[0]: math.sqrt(2), self.trunk[2]: math.sqrt(2), self.actor: 0.01, self.critic: 1.0}
-        for layer, gain in gains.items():
+        inner = [(layer, math.sqrt(2)) for layer in self.trunk if isinstance(layer, nn.Linear)]
+        for layer, gain in [*inner, (self.actor, 0.01), (self.critic, 1.0)]:
             nn.init.orthogonal_(layer.weight, gain, generator=generator)
             nn.init.zeros_(layer.bias)
 
@@ -74,6 +74,33 @@ class WithEncoder(nn.Module):
         embedding, search = observation.split([len(self.mean), observation.shape[1] - len(self.mean)], 1)
         code = self.encoder((embedding - self.mean) / self.spread / math.sqrt(len(self.mean))).tanh()
         return self.policy(torch.cat([code, search], 1), legal)
+
+
+class WithRewardEncoder(nn.Module):
+    """The published network with a code of the rewards seen so far in the place of the task's one-hot.
+
+    Every tried head gives a vector that depends on which head it is and on its reward; the code is a map of their mean,
+    so that it does not depend on their order. Before the first reward the code is the same in every episode.
+    """
+
+    def __init__(self, heads: int, *, width: int = 256, code: int = 16, generator: torch.Generator | None = None):
+        super().__init__()
+        self.head, self.slope = nn.Parameter(torch.empty(heads, code)), nn.Parameter(torch.empty(heads, code))
+        for weights in (self.head, self.slope):
+            nn.init.orthogonal_(weights, 1.0, generator=generator)
+        self.encoder = nn.Linear(code, code)
+        nn.init.orthogonal_(self.encoder.weight, math.sqrt(2), generator=generator)
+        nn.init.zeros_(self.encoder.bias)
+        self.policy = ActorCritic(code + 2 * heads, heads, width=width, generator=generator)
+
+    def forward(
+        self, observation: Float[Tensor, "game features"], legal: Bool[Tensor, "game head"]
+    ) -> tuple[Float[Tensor, "game head"], Float[Tensor, " game"]]:
+        """Masked logits and values."""
+        tried, rewards = observation.split(len(self.head), 1)
+        seen = (self.head + rewards[:, :, None] * self.slope).tanh() * tried[:, :, None]
+        code = self.encoder(seen.sum(1) / tried.sum(1, keepdim=True).clamp_min(1)).tanh()
+        return self.policy(torch.cat([code, observation], 1), legal)
 
 
 class PerHead(nn.Module):

@@ -21,11 +21,30 @@ class Experiment(Record):
     ] = "laptop"
     training: Annotated[
         str | Sequence[str] | None,
-        flag("Behaviours to train on. Default: induction,ioi; with --paper induction-out,ioi."),
+        flag("Behaviours to train on. Default: induction,ioi; with --paper the published batches of both."),
     ] = None
-    held_out: Annotated[str | Sequence[str], flag("Behaviours to search that no policy is trained on.")] = (
-        "docstring,greater-than,capitals"
-    )
+    held_out: Annotated[
+        str | Sequence[str] | None,
+        flag(
+            "Behaviours to search that no policy is trained on. Default: docstring,greater-than,capitals; with --paper "
+            "the published batches of docstring."
+        ),
+    ] = None
+    batches: Annotated[
+        str | None,
+        flag(
+            "fresh: prompts written for every episode, as published (default with --paper); pooled: rows drawn from a "
+            "pool that is measured once (default without)."
+        ),
+    ] = None
+    picks: Annotated[
+        int | None,
+        flag("Picks of an episode. Default: 50, as published; of a model with fewer than 144 heads the same share."),
+    ] = None
+    collapse: Annotated[
+        bool,
+        flag("Also train the policy in a single environment, and draw how decided each becomes.", "--collapse"),
+    ] = False
     control: Annotated[
         str,
         flag(
@@ -37,9 +56,12 @@ class Experiment(Record):
         str, flag("Unit of the task's damage: logits (as published), or nats like that of the control text.")
     ] = "logits"
     context: Annotated[
-        bool,
-        flag("Also train a policy that reads the prompts through a learned encoder, without a label.", "--context"),
-    ] = False
+        str | Sequence[str] | None,
+        flag(
+            "Also train policies that have no label and infer the task by an encoder: of the `rewards` seen in the "
+            "episode (as the paper proposes), of the `prompts`, or rewards,prompts."
+        ),
+    ] = None
 
 
 class SetSearch(Record):

@@ -13,7 +13,7 @@ from vesalius.report.plots import Picture, new_figure, save_figure
 
 COLUMNS = 3
 #: Learned policies are thick lines that lie below the others, so that a rival of equal regret is seen on top of them.
-_LEARNED = ("one-hot", "per-head", "paper")
+_LEARNED = ("one-hot", "per-head", "paper", "single", "reward-encoder", "prompt-encoder")
 _LEARNED_COLOURS = ("#c9b3e6", "#6a3fa0", "#f2b8a0", "#b5402a")
 _RIVAL_COLOURS = ("C0", "C1", "C2", "C8", "C9", "black", "C6", "C7")
 _MARKERS = "osDv^<>P"
@@ -83,6 +83,23 @@ def draw_learning(curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], *
         panel.spines[["top", "right"]].set_visible(False)
     heading = f"{title}: mean and range over seeds"
     return _finish(figure, axes, title=heading, x="training steps", y="best reward in validation episodes")
+
+
+def draw_collapse(curves: Mapping[str, Sequence[Sequence[Mapping[str, float]]]], heads: int, *, title: str) -> Picture:
+    """How undecided every policy is about its first pick while it learns, each seed a line; dashed: any head alike."""
+    figure = new_figure(5.6, 3.8)
+    axes = figure.add_subplot()
+    for place, (name, runs) in enumerate(curves.items()):
+        for seed, run in enumerate(runs):
+            steps, values = [point["step"] for point in run], [point["entropy"] for point in run]
+            axes.plot(steps, values, color=f"C{place}", lw=1.4, label="_" if seed else name)
+    axes.axhline(np.log(heads), color="0.5", ls="--", lw=1)
+    axes.set(xscale="log", xlabel="training steps", ylabel="entropy of the first pick (nats)")
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"{title}: does the policy collapse?", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
 
 
 def _panels(n: int) -> tuple[Picture, list[Any]]:

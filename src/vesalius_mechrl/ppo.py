@@ -1,4 +1,4 @@
-"""PPO on tables of effects, in one file, with every hyper-parameter of the paper in `Settings`.
+"""PPO on tables of effects, in one file, with every hyper-parameter in `Settings`.
 
 A round is: play `steps` steps in each of 8 games, estimate advantages (GAE; a finished game is terminal), then 4 epochs
 over the transitions in 8 shuffled minibatches. All randomness comes from the seed: weights, actions and shuffles from
@@ -8,17 +8,12 @@ a run that was killed resumes and reaches the same numbers.
 `k` > 1 is best-of-K planning. Corrected: the action of a step is the ordered draw of K candidates, with the probability
 of that draw; every candidate is observed and counts against the budget. Published (`paper=True`): see
 `environment.PAPER_QUIRKS`.
-
-`view` is what the policy observes: the published one-hot and vectors over heads, the prompts' mean embedding in place
-of the one-hot (`context`), or features per head. `objective` is
-its reward: the published sum of rewards, or what the search is evaluated by, the best head found (each step's gain over
-the best so far, relative to the largest reward). `PER_HEAD` are the settings of the corrected policy.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +22,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model.states import read_tensors, write_tensors
-from vesalius_mechrl.environment import STEPS, Episodes, HeadView, next_episode
+from vesalius_mechrl.environment import Episodes, HeadView, next_episode
 from vesalius_mechrl.networks import (
     NO_HEAD,
     ActorCritic,
     PerHead,
     WithEncoder,
+    WithRewardEncoder,
     draw_candidates,
     draw_log_prob,
     entropy,
 )
+from vesalius_mechrl.settings import ONE_HOT, PER_HEAD_VIEW, PROMPTS_VIEW, REWARDS_VIEW, Settings
 from vesalius_mechrl.tables import EVALUATION_SEED, Tables
 
 SCHEMA = 1
@@ -51,72 +48,22 @@ _GAME_ARRAYS = {
     **{name: name for name in ("task", "rewards", "tried", "paid", "used", "best", "fixed")},
     "alike": "similarity",
 }
-ONE_HOT, CONTEXT_VIEW, PER_HEAD_VIEW = VIEWS = ("one-hot", "context", "per-head")
-OBJECTIVES = ("sum", "best")
-Network = ActorCritic | WithEncoder | PerHead
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The hyper-parameters; the defaults are the published ones."""
-
-    seed: int = 1
-    k: int = 1
-    paper: bool = False
-    games: int = 8
-    steps: int = STEPS
-    total_steps: int = 200_000
-    learning_rate: float = 2.5e-4
-    least_learning_rate_share: float = 0.2
-    adam_eps: float = 1e-5
-    gradient_norm: float = 0.5
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip: float = 0.2
-    entropy_weight: float = 0.1
-    value_weight: float = 0.5
-    epochs: int = 4
-    minibatches: int = 8
-    width: int = 256
-    evaluate_every: int = 4_000
-    evaluation_episodes: int = 8
-    view: str = "one-hot"
-    objective: str = "sum"
-
-    def __post_init__(self) -> None:
-        if self.view not in VIEWS or self.objective not in OBJECTIVES:
-            raise BadInput(f"view is one of {choices(VIEWS)} and objective one of {choices(OBJECTIVES)}")
-        if self.paper and (self.view, self.objective) != ("one-hot", "sum"):
-            raise BadInput("the published policy has view one-hot and objective sum; leave both out with paper=True")
-        if min(self.k, self.games, self.steps, self.epochs, self.minibatches, self.evaluate_every) < 1:
-            raise BadInput("k, games, steps, epochs, minibatches and evaluate_every must be at least 1")
-
-    def learning_rate_at(self, round_number: int, rounds: int) -> float:
-        """Linear towards zero, floored at a fifth (the paper says: linear to a fifth). Rounds count from 0."""
-        return self.learning_rate * max(1 - round_number / rounds, self.least_learning_rate_share)
-
-    def document(self) -> dict[str, Any]:
-        """The settings for JSON, where the number of minibatches is called `portions`."""
-        return {"portions" if name == "minibatches" else name: value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_document(cls, data: Mapping[str, Any]) -> "Settings":
-        """Read what `document` wrote."""
-        return cls(**{"minibatches" if name == "portions" else name: value for name, value in data.items()})
-
-
-PER_HEAD = Settings(view="per-head", objective="best", width=32, learning_rate=5e-3, entropy_weight=0.01, gamma=0.95)
+Network = ActorCritic | WithEncoder | WithRewardEncoder | PerHead
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A trained network with the tasks, heads and settings it was trained with, and its learning curve."""
+    """A trained network with the tasks, heads and settings it was trained with, and its learning curve.
+
+    `entropy` is how undecided it was about its first pick, in nats, by step (of policies with a label).
+    """
 
     network: Network
     tasks: tuple[str, ...]
     heads: tuple[str, ...]
     settings: Settings
     curve: list[dict[str, Any]] = field(repr=False)
+    entropy: list[tuple[int, float]] = field(default_factory=list, repr=False)
 
 
 @dataclass
@@ -213,10 +160,7 @@ class Trainer:
     def __init__(self, tables: Tables, settings: Settings, *, validation: Tables | None = None) -> None:
         self.tables, self.settings, self.validation = tables, settings, validation or tables
         self.generator = torch.Generator().manual_seed(settings.seed)
-        view, context = view_of(settings, tables), settings.view == CONTEXT_VIEW
-        self.games = Episodes(
-            tables, settings.games, paper=settings.paper, steps=settings.steps, view=view, context=context
-        )
+        self.games = games_of(settings, tables, settings.games, tables.names, paper=settings.paper)
         seeds = [settings.seed + FIRST_GAME_SEED + game for game in range(settings.games)]
         self.rngs = [np.random.Generator(np.random.PCG64(seed)) for seed in seeds]
         for game, seed in enumerate(seeds):
@@ -228,6 +172,7 @@ class Trainer:
             self.network.parameters(), lr=settings.learning_rate, eps=settings.adam_eps, fused=True
         )
         self.round, self.queries, self.evaluation_queries, self.curve = 0, 0, 0, []
+        self.entropy: list[tuple[int, float]] = []
         per_step = 1 if settings.paper else settings.k
         self.round_steps = -(-(self.games.steps - int(self.games.used[0])) // per_step)
         self.rounds = max(1, settings.total_steps // (settings.games * self.games.steps))
@@ -247,6 +192,7 @@ class Trainer:
         rollout, best = self._play()
         diagnostics = learn(self.network, self.optimiser, settings, rollout, generator=self.generator)
         self.round += 1
+        self.entropy += [(self.steps, value) for value in self._first_pick_entropy()]
         point = {"step": self.steps, "learning_rate": rate, "running_max": best, "queries": self.queries}
         return {**point, **diagnostics}
 
@@ -276,6 +222,25 @@ class Trainer:
         columns = [torch.stack(column) for column in zip(*transitions, strict=True)]
         return Rollout(*columns, next_value=next_value), float(np.mean(bests))
 
+    @torch.no_grad()
+    def _first_pick_entropy(self) -> list[float]:
+        """Mean entropy of an episode's first pick over the tasks; nothing of a policy that sees no label."""
+        if self.settings.view != ONE_HOT:
+            return []
+        tasks, heads = len(self.tables.names), len(self.tables.heads)
+        start = torch.cat([torch.eye(tasks), torch.zeros(tasks, 2 * heads)], 1)
+        return [float(entropy(self.network(start, torch.ones(tasks, heads, dtype=torch.bool))[0]).mean())]
+
+    def run_round(self) -> None:
+        """Play and learn a round, and evaluate where that is due: after the first, the last and at every interval."""
+        due = self.steps // self.settings.evaluate_every
+        point: dict[str, Any] = dict(self.play_round())
+        last = self.round == self.rounds
+        if self.round == 1 or last or self.steps // self.settings.evaluate_every > due:
+            point["evaluation"] = self.evaluate()
+            point["evaluation_queries"] = self.evaluation_queries
+            self.curve.append(point)
+
     def _best_so_far(self) -> Float[np.ndarray, " game"]:
         """The best reward of each game so far; before the first action it is the mean over all heads."""
         return np.where(np.isfinite(self.games.best), self.games.best, self.games.rewards.mean(1))
@@ -288,11 +253,7 @@ class Trainer:
         """On validation rows, with separate games and random generators, so that training is not affected."""
         n, best_by_task = self.settings.evaluation_episodes, {}
         for number, task in enumerate(self.validation.names):
-            view = view_of(self.settings, self.validation)
-            context = self.settings.view == CONTEXT_VIEW
-            games = Episodes(
-                self.validation, n, steps=self.settings.steps, labels=self.tables.names, view=view, context=context
-            )
+            games = games_of(self.settings, self.validation, n, self.tables.names)
             for game in range(n):
                 games.begin(game, EVALUATION_SEED + TASK_SEED_STEP * number + game, task)
             generator = torch.Generator().manual_seed(self.settings.seed)
@@ -337,7 +298,7 @@ class Trainer:
         tensors |= {"generator": self.generator.get_state(), "observation": self._observation, "legal": self._legal}
         rngs = [rng.bit_generator.state for rng in self.rngs]
         counts = {"round": self.round, "queries": self.queries, "evaluation_queries": self.evaluation_queries}
-        return tensors, {**counts, "rngs": rngs, "curve": self.curve}
+        return tensors, {**counts, "rngs": rngs, "curve": self.curve, "entropy": self.entropy}
 
     def restore(self, tensors: dict[str, Tensor], data: dict[str, Any]) -> None:
         """Restore what `state` returned."""
@@ -355,6 +316,7 @@ class Trainer:
         for rng, state in zip(self.rngs, data["rngs"], strict=True):
             rng.bit_generator.state = state
         self.round, self.curve = data["round"], data["curve"]
+        self.entropy = [(int(step), float(value)) for step, value in data.get("entropy", ())]
         self.queries, self.evaluation_queries = data["queries"], data["evaluation_queries"]
 
 
@@ -387,16 +349,11 @@ def train(
         _resume(trainer, Path(directory), identity)
     with _one_thread():
         while trainer.round < min(trainer.rounds, trainer.rounds if rounds is None else rounds):
-            due = trainer.steps // settings.evaluate_every
-            point: dict[str, Any] = dict(trainer.play_round())
-            last = trainer.round == trainer.rounds
-            if trainer.round == 1 or last or trainer.steps // settings.evaluate_every > due:
-                point["evaluation"] = trainer.evaluate()
-                point["evaluation_queries"] = trainer.evaluation_queries
-                trainer.curve.append(point)
-                if directory is not None:
-                    _save(trainer, Path(directory), identity)
-    return Policy(trainer.network, tables.names, tables.heads, settings, trainer.curve)
+            points = len(trainer.curve)
+            trainer.run_round()
+            if directory is not None and len(trainer.curve) > points:
+                _save(trainer, Path(directory), identity)
+    return Policy(trainer.network, tables.names, tables.heads, settings, trainer.curve, trainer.entropy)
 
 
 def load_policy(directory: Path) -> Policy:
@@ -407,9 +364,9 @@ def load_policy(directory: Path) -> Policy:
         raise BadInput(f"{directory / _INDEX}: schema {data.get('schema')!r}; this version reads schema {SCHEMA}")
     settings = Settings.from_document(data["identity"]["settings"])
     weights = _with_prefix(read_tensors(directory / data["file"]), "network.")
-    inputs = {ONE_HOT: "trunk.0.weight", CONTEXT_VIEW: "encoder.weight", PER_HEAD_VIEW: "single.weight"}
-    features = weights[inputs[settings.view]].shape[1]
-    if settings.view == CONTEXT_VIEW:
+    inputs = {ONE_HOT: "trunk.0.weight", PROMPTS_VIEW: "encoder.weight", PER_HEAD_VIEW: "single.weight"}
+    features = weights[inputs.get(settings.view, "head")].shape[1]
+    if settings.view == PROMPTS_VIEW:
         features += 2 * len(data["heads"])
     network = _network(settings, features, len(data["heads"]), None)
     network.load_state_dict(weights)
@@ -433,10 +390,34 @@ def view_of(settings: Settings, tables: Tables) -> HeadView | None:
     return HeadView.of(tables.heads) if settings.view == PER_HEAD_VIEW else None
 
 
+def games_of(
+    settings: Settings,
+    tables: Tables,
+    n: int,
+    tasks: tuple[str, ...],
+    *,
+    prime: str | None = None,
+    paper: bool = False,
+) -> Episodes:
+    """Games with what a policy of these settings observes; `tasks` are those that it was trained on."""
+    return Episodes(
+        tables,
+        n,
+        paper=paper,
+        steps=settings.steps,
+        labels=() if settings.view == REWARDS_VIEW else tasks,
+        prime=prime,
+        view=view_of(settings, tables),
+        context=settings.view == PROMPTS_VIEW,
+    )
+
+
 def _network(settings: Settings, features: int, heads: int, generator: torch.Generator | None) -> Network:
     if settings.view == "per-head":
         return PerHead(features, width=settings.width, generator=generator)
-    if settings.view == CONTEXT_VIEW:
+    if settings.view == REWARDS_VIEW:
+        return WithRewardEncoder(heads, width=settings.width, generator=generator)
+    if settings.view == PROMPTS_VIEW:
         return WithEncoder(features - 2 * heads, heads, width=settings.width, generator=generator)
     return ActorCritic(features, heads, width=settings.width, generator=generator)
 

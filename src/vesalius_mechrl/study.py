@@ -16,8 +16,6 @@ The heads of Tables 2 and 3 are the published ones for GPT-2 small and detected 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +24,9 @@ from jaxtyping import Float
 
 from vesalius.errors import BadInput
 from vesalius.statistics import average_ranks, student_interval
-from vesalius_mechrl.environment import STEPS, Episodes
-from vesalius_mechrl.ppo import CONTEXT_VIEW, PER_HEAD, PER_HEAD_VIEW, Policy, Settings, play, train, view_of
+from vesalius_mechrl.environment import Episodes
+from vesalius_mechrl.ppo import Policy, games_of, play
+from vesalius_mechrl.settings import PER_HEAD_VIEW
 from vesalius_mechrl.strategies import (
     BUDGETS,
     Comparison,
@@ -40,6 +39,17 @@ from vesalius_mechrl.strategies import (
 )
 from vesalius_mechrl.suite import Canonical, Suite, canonical_heads
 from vesalius_mechrl.tables import Tables
+from vesalius_mechrl.trainings import (
+    PAPER_ORACLE_EPISODES,
+    PAPER_POLICY_EPISODES,
+    PAPER_TRANSFER_EPISODES,
+    PAPER_TRANSFER_ORACLE,
+    PLANNED_K,
+    Scope,
+    entropies,
+    is_learned,
+    planned_name,
+)
 
 # Is a policy worth its queries? Trained policies compared with other strategies, and ranks by pick frequency.
 #
@@ -109,16 +119,7 @@ def start_episodes(
     settings = policy.settings
     if settings.view != PER_HEAD_VIEW and policy.heads != tables.heads:
         raise BadInput("the policy was trained on other heads than these tables have; use matrices of its model")
-    games = Episodes(
-        tables,
-        len(numbers),
-        paper=settings.paper,
-        steps=settings.steps,
-        labels=policy.tasks,
-        prime=prime,
-        view=view_of(settings, tables),
-        context=settings.view == CONTEXT_VIEW,
-    )
+    games = games_of(settings, tables, len(numbers), policy.tasks, prime=prime, paper=settings.paper)
     for game, number in enumerate(numbers):
         games.begin(game, number, task)
     return games
@@ -155,65 +156,6 @@ def _pick_counts(orders: Sequence[Sequence[int]]) -> Counter[int]:
     return Counter(head for order in orders for head in order)
 
 
-#: The policies of each mode: what is trained.
-RUNS = {
-    True: {"paper K=1": Settings(paper=True), "paper K=5": Settings(paper=True, k=5)},
-    False: {"one-hot": Settings(), "per-head": PER_HEAD},
-}
-#: With `Scope.context`: the published policy with a learned code of the prompts in place of the label.
-CONTEXT_RUNS = {"context": Settings(view=CONTEXT_VIEW)}
-#: A step of the per-head policy costs several times as much, and it learns faster: its steps are divided by this.
-PER_HEAD_SHARE = 4
-#: Corrected, the same policies are also run with best-of-K planning, with every candidate counted as a query.
-PLANNED_K = 5
-PAPER_POLICY_EPISODES, PAPER_ORACLE_EPISODES = 20, 10
-PAPER_TRANSFER_EPISODES, PAPER_TRANSFER_ORACLE = 30, 15
-
-
-@dataclass(frozen=True)
-class Scope:
-    """How much is trained and evaluated."""
-
-    paper: bool = False
-    seeds: int = 5
-    steps: int = 200_000
-    episodes: int = 30
-    budgets: tuple[float, ...] = BUDGETS
-    context: bool = False
-
-
-@dataclass(frozen=True)
-class Training:
-    """One policy of a study: its kind, its settings, and its directory."""
-
-    name: str
-    settings: Settings
-    directory: Path
-
-    def run(self, suite: Suite) -> Policy:
-        """Train it, resume its training, or load it if it is finished."""
-        return train(suite.train, self.settings, validation=suite.validation, directory=self.directory)
-
-
-def trainings(scope: Scope, directory: Path) -> list[Training]:
-    """Every policy of the mode, one per kind and seed, each with its own directory."""
-    jobs = []
-    for name, settings in (RUNS[scope.paper] | (CONTEXT_RUNS if scope.context else {})).items():
-        steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
-        for seed in range(1, scope.seeds + 1):
-            run_directory = Path(directory) / f"{name.replace(' ', '-')}-seed{seed}"
-            jobs.append(Training(name, replace(settings, seed=seed, total_steps=steps), run_directory))
-    return jobs
-
-
-def train_policies(suite: Suite, jobs: Sequence[Training]) -> dict[str, list[Policy]]:
-    """The policies, by kind in the order of their seeds."""
-    policies: dict[str, list[Policy]] = {}
-    for training in jobs:
-        policies.setdefault(training.name, []).append(training.run(suite))
-    return policies
-
-
 def study(
     suite: Suite,
     policies: Mapping[str, Sequence[Policy]],
@@ -240,6 +182,8 @@ def study(
         "seeds": scope.seeds,
         "steps": scope.steps,
         "episodes": scope.episodes,
+        "episode_picks": scope.picks,
+        "batches": suite.batches,
         "heads": len(suite.test.heads),
         "rows_per_episode": suite.test.rows,
         "training_tasks": list(suite.train.names),
@@ -250,6 +194,7 @@ def study(
         "picks": table_of_picks(suite, policies, scope),
         "regret": [comparison.document() for comparison in comparisons],
         "verdicts": [] if scope.paper else verdicts(comparisons, suite.held_out),
+        "entropy": entropies(policies),
         "curves": {name: [policy.curve for policy in trained] for name, trained in policies.items()},
     }
 
@@ -325,7 +270,7 @@ def table_of_picks(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope
 def table_of_transfer(
     suite: Suite, policies: Mapping[str, Sequence[Policy]], comparisons: Sequence[Comparison], scope: Scope
 ) -> list[dict[str, Any]]:
-    """Table 4: best reward found on held-out tasks with 50 queries (published: 50 steps)."""
+    """Table 4: best reward found on held-out tasks with the queries of an episode (published: 50 steps)."""
     rows: list[dict[str, Any]] = []
     by_task = {comparison.task: comparison for comparison in comparisons}
     for task in suite.held_out:
@@ -345,7 +290,7 @@ def table_of_transfer(
         others = ("static", "attribution", "thompson", "thompson-static", "halving")
         for regret in comparison.methods:
             if regret.method == "random" or (not scope.paper and regret.method in others):
-                at = regret.budgets.index(min(float(STEPS), regret.budgets[-1]))
+                at = regret.budgets.index(min(float(scope.picks), regret.budgets[-1]))
                 best = [_oracle(suite, task, seed, scope.episodes) - each[at] for seed, each in enumerate(regret.seeds)]
                 rows.append({"task": task, "condition": "", "method": regret.method, "found": _figure(best)})
         oracle_episodes = PAPER_TRANSFER_ORACLE if scope.paper else scope.episodes
@@ -380,16 +325,6 @@ def verdicts(comparisons: Sequence[Comparison], held_out: Sequence[str]) -> list
     return rows
 
 
-def is_learned(method: str) -> bool:
-    """Whether a method of the study is a trained policy."""
-    return any(method.startswith(name) for runs in (*RUNS.values(), CONTEXT_RUNS) for name in runs)
-
-
-def planned_name(name: str) -> str:
-    """The name of a policy that is run with best-of-K planning."""
-    return f"{name} best-of-{PLANNED_K}"
-
-
 def compare_on(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str, scope: Scope) -> Comparison:
     """Every policy and every other strategy on one task."""
     strategies = standard_strategies(suite.test, task, ranking=suite.train)
@@ -398,7 +333,7 @@ def compare_on(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str
         if not scope.paper:
             strategies[planned_name(name)] = policy_strategy(trained, k=PLANNED_K)
     return compare_strategies(
-        strategies, suite.test, task, seeds=scope.seeds, episodes=scope.episodes, budgets=scope.budgets
+        strategies, suite.test, task, seeds=scope.seeds, episodes=scope.episodes, budgets=scope.budgets_paid
     )
 
 

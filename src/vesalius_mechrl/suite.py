@@ -21,6 +21,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
+from vesalius_mechrl.fresh import EpisodeIdentity, FreshEpisodes
 from vesalius_mechrl.matrices import (
     EMBEDDINGS_FILE,
     ControlText,
@@ -44,9 +45,11 @@ from vesalius_mechrl.tables import (
 )
 
 TRAINING = ("induction", "ioi")
-#: As published, the wrong answer of the induction task is a token that is not in the prompt.
-PAPER_TRAINING = ("induction-out", "ioi")
+#: The published batches of both, and of the task that the paper holds out (`behaviours.mechrl`).
+PAPER_TRAINING = ("mechrl-induction", "mechrl-ioi")
+PAPER_HELD_OUT = ("mechrl-docstring",)
 HELD_OUT = ("docstring", "greater-than", "capitals")
+FRESH, POOLED = "fresh", "pooled"
 CONTROL = "control"
 LOGITS, NATS = "logits", "nats"
 #: The unit of the task's score, and the metric that is measured for it (None: the behaviour's logit difference).
@@ -61,7 +64,7 @@ class SuitePlan:
     behaviour with long prompts. `unit` is what the task's score is measured in: logits of the right less the wrong
     answer, as published, or nats, the log-probability of the answer, which is the unit of the control's loss. With
     `context` the prompts' embeddings are kept as well. `control` names the control text that measured matrices must
-    have (None: any).
+    have (None: any). With `fresh` every episode has its own batches, measured for its seed (`fresh`).
     """
 
     pools: Mapping[str, int] = field(default_factory=lambda: {"train": 24, "validation": 8, "test": 16})
@@ -70,11 +73,12 @@ class SuitePlan:
     control_length: int = 16
     training: tuple[str, ...] = TRAINING
     held_out: tuple[str, ...] = HELD_OUT
-    fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12})
+    fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12, "mechrl-docstring": 12})
     block: int = 8
     control: str | None = None
     unit: str = LOGITS
     context: bool = False
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
@@ -113,13 +117,16 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Suite:
-    """The tables: training tasks in three pools, and every task on test rows; `control` names the control text."""
+    """The tables: training tasks in three pools, and every task on test rows; `control` names the control text and
+    `batches` says whether episodes have fresh ones.
+    """
 
     train: Tables
     validation: Tables
     test: Tables
     held_out: tuple[str, ...]
     control: str
+    batches: str = POOLED
 
 
 def measure_suite(
@@ -215,7 +222,12 @@ def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transfo
     def tables(split: str, tasks: Sequence[str]) -> Tables:
         embedding = {task: embeddings[task][split] for task in tasks} if plan.context else None
         chosen = {task: matrices[task] for task in tasks}
-        return _tables(split, chosen, matrices[CONTROL], features, plan.rows, embedding)
+        pooled = _tables(split, chosen, matrices[CONTROL], features, plan.rows, embedding)
+        if not plan.fresh:
+            return pooled
+        control = matrices[CONTROL].identity
+        identity = EpisodeIdentity(control.model, control.source, pooled.heads)
+        return replace(pooled, fresh=FreshEpisodes(directory, split, plan.rows, identity))
 
     return Suite(
         tables("train", plan.training),
@@ -223,6 +235,7 @@ def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transfo
         tables("test", (*plan.training, *plan.held_out)),
         plan.held_out,
         measured_on,
+        FRESH if plan.fresh else POOLED,
     )
 
 
@@ -291,14 +304,16 @@ def canonical_heads(suite: Suite, specimen: Specimen | None = None) -> Canonical
     first, last = suite.train.names[0], suite.train.names[-1]
     gpt2 = specimen is not None and is_gpt2_small(specimen.model.config)
     recognised = recognised_by(specimen.source) if specimen is not None and gpt2 else ""
-    published = published_heads(specimen.model.config, first) if specimen is not None and gpt2 else None
+    published = (
+        published_heads(specimen.model.config, behaviour(first).family) if specimen is not None and gpt2 else None
+    )
     if published is not None:
         ranked = tuple(str(head) for heads in published.roles.values() for head in heads)
         ranked_from = f"published ({published.source}); {recognised}"
     else:
         ranked = tuple(heads_by_attention(suite, first, "after copy", INDUCTION_HEADS))
         ranked_from = f"detected: most attention on what came after an earlier copy, {first} prompts"
-    if gpt2 and last == IOI:
+    if gpt2 and behaviour(last).family == IOI:
         roles, categories_from = PUBLISHED[IOI].roles, f"published ({PUBLISHED[IOI].source}); {recognised}"
         sets: Mapping[str, tuple[str, ...] | None] = {
             name: tuple(map(str, roles[role])) for name, (role, _) in CATEGORIES.items()

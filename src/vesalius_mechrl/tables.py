@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -173,9 +174,20 @@ class FeatureTables:
         )
 
 
+class Measured(Protocol):
+    """Episodes whose batches were written for their seeds (`fresh.FreshEpisodes`)."""
+
+    def read(self, task: str, seed: int, name: str) -> Float[np.ndarray, "row ..."]:
+        """One table of an episode."""
+        ...
+
+
 @dataclass(frozen=True)
 class Tables:
-    """One pool's rows of every task, and the control's (None: no contrast)."""
+    """One pool's rows of every task, and the control's (None: no contrast).
+
+    With `fresh` an episode has its own rows, and those of the pool are used for means over many rows alone.
+    """
 
     heads: tuple[str, ...]
     tasks: Mapping[str, Float[np.ndarray, "row head"]]
@@ -184,6 +196,7 @@ class Tables:
     rows: int = BATCH_ROWS
     unit: str = "logits"
     features: FeatureTables | None = None
+    fresh: "Measured | None" = None
 
     def __post_init__(self) -> None:
         named = {**self.tasks, **({} if self.control is None else {"the control": self.control})}
@@ -247,16 +260,22 @@ class Tables:
         """The reward of every head on each of the episode's rows (a task row with a control row); their mean is the
         episode's reward.
         """
+        if self.fresh is not None:
+            return self._fresh_contrast(task, seed, "")
         return self._contrast(self.tasks[task], self.control, seed)
 
     def attribution(self, task: str, seed: int) -> Float[np.ndarray, " head"]:
         """The reward of every head as estimated by one backward pass over the episode's rows."""
         features = self._require_features()
+        if self.fresh is not None:
+            return self._fresh_contrast(task, seed, " attribution").mean(0)
         return self._contrast(features.attribution[task], features.control, seed).mean(0)
 
     def attention(self, task: str, seed: int) -> Float[np.ndarray, "head target"]:
         """The attention of every head on the episode's task rows (see `clean_features.ATTENTION_TARGETS`)."""
         rows = self._require_features().attention[task]
+        if self.fresh is not None:
+            return self.fresh.read(task, seed, "task attention").mean(0)
         return rows[_episode_index(len(rows), seed, self.rows)].mean(0, dtype=np.float64)
 
     def embedding(self, task: str, seed: int) -> Float[np.ndarray, " width"]:
@@ -277,6 +296,11 @@ class Tables:
         if self.features is None:
             raise BadInput("these tables have no attribution and no attention; measure them with `clean_features`")
         return self.features
+
+    def _fresh_contrast(self, task: str, seed: int, kind: str) -> Float[np.ndarray, "row head"]:
+        assert self.fresh is not None
+        rows = self.fresh.read(task, seed, f"task{kind}")
+        return rows if self.control is None else rows - self.weight * self.fresh.read(task, seed, f"control{kind}")
 
     def _contrast(
         self, task: Float[np.ndarray, "row head"], control: Float[np.ndarray, "row head"] | None, seed: int
@@ -301,6 +325,8 @@ class Tables:
     def digest(self) -> str:
         """A hash of every value and setting, by which a checkpoint is recognised."""
         digest = hashlib.sha256(repr((self.heads, self.names, self.weight, self.rows, self.unit)).encode())
+        # What fresh batches hold follows from the model, which the pools below tell, and from the seeds.
+        digest.update(b"" if self.fresh is None else b"fresh")
         tables = [*self.tasks.values(), *([] if self.control is None else [self.control])]
         if self.features is not None:
             tables += [

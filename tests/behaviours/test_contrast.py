@@ -77,7 +77,9 @@ def test_with_everything_replaced_the_arithmetic_model_does_what_it_does_on_the_
     same = (prompts.tokens == prompts.counterfactual)[torch.arange(6), prompts.position]
     assert bool(same.all())
     with torch.no_grad():
-        logits = specimen.model(prompts.counterfactual, mask=prompts.mask)[torch.arange(6), prompts.position].double()
+        logits = (
+            specimen.model(prompts.counterfactual, mask=prompts.mask)[torch.arange(6), prompts.position].cpu().double()
+        )
     rows = torch.arange(6)
     twin = logits[rows, prompts.correct] - logits[rows, prompts.wrong]
     full, replaced = replaced_scores(specimen.model, material)

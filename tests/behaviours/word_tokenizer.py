@@ -10,7 +10,7 @@ import re
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from vesalius.behaviours import builtin
+from vesalius.behaviours import builtin, mechrl
 from vesalius.behaviours import builtin as words
 from vesalius.model.tokenizer import Tokenizer
 
@@ -54,4 +54,5 @@ def _texts() -> list[str]:
     for templates in TEMPLATES:
         texts += templates
     texts += [builtin._template(*style) for style in builtin.STYLES]
-    return [*texts, "\n", "+-=", *(f"{i:02}" for i in range(100)), *"0123456789{}"]
+    texts += ["\n", "+-=", *(f"{i:02}" for i in range(100)), *"0123456789{}"]
+    return [*texts, *mechrl.OBJECTS, *mechrl.IOI_TEMPLATES, *mechrl.DESCRIPTIONS, mechrl.docstring_template(1, 1)]

@@ -9,23 +9,22 @@ from typing import Any
 import pytest
 
 from tests.functions.fakes import Line
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, told_to_programs
 from vesalius import api
 from vesalius.errors import BadInput, Failed
 from vesalius_functions import Box
-from vesalius_functions.interpreters import interpret, interpret_by_command, seed_for_guests
+from vesalius_functions.interpreters import interpret, interpret_by_command
 from vesalius_functions.numeric import sample
 from vesalius_functions.suite import Suite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command" / "line.sh"
-#: Says what its argument tells it to, line by line, and keeps what it hears in a file.
+#: Says what its argument tells it to, one line for each that it hears.
 TALKER = """
 import json, sys
-heard = open(sys.argv[1], "w")
-for said in json.loads(sys.argv[2]):
-    heard.write(sys.stdin.readline()); heard.flush()
+for said in json.loads(sys.argv[1]):
+    sys.stdin.readline()
     print(said if isinstance(said, str) else json.dumps(said), flush=True)
-heard.write(sys.stdin.readline())
+sys.stdin.readline()
 """
 ANSWER = {"answer": {"description": "twice x", "code": "def f(x):\n    return 2 * x\n"}}
 
@@ -36,15 +35,13 @@ class Talk:
     def __init__(self, tmp_path: Path) -> None:
         (tmp_path / "talker.py").write_text(TALKER)
         self.place, self.box = tmp_path, Box(Line(0), budget=5)
+        self.heard: list[dict[str, Any]] = []
 
     def __call__(self, *lines: Any) -> Any:
         said = json.dumps(lines).replace("'", "'\"'\"'")
-        command = f"{sys.executable} {self.place / 'talker.py'} {self.place / 'heard'} '{said}'"
-        return interpret_by_command(command, self.box, seed=7, timeout=PATIENCE)
-
-    @property
-    def heard(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.place / "heard").read_text().splitlines()]
+        command = f"{sys.executable} {self.place / 'talker.py'} '{said}'"
+        with told_to_programs(self.heard):
+            return interpret_by_command(command, self.box, seed=7, timeout=PATIENCE)[0]
 
 
 @pytest.fixture
@@ -152,15 +149,71 @@ def test_a_command_that_does_not_exist_is_refused_before_any_work(tmp_path: Path
 def test_no_line_to_a_command_holds_the_seed_of_the_suite(tmp_path: Path) -> None:
     """With it an interpreter would draw the functions, and read their definitions."""
     spy = tmp_path / "spy.sh"
-    spy.write_text(f"""#!/bin/sh
+    spy.write_text("""#!/bin/sh
 read line
-printf '%s' "$line" > {tmp_path}/task.json
-printf '{{"answer": {{"description": "nothing"}}}}\\n'
+printf '{"answer": {"description": "nothing"}}\\n'
 """)
     spy.chmod(0o755)
-    suite = Suite("numeric", seed=991_107, count=1)
-    (function,) = suite.functions()
-    interpret(f"command:{spy}", function, Box(function, budget=5), suite=suite, seed=suite.seed)
-    task = (tmp_path / "task.json").read_text()
-    assert "991107" not in task
-    assert json.loads(task)["seed"] != seed_for_guests(suite.seed + 1, function)
+    heard: list[dict[str, Any]] = []
+    for seed in (991_107, 5):
+        suite = Suite("numeric", seed=seed, count=1)
+        (function,) = suite.functions()
+        with told_to_programs(heard):
+            interpret(f"command:{spy}", function, Box(function, budget=5), suite=suite, seed=suite.seed)
+    # What would follow from the suite's seed gives it away to who tries them all.
+    assert heard[0] == heard[1]
+    assert "991107" not in json.dumps(heard)
+
+
+#: An interpreter of somebody else that looks for the key before it answers.
+GUEST = """
+import os
+from vesalius_functions.box import Answer
+
+def look(box, *, seed):
+    found = []
+    for attempt in (
+        lambda: open({secret!r}).read(),
+        lambda: __import__("vesalius.circuits.key"),
+        lambda: __import__("vesalius_functions.suite"),
+        lambda: open("/proc/%d/environ" % os.getppid()).read(),
+        lambda: os.environ["VESALIUS_TEST_KEY"],
+    ):
+        try:
+            found.append(str(attempt())[:40])
+        except BaseException:
+            pass
+    (one, two), value = box.ask([1, 2]), box.left
+    return Answer(description=f"found {{found}}, {{one.value}} and {{two.value}}, {{value}} left", table=True)
+"""
+
+
+def test_an_interpreter_of_a_package_runs_confined_and_finds_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("a long passphrase")
+    folder = tmp_path / "guests"
+    folder.mkdir()
+    (folder / "guest_looking.py").write_text(GUEST.format(secret=str(secret)))
+    monkeypatch.setenv("VESALIUS_TEST_KEY", "sealed")
+    monkeypatch.syspath_prepend(str(folder))
+    suite = Suite("numeric", count=1)
+    log = tmp_path / "programs.jsonl"
+    box = Box(Line(0), budget=5)
+    result = interpret("confined:guest_looking:look", Line(0), box, suite=suite, log=log)
+    assert result.answer.description == "found [], 2 and 4, 3 left"
+    assert result.ran is not None
+    assert result.ran.contained
+    assert json.loads(log.read_text())["contained"]
+    assert "guest_looking" not in sys.modules
+    unconfined = interpret("guest_looking:look", Line(0), Box(Line(0), budget=5), suite=suite).answer.description
+    assert "a long passphrase" in unconfined
+    assert "sealed" in unconfined
+
+
+def test_a_guest_that_does_not_exist_is_refused_before_it_is_started() -> None:
+    suite = Suite("numeric", count=1)
+    for name, said in (("confined:nothing_here:f", "there is no module"), ("confined:nothing", "does not exist")):
+        with pytest.raises(BadInput, match=said):
+            interpret(name, Line(0), Box(Line(0)), suite=suite)

@@ -58,6 +58,14 @@ def test_a_score_takes_two_answers_with_the_texts_swapped() -> None:
     assert second.index("| supposed") < second.index("| seen")
 
 
+def test_a_judge_that_is_asked_once_gives_one_opinion() -> None:
+    """As published: `bench circuits --protocol paper` asks so."""
+    script = Scripted([said(1)])
+    made = Judge(open_backbone(script), once=True).score("description_quality", "true", "said", context="task")
+    assert (made.score, made.consistent, len(script.requests)) == (1, None, 1)
+    assert [opinion.order for opinion in made.opinions] == ["given_first"]
+
+
 def test_where_the_order_decides_the_lower_score_counts() -> None:
     made = judge(by_text).score("description_quality", "true", "said", context="task")
     assert ([opinion.score for opinion in made.opinions], made.score, made.consistent) == ([1, 2], 1, False)

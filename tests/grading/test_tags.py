@@ -11,7 +11,7 @@ from vesalius.circuits.specimens import benchmark_directory
 from vesalius.documents.explanation import ComponentExplanation, Explanation, Tag
 from vesalius.errors import BadInput
 from vesalius.grading import grade
-from vesalius.grading.keys import true_tags
+from vesalius.grading.keys import second_tags, true_tags
 from vesalius.grading.tags import always, tag_metrics, tag_rows
 
 
@@ -59,6 +59,22 @@ def test_an_absent_tag_is_wrong_in_every_column() -> None:
     silent = {"true": "ROUTER", "tag": "", "by_model": "", "verdict": "untested", "guess": "ROUTER"}
     by_model = tag_metrics([[silent, silent | {"true": "MAPPER", "by_model": "MAPPER"}]])
     assert (by_model["tag_accuracy_by_model"].value, by_model["tag_accuracy_by_model"].n) == (0.5, 2)
+
+
+def test_both_readings_are_right_where_the_rule_allows_two() -> None:
+    """Of circuit 2 the key calls L1_MLP a COMBINER; a program of the same values makes it a MAPPER."""
+    truth = true_tags("2")
+    second = second_tags("2")
+    assert (truth["L1_MLP"], second) == ("COMBINER", {"L1_MLP": "MAPPER"})
+    for tag, right in (("COMBINER", True), ("MAPPER", True), ("INDICATOR", False)):
+        rows = tag_rows(explanation("2", {**truth, "L1_MLP": tag}), truth, second)
+        found = tag_metrics([list(rows.values())])
+        n = len(truth)
+        assert found["tag_accuracy"].value == (1.0 if tag == "COMBINER" else (n - 1) / n)
+        assert found["tag_accuracy_either_reading"].value == (1.0 if right else (n - 1) / n)
+        assert (found["tag_accuracy_one_reading"].value, found["tag_accuracy_one_reading"].n) == (1.0, n - 1)
+    silent = tag_rows(explanation("2", {}), truth, second)
+    assert tag_metrics([list(silent.values())])["tag_accuracy_either_reading"].value == 0.0
 
 
 def test_the_baseline_over_all_84_is_the_published_guess() -> None:

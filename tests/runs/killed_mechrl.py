@@ -15,12 +15,12 @@ from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.runs.directory import Run
 from vesalius_mechrl.benchmark import MechrlBenchmark
-from vesalius_mechrl.study import Scope
 from vesalius_mechrl.suite import SuitePlan
+from vesalius_mechrl.trainings import Scope
 
 POOLS = {"train": 4, "validation": 3, "test": 4}
 PLAN = SuitePlan(POOLS, POOLS, rows=3, control_length=8, held_out=(), block=2)
-SCOPE = Scope(seeds=1, steps=64, episodes=2, budgets=(1, 4))
+SCOPE = Scope(seeds=1, steps=64, episodes=2, budgets=(1, 4), picks=8)
 
 
 def live(directory: Path, killed_at: int | None) -> None:

@@ -27,7 +27,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     from vesalius_bench.circuits.selection import benchmark_circuits, first
     from vesalius_bench.circuits.settings import BenchmarkSettings
 
-    engine.START_METHOD = "fork"  # a server, or a fresh worker, would import everything again in every life
+    engine.START_METHOD = "fork"  # pyrefly: ignore[bad-assignment]  # a server, or a fresh worker, would import everything again in every life
 
     def run_cases(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
         if work is circuits.explain_case:

@@ -5,20 +5,24 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tests.functions.fakes import Line
 from tests.runs.models import perform, settings
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
+from vesalius_backbones import Scripted, open_backbone
 from vesalius_bench.ratings.agreement import rating_report
 from vesalius_bench.ratings.reading import Rating
 from vesalius_bench.study.documents import (
-    CircuitEvidence,
-    ComponentEvidence,
     Localisation,
     StudiedExplainer,
     StudiedRole,
     Study,
     StudyRow,
 )
+from vesalius_bench.study.evidence import CircuitEvidence, ComponentEvidence
+from vesalius_functions.agents import interpret_with
+from vesalius_functions.bench.work import Graded, Interpreted
+from vesalius_functions.box import Box
 from vesalius_functions.documents import Reliability, UnitTests
 from vesalius_mechrl.documents import MechrlStudy
 
@@ -123,7 +127,11 @@ def write_ratings(place: Path) -> Path:
 
 
 def write_trace(place: Path) -> Path:
-    """The recorded explanation of an agent."""
+    """The recorded explanation of an agent, and the same as if it were of a model that adds."""
+    shutil.copytree(RECORDED, place / "added")
+    trace = json.loads((place / "added" / "trace.json").read_text())
+    request = {"command": "explain", "specimen": "arithmetic", "behaviour": "addition"}
+    (place / "added" / "trace.json").write_text(json.dumps({**trace, "request": request}))
     return Path(shutil.copytree(RECORDED, place / "explained"))
 
 
@@ -216,4 +224,28 @@ def write_unit_tests(place: Path) -> Path:
     directory = place / "unit-tests"
     directory.mkdir(parents=True)
     tests.write(directory / "unit_tests.json")
+    return directory
+
+
+def write_dialogue(place: Path) -> Path:
+    """A run of the functions benchmark with one function that a scripted model asked about, having invented outputs."""
+    directory = write_run(
+        place, "talked", benchmark="functions", subject="aia", category="strings", backbone="scripted:x.py"
+    )
+    for folder in ("explanations", "grades"):
+        (directory / folder).mkdir()
+    said = iter(['PYTHON(function.py sun)\n"sun" -> "moon"', "[DESCRIPTION]: it reverses the input"])
+    with open_backbone(Scripted(lambda _: next(said)), record=directory / "calls" / "f00000.jsonl") as backbone:
+        answer = interpret_with(backbone.within("f00000"), Box(Line(0, category="strings")))
+    kept = Interpreted(
+        id="f00000",
+        family="reverse",
+        truth={"description": "reverses the input"},
+        answer=answer,
+        log=[("sun", "nus")],
+        seconds=0.1,
+    )
+    grade = Graded(id="f00000", metrics={"unit_test": 0.75}, picture={}, seconds=0.1)
+    (directory / "explanations" / "f00000.json").write_text(kept.model_dump_json())
+    (directory / "grades" / "f00000.json").write_text(grade.model_dump_json())
     return directory

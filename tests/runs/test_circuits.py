@@ -103,7 +103,7 @@ def killed_at(moment: int, directory: Path) -> bool:
                 os.kill(os.getpid(), signal.SIGKILL)
             replace(source, target)
 
-        os.write, os.replace = dying_write, dying_replace
+        os.write, os.replace = dying_write, dying_replace  # pyrefly: ignore[bad-assignment]
         perform(directory)
         os._exit(0)
     _, status = os.waitpid(child, 0)

@@ -12,7 +12,8 @@ from vesalius.errors import BadInput
 from vesalius_backbones import Prices, TokenUsage
 from vesalius_bench.papers import published
 from vesalius_bench.papers.comparison import ComparedTable, compare_runs
-from vesalius_functions.page_kinds import draw_kinds
+from vesalius_functions.bench.scorecard import Figures, figures_by_kind
+from vesalius_functions.numeric import sample
 
 
 def finished(directory: Path, **card: Any) -> Path:
@@ -164,41 +165,24 @@ def test_a_row_says_what_its_run_was_about(tmp_path: Path, card: dict, source: s
 
 def test_the_published_table_of_find(tmp_path: Path) -> None:
     given = {"success": {"value": 0.9, "low": 0.0, "high": 1.0, "n": 3}}
-    run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric")
-    rows = figures(compare_runs([run])[0])
-    assert list(rows["GPT-4"].values()) == [0.33, 0.23, 0.82, 0.56, 0.89, 0.89, 0.78, 0.74, 0.92]
-    assert list(rows["GPT-3.5"].values()) == [0.12, 0.13, 0.66, 0.39, 0.81, 0.88, 0.37, 0.64, 0.68]
-    assert list(rows["Llama-2-13b-chat"].values()) == [0, 0, 0.33, 0.34, 0.54, 0.58, 0.46, 0.45, 0.42]
-    assert list(rows["Llama-2-70b-chat"].values()) == [0.01, 0.01, 0.33, 0.34, 0.61, 0.62, 0.47, 0.44, 0.46]
-
-
-def test_the_picture_has_a_bar_per_run_and_kind(tmp_path: Path) -> None:
-    (axes,) = draw_kinds([("one", {"clean": 0.5, "net": 1.0}), ("two", {"net": 0.25})], title="kinds").axes
-    heights = [bar.get_height() for bars in axes.containers for bar in bars]  # type: ignore[union-attr]
-    assert heights == pytest.approx([0.5, 1.0, 0.25])
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["clean", "net"]
-    with pytest.raises(BadInput, match="nothing to draw"):
-        ves.compare([finished(tmp_path / "mine")], out=tmp_path / "drawn")
-
-
-def test_numeric_functions_are_counted_by_kind(tmp_path: Path) -> None:
-    given = {"success": {"value": 0.5, "low": 0.0, "high": 1.0, "n": 4}}
-    run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric")
-    for folder in ("grades", "explanations"):
-        (run / folder).mkdir(exist_ok=True)
-    for number, (kind, success) in enumerate([("clean", 1.0), ("clean", 0.0), ("mlp", 1.0), ("corrupted", 0.0)]):
-        name = f"f{number:05d}"
-        grade = {"id": name, "metrics": {"success": success}, "picture": {}, "seconds": 0.1}
-        answer = {"id": name, "family": "linear", "truth": {"kind": kind}, "answer": {"description": ""}, "log": []}
-        (run / "grades" / f"{name}.json").write_text(json.dumps(grade))
-        (run / "explanations" / f"{name}.json").write_text(json.dumps({**answer, "seconds": 0.1}))
+    kinds = {"clean": {"n": 2, "success": 0.5}, "mlp": {"n": 1, "success": 1.0}, "corrupted": {"n": 1, "success": 0.0}}
+    run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric", kinds=kinds)
     assert figures(compare_runs([run])[1])["mine"] == {"clean": 0.5, "corrupted": 0.0, "net": 1.0}
     ves.compare([run], out=tmp_path / "drawn")
     assert (tmp_path / "drawn" / "find-figure-5.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "drawn" / "find-figure-5.svg").read_text(encoding="utf-8")
-    (run / "grades" / "f00000.json").write_text("{")
-    with pytest.raises(BadInput, match=r"f00000.json: it or its answer is damaged"):
-        compare_runs([run])
+
+
+def test_a_scorecard_has_means_by_kind() -> None:
+    functions = sample(30, seed=5)
+    given: dict[str, Figures] = {one.id: {"success": float(place % 3 == 0)} for place, one in enumerate(functions)}
+    kinds = figures_by_kind(functions, given)
+    assert kinds is not None
+    truths = [one.truth() for one in functions]
+    for kind in ("clean", "noised", "mlp"):
+        places = [place for place, truth in enumerate(truths) if truth["kind"] == kind]
+        assert kinds[kind] == {"n": len(places), "success": sum(place % 3 == 0 for place in places) / len(places)}
+    assert kinds["clean, one family"]["n"] == sum(t["kind"] == "clean" and not t["operands"] for t in truths)
 
 
 def rated_file(path: Path, rows: list[tuple[str, str, str, str, int]]) -> Path:

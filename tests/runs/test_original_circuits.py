@@ -20,7 +20,7 @@ from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task
 from vesalius.grading.circuits import grade_circuit
-from vesalius.grading.keys import reference_texts, true_tags
+from vesalius.grading.keys import reference_texts, second_tags, true_tags
 from vesalius.grading.programs import Grader
 from vesalius.model.states import to_state
 from vesalius_backbones import Backbone
@@ -117,6 +117,7 @@ def test_a_published_case_from_end_to_end(
     assert (list(keywords["ids"]), keywords["annotations"]) == (["3"], str(published / "annotations"))
     seen = json.loads((tmp_path / "run" / "explanations" / "3.json").read_text())
     assert "note of L0_MLP" not in json.dumps(seen), "the key stays shut"
+    assert not [name for name in card.metrics if name.endswith("_reading")], "of an annotation no reading was derived"
     print_view(card.view())
     assert "1 circuits, 0 errors" in capsys.readouterr().out
 
@@ -127,6 +128,11 @@ def test_a_published_case_from_end_to_end(
     assert graded.own.tags_right == sum(part.tag == other[part.id] for part in explanation.components)
     assert true_tags("interpbench/3", published / "3") == TAGS, "beside the folder"
     assert reference_texts("interpbench/3", published / "3", wrong).notes["L1H3"] == "note of L1H3"
+
+
+def test_an_annotation_has_no_second_readings(published: Path) -> None:
+    """Without a program nothing says which tags have two, so no figure may stand for both."""
+    assert second_tags("interpbench/3", published / "3") is None
 
 
 def test_components_are_inert_where_all_inputs_have_one_length(published: Path) -> None:

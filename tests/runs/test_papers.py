@@ -11,6 +11,7 @@ import vesalius as ves
 from tests.functions.needs import FACTS, needs_facts
 from tests.runs.paper_results import (
     metric,
+    write_dialogue,
     write_judged_run,
     write_mechrl,
     write_ratings,
@@ -21,9 +22,14 @@ from tests.runs.paper_results import (
     write_unit_tests,
 )
 from vesalius.errors import BadInput
+from vesalius_bench.papers.documents import PaperTable
 from vesalius_bench.papers.published import PAPERS, number, printed
+from vesalius_bench.papers.rows import FROM_CODE
+from vesalius_bench.papers.sources import RECORDED, Sources, recorded_sources
+from vesalius_bench.papers.tables import filled
 from vesalius_functions.knowledge.geography import installed
 
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 ENTRIES = [(paper, entry.id) for paper, tables in PAPERS.items() for entry in tables.entries]
 #: Every figure that the papers print in a table, read out of their text: paper, table, row, column, value.
 FIGURES = list(csv.reader((Path(__file__).parent / "paper_figures.csv").open(encoding="utf-8")))[1:]
@@ -40,6 +46,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_mechrl(place)
     write_reliability(place)
     write_unit_tests(place)
+    write_dialogue(place)
     functions = {"benchmark": "functions", "families": {"plain": {"n": 2, "failed": 1, "value": 0.5}}}
     write_run(place, "truths", **functions, subject="oracle", category="entities", metrics={"unit_test": metric(0.75)})
     write_run(place, "asked", **functions, subject="aia", category="relations", metrics={"unit_test": metric(0.5)})
@@ -84,7 +91,82 @@ def test_published_rows_are_those_of_the_paper(
     # Tables that the paper has in prose are not in the list; every other published figure is.
     if theirs:
         assert {place for place, value in given.items() if value != "–"} <= set(theirs)
-    assert not table.measured or not PAPERS[paper].entries[[e.id for e in PAPERS[paper].entries].index(id)].reads
+    entry = next(entry for entry in PAPERS[paper].entries if entry.id == id)
+    assert table.recorded == bool(table.measured and entry.reads)
+    given = {row.source.partition(":")[0] for row in table.measured}
+    assert given <= ({"measured"} if entry.reads else {FROM_CODE})
+
+
+@pytest.mark.parametrize(("paper", "id"), ENTRIES)
+def test_a_measured_row_names_its_run_and_its_model(
+    results: Path, monkeypatch: pytest.MonkeyPatch, paper: str, id: str
+) -> None:
+    """Both where recorded results fill a table and where runs do; what the code counts has neither."""
+    entry = next(entry for entry in PAPERS[paper].entries if entry.id == id)
+    monkeypatch.chdir(results.parent)
+    runs = {f"vesalius-runs/{place.relative_to(results)}" for place in (results, *results.rglob("*")) if place.is_dir()}
+    for table in (ves.api.paper_table(paper, **asked(id)), recorded(paper, id)):
+        for row in table.measured:
+            if not entry.reads:
+                assert (row.run, row.model, row.source) == ("", "", FROM_CODE)
+                continue
+            place = row.run.partition(", ")[0]
+            assert place in RECORDED if table.recorded else place in runs
+            assert row.model
+            assert row.source.startswith(f"measured: {row.run}, {row.model}")
+
+
+def recorded(paper: str, id: str) -> PaperTable:
+    """What recorded results alone give."""
+    tables = PAPERS[paper]
+    entry = next(entry for entry in tables.entries if entry.id == id)
+    table = filled(tables, entry, recorded_sources().filling(id, entry.reads))
+    return table.model_copy(update={"recorded": True})
+
+
+#: What recorded results fill, beside what is counted in the code.
+FILLED = {
+    "hyve": {"Figure 1", "Figure 2", "Table 1", "Table 2", "Table 5", "Table 13", "Table 14"},
+    "mechrl": {"Table 1", "Table 2", "Table 3", "Table 4", "Figure learning", "Figure regret"},
+    "find": {"Figure 1", "Figure 2", "Figure 4", "Figure 5", "Figure A1", "Figure A2", "Figure A3", "Figure A4"}
+    | {"Table 1", "Table 2", "Table A1", "Table A3", "Table A4"},
+}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_fresh_checkout_prints_what_was_ever_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, paper: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    contents = ves.api.paper_contents(paper)
+    assert {entry.id for entry in contents.entries if entry.measured} >= FILLED[paper]
+    models = {entry.id: entry.models for entry in contents.entries}
+    if paper == "mechrl":
+        assert set(models.values()) == {("smollm2-135m",)}
+    if paper == "hyve":
+        assert models["Table 13"] == ("arithmetic",)
+
+
+def test_recorded_files_are_results_when_they_are_named() -> None:
+    table = ves.api.paper_table("mechrl", 1, runs=[RESULTS / "mechrl_paper.json"])
+    assert (len(table.measured), table.recorded) == (10, False)
+    # Of a directory of recorded files the table takes those that it reads.
+    below = ves.api.paper_table("mechrl", 1, runs=[RESULTS])
+    assert {row.run.rsplit("/", 1)[1] for row in below.measured} == {"mechrl_paper.json", "mechrl_corrected.json"}
+    with pytest.raises(BadInput, match=r"sweep.json: not a result; the tables read those of"):
+        ves.api.paper_table("mechrl", 1, runs=[RESULTS / "sweep.json"])
+
+
+def test_hypotheses_about_other_tasks_are_no_af1_heads(results: Path) -> None:
+    assert ves.api.paper_table("hyve", 12, runs=[results / "explained"]).measured == ()
+
+
+def test_dialogues_and_answers_are_shown(results: Path) -> None:
+    talk = ves.api.paper_table("find", figure="A5", runs=[results / "talked"])
+    assert [row.values["who"] for row in talk.measured][1:] == ["The model", "Told", "The model"]
+    assert all("1 outputs invented" in row.source for row in talk.measured)
+    (answer,) = ves.api.paper_table("find", figure="A3", runs=[results / "talked"]).measured
+    assert (answer.values["answer"], answer.values["score"]) == ("it reverses the input", 0.75)
 
 
 def test_printed_figures_as_numbers() -> None:
@@ -123,10 +205,8 @@ def test_studies_fill_their_tables(results: Path) -> None:
 def test_judged_runs_give_examples_and_traces_their_hypotheses(results: Path) -> None:
     examples = ves.api.paper_table("hyve", 3, runs=[results / "agent"]).measured
     assert {(row.values["grounding"], row.values["plan_soundness"]) for row in examples} == {("partially", "partially")}
-    traced = measured("hyve", "12", [results / "explained"])
+    traced = measured("hyve", "12", [results / "added"])
     assert traced["L0_MLP"]["iteration_1"].startswith("supported: ")
-    row, *_ = ves.api.paper_table("hyve", 12, runs=[results / "explained"]).measured
-    assert row.source == "measured: explained, specimen 60, local:smollm2-135m, protocol paper", "no model that adds"
 
 
 def test_mechrl_stands_under_the_published_names(results: Path) -> None:
@@ -142,7 +222,7 @@ def test_mechrl_stands_under_the_published_names(results: Path) -> None:
     }
     assert measured("mechrl", "4", run) == {
         "primed induction": {"K=1": 1.5, "K=5": 1.5},
-        "oracle": {"reward": 1.5},
+        "oracle": {"K=1": 1.5, "K=5": 1.5},
         "capitals, no label": {"K=1": 1.5},
     }
 
@@ -184,7 +264,7 @@ def test_our_relations_are_as_many_as_published() -> None:
 
 REFUSED: list[tuple[str, Callable[[Path], dict], str]] = [
     ("hyve", lambda _: {"table": "99"}, "table '99' of hyve does not exist; there are 1, 2, 3, 4"),
-    ("hyve", lambda _: {"figure": "5"}, "figure '5' of hyve does not exist; there are 3, 4"),
+    ("hyve", lambda _: {"figure": "5"}, "figure '5' of hyve does not exist; there are 1, 2, 3, 4"),
     ("banana", lambda _: {"table": "1"}, "paper 'banana' does not exist; choose one of hyve"),
     ("hyve", lambda _: {}, "name one table or one figure"),
     ("hyve", lambda place: {"table": "1", "runs": [place / "study"]}, "is computed from the code and reads no run"),
@@ -208,8 +288,8 @@ def test_refusals(results: Path, paper: str, options: Callable[[Path], dict], re
 def test_the_page_counts_what_recorded_results_fill() -> None:
     written = make_paper_page.PAGE.read_text(encoding="utf-8")
     assert written == make_paper_page.page(written), "run python scripts/make_paper_page.py"
-    results = make_paper_page.recorded()
     gaps = next(entry for entry in PAPERS["mechrl"].entries if entry.id == "Table 1")
     # Five tasks, each with two policies: K = 1 and K = 5 as published, one-hot and per-head corrected.
-    assert make_paper_page.measured(PAPERS["mechrl"], gaps, results).startswith("10 rows from")
-    assert make_paper_page.measured(PAPERS["mechrl"], gaps, {}) == "no"
+    cell = make_paper_page.measured(PAPERS["mechrl"], gaps, recorded_sources())
+    assert cell.startswith("10 rows from `benchmarks/results/mechrl_paper.json` (smollm2-135m), ")
+    assert make_paper_page.measured(PAPERS["mechrl"], gaps, Sources()) == "no"

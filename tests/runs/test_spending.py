@@ -52,7 +52,7 @@ def test_what_a_killed_process_held_counts_once(tmp_path: Path) -> None:
 def test_a_run_begins_from_its_records(tmp_path: Path) -> None:
     path = tmp_path / "spending.json"
     budget(path, "a").hold(0.9)
-    SpendingFile(path).begin({"a": 0.25, "b": 0.25})
+    SpendingFile(path).begin({"a": (0.25, None), "b": (0.25, None)})
     assert budget(path, "c").spent == 0.5
     path.write_text("{")
     with pytest.raises(Failed, match="damaged; delete it"):

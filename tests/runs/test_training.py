@@ -13,8 +13,8 @@ from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.runs.engine import Failure, map_cases
 from vesalius_mechrl.benchmark import TrainingCase, train_case
 from vesalius_mechrl.ppo import load_policy
-from vesalius_mechrl.study import Scope, train_policies, trainings
 from vesalius_mechrl.suite import SuitePlan, load_suite, measure_suite
+from vesalius_mechrl.trainings import Scope, train_policies, trainings
 
 pytestmark = pytest.mark.slow
 POOLS = {"train": 4, "validation": 3, "test": 4}

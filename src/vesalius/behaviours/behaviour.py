@@ -95,8 +95,8 @@ class Behaviour:
         """A behaviour of one prompt: what it shows holds for that prompt and has no interval. `as_written` allows an
         answer that continues the last word of the prompt.
         """
-        row = {"prompt": prompt, "answer": answer, "wrong": wrong, "counterfactual": counterfactual, "roles": roles}
-        row["as_written"] = as_written
+        row: dict[str, object] = {"prompt": prompt, "answer": answer, "wrong": wrong, "counterfactual": counterfactual}
+        row |= {"roles": roles, "as_written": as_written}
         return MAKERS["prompt"](row, metric=metric)
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +16,8 @@ from vesalius.model.tokenizer import Tokenizer
 # More common words come first within a pool, so that all three splits have enough of them with small vocabularies.
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text."""
     return tuple(text.split())
 
 
@@ -25,7 +27,7 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((country.strip(), capital.strip()) for country, capital in pairs)
 
 
-NAMES = _words(
+NAMES = words_of(
     """
     Mary John Tom James Sarah Michael Robert Jennifer David Linda William Patricia Richard Susan Joseph Karen Charles
     Nancy Daniel Lisa Anna Mark Paul Emily Andrew George Alice Peter Jane Kevin Laura Brian Emma Jason Julia Ryan Kate
@@ -38,21 +40,21 @@ NAMES = _words(
     """
 )
 
-PLACES = _words(
+PLACES = words_of(
     """
     store park school office restaurant library garden station market hospital museum beach church theater airport
     bakery farm hotel kitchen bank gym cafe harbor castle village zoo studio warehouse workshop factory
     """
 )
 
-OBJECTS = _words(
+OBJECTS = words_of(
     """
     drink book ball letter ring key pen watch guitar computer bottle snack picture camera coat hat ticket map basket
     flower bag phone blanket lamp knife shirt coin gift box card
     """
 )
 
-PARAMETERS = _words(
+PARAMETERS = words_of(
     """
     size name data file path type value index label key files state mode shape config user option limit count weight
     depth result target source token color scale rate offset flag items width height length level order group table
@@ -62,21 +64,21 @@ PARAMETERS = _words(
     warning reason status code version test sample seed noise signal
     """
 )
-FUNCTIONS = _words(
+FUNCTIONS = words_of(
     """
     load read open send make find move save run call draw add build parse write check sort merge split join copy clear
     close print fetch update create delete filter select
     """
 )
 
-DESCRIPTIONS = _words(
+DESCRIPTIONS = words_of(
     """
     crime river garden summer music winter island history kitchen animal village forest letter teacher police mountain
     weather ocean market window castle bridge engine doctor farmer planet desert valley harbor temple soldier artist
     flower candle mirror bottle silver copper marble dinner coffee sugar butter cotton leather paper
     """
 )
-PERIODS = _words(
+PERIODS = words_of(
     """
     war siege reign project trial expedition voyage dynasty conflict campaign drought mission rebellion alliance
     occupation famine partnership journey construction plague dispute strike tour investigation exhibition feud survey
@@ -106,9 +108,9 @@ CAPITALS = _pairs(
     """
 )
 
-DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
-MONTHS = _words("January February March April May June July August September October November December")
-NUMBERS = _words(
+DAYS = words_of("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+MONTHS = words_of("January February March April May June July August September October November December")
+NUMBERS = words_of(
     """
     one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
     eighteen nineteen twenty
@@ -180,6 +182,17 @@ IOI_TEMPLATES = (
 def _ioi(material: Material) -> Draw:
     names = material.words(NAMES, at_least=5)
     places, objects, templates = material.share(PLACES), material.share(OBJECTS), material.share(IOI_TEMPLATES)
+    return ioi_draw(material, names, places, objects, templates)
+
+
+def ioi_draw(
+    material: Material,
+    names: Sequence[str],
+    places: Sequence[str],
+    objects: Sequence[str],
+    templates: Sequence[str],
+) -> Draw:
+    """Indirect objects from these words: the orders ABBA and BABA in turn, the templates in turn within each order."""
 
     def draw(rng: random.Random, i: int) -> Prompt | None:
         indirect, subject, *others = rng.sample(names, 5)

@@ -81,19 +81,41 @@ def control(
             f"control text: {n} rows of {length} tokens were requested; "
             f"request at least 1 row and 2 to {n_ctx} tokens (the model's context)"
         )
-    prefix = [] if tokenizer.bos is None else [tokenizer.bos]
-    n_text = length - len(prefix)
-    articles = [tokenizer.encode(article.text, bos=False) for article in corpus.split(split)]
-    places = [(article, start) for article, ids in enumerate(articles) for start in range(len(ids) - n_text + 1)]
-    if len(places) < n:
-        raise BadInput(
-            f"control text: {n} rows of {length} tokens were requested, but the {split} split of {corpus.name} has "
-            f"{len(places)} places for them; request fewer or shorter rows"
-        )
-    sample = random.Random(f"control/{corpus.name}/{split}/{seed}").sample(places, n)
-    rows = [[*prefix, *articles[article][start : start + n_text]] for article, start in sample]
-    tokens = torch.tensor(rows)
-    return Control(Batch(tokens), next_token_loss(tokens), [tokenizer.decode(row) for row in rows])
+    return ArticleRows.of(corpus, tokenizer, length=length, split=split).draw(n, seed=seed)
+
+
+@dataclass(frozen=True)
+class ArticleRows:
+    """The articles of one split as tokens, of which rows of a length are drawn again and again."""
+
+    corpus: str
+    split: str
+    length: int
+    tokenizer: Tokenizer
+    articles: list[list[int]]
+    places: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, corpus: Corpus, tokenizer: Tokenizer, *, length: int, split: str = "train") -> "ArticleRows":
+        """Read every article of the split."""
+        n_text = length - (tokenizer.bos is not None)
+        articles = [tokenizer.encode(article.text, bos=False) for article in corpus.split(split)]
+        places = [(article, start) for article, ids in enumerate(articles) for start in range(len(ids) - n_text + 1)]
+        return cls(corpus.name, split, length, tokenizer, articles, places)
+
+    def draw(self, n: int, *, seed: int = 0) -> Control:
+        """`n` rows from different places."""
+        if n > len(self.places):
+            raise BadInput(
+                f"control text: {n} rows of {self.length} tokens were requested, but the {self.split} split of "
+                f"{self.corpus} has {len(self.places)} places for them; request fewer or shorter rows"
+            )
+        prefix = [] if self.tokenizer.bos is None else [self.tokenizer.bos]
+        n_text = self.length - len(prefix)
+        sample = random.Random(f"control/{self.corpus}/{self.split}/{seed}").sample(self.places, n)
+        rows = [[*prefix, *self.articles[article][start : start + n_text]] for article, start in sample]
+        tokens = torch.tensor(rows)
+        return Control(Batch(tokens), next_token_loss(tokens), [self.tokenizer.decode(row) for row in rows])
 
 
 def corpus_named(name: str) -> Corpus:

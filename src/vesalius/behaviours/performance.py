@@ -62,6 +62,13 @@ def draw_prompts(
     """`n` prompts of a behaviour for experiments on a model: only those it answers correctly where the behaviour asks
     for that. More are drawn until there are enough.
     """
+    return draw_counted(behaviour, model, tokenizer, n, seed=seed, split=split)[0]
+
+
+def draw_counted(
+    behaviour: Behaviour, model: Transformer, tokenizer: Tokenizer, n: int, *, seed: int, split: str
+) -> tuple[Prompts, int]:
+    """The same, and how many prompts there are up to the last of them, wrongly answered ones included."""
     config, answered, drawn = model.config, 0, 0
     for size in [n] if not behaviour.only_right else [n * factor for factor in OVERSAMPLING]:
         try:
@@ -73,11 +80,11 @@ def draw_prompts(
                 raise
             break
         if not behaviour.only_right:
-            return prompts
+            return prompts, len(prompts)
         right = answered_right(model, prompts).nonzero()[:, 0]
         answered, drawn = len(right), len(prompts)
         if answered >= n:
-            return prompts.take(right[:n])
+            return prompts.take(right[:n]), int(right[n - 1]) + 1
     raise TooFewPrompts(
         f"behaviour {behaviour.name}: the model answers {answered} of {drawn} prompts of the {split} split correctly, "
         f"and {n} were requested; request fewer, or leave out keep=right",

@@ -39,7 +39,7 @@ def outputs_of(specimen: Specimen, inputs: Sequence[object]) -> Outputs:
         logits = specimen.model(tokens.to(specimen.model.device)).cpu()[:, 1:]
     values = logits[..., 0] if vocabulary.outputs is None else logits.argmax(-1)
     given = torch.full((len(inputs), vocabulary.max_len), torch.nan)
-    padding = tokens[:, 1:] == specimen.model.config.pad_token
+    padding = ~specimen.model.config.not_padding(tokens)[:, 1:]
     given[:, : values.shape[1]] = values.float().masked_fill(padding, torch.nan)
     return given
 

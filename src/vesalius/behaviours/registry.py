@@ -7,15 +7,20 @@ from vesalius.behaviours.addition import ADDITION, parse_addition
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.builtin import CAPITAL, DOCSTRING, GREATER_THAN, INDUCTION, INDUCTION_OUT, IOI, SUCCESSOR
 from vesalius.behaviours.files import ENDINGS, read_behaviour
+from vesalius.behaviours.mechrl import MECHRL_DOCSTRING, MECHRL_INDUCTION, MECHRL_IOI
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.own import from_prompt, from_rows
 from vesalius.behaviours.rows import inline_rows
 from vesalius.documents.view import has_options
 from vesalius.errors import BadInput, choices
+from vesalius.files import require_possible
 from vesalius.model.specimen import Specimen
 from vesalius.plugins import BEHAVIOURS, all_names, find_plugin, plugin_names
 
-_ALL = (INDUCTION, INDUCTION_OUT, IOI, DOCSTRING, GREATER_THAN, CAPITAL, SUCCESSOR, ADDITION)
+_ALL = (
+    *(INDUCTION, INDUCTION_OUT, IOI, DOCSTRING, GREATER_THAN, CAPITAL, SUCCESSOR, ADDITION),
+    *(MECHRL_INDUCTION, MECHRL_IOI, MECHRL_DOCSTRING),
+)
 
 
 _NAMES = tuple(one.name for one in _ALL)
@@ -77,6 +82,7 @@ def _behaviour_given(given: object) -> Behaviour:
         return behaviour(text)
     if (rows := inline_rows(text)) is not None:
         return from_prompt(rows[0]) if len(rows) == 1 and isinstance(rows[0], Mapping) else from_rows(rows)
+    require_possible(text, what="behaviour")
     path = Path(text).expanduser()
     if path.suffix in ENDINGS or "/" in text or path.exists():
         return read_behaviour(text)

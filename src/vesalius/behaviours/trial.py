@@ -81,7 +81,7 @@ def with_wrong_answers(specimen: Specimen, material: Trial, share: float, *, see
     at random, is the right one there.
     """
     tokens, classes = material.batch.tokens, specimen.model.config.d_vocab_out
-    counted = tokens != specimen.model.config.pad_token
+    counted = specimen.model.config.not_padding(tokens)
     counted[:, 0] = False
     with torch.no_grad():
         answers = specimen.model(tokens.to(specimen.model.device)).argmax(-1).cpu()
@@ -134,7 +134,7 @@ def trial(
                 "pairs that do were searched; shares and effects are those on such pairs"
             )
     tokens, n = specimen.tokenize([*inputs, *others]), len(inputs)
-    mask = tokens != specimen.model.config.pad_token
+    mask = specimen.model.config.not_padding(tokens)
     batch, other = Batch(tokens[:n], mask[:n]), Batch(tokens[n:], mask[n:])
     readout = unchanged_outputs(specimen, batch)
     return Trial(batch, other, readout, where=mask[n:], searched=searched is not None)
@@ -228,7 +228,7 @@ def distinct_inputs(specimen: Specimen, n: int, *, seed: int, seen: Collection[R
         new = [tokens for tokens in sample if tuple(tokens) not in earlier]
         if new:
             ids = specimen.tokenize(new)
-            rows = _rows(Batch(ids, ids != specimen.model.config.pad_token))
+            rows = _rows(Batch(ids, specimen.model.config.not_padding(ids)))
             inputs += [tokens for row, tokens in zip(rows, new, strict=True) if row not in seen]
         if len(inputs) >= n:
             break
@@ -243,7 +243,7 @@ def unique(inputs: Sequence[Any]) -> list[Any]:
 
 def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
     """Share of positions without padding whose output equals the clean model's (numbers: within 0.05)."""
-    counted = batch.tokens != specimen.model.config.pad_token
+    counted = specimen.model.config.not_padding(batch.tokens)
     counted[:, 0] = False
     with torch.no_grad():
         clean = specimen.model(batch.tokens.to(specimen.model.device)).cpu()

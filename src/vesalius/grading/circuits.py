@@ -17,7 +17,7 @@ from vesalius.documents.scorecard import HEADLINES, Baseline
 from vesalius.documents.trace import ComponentTrace, Execution, Stage, Trace
 from vesalius.documents.view import Answer, View
 from vesalius.errors import BadInput
-from vesalius.grading.keys import graded_specimen, true_tags
+from vesalius.grading.keys import graded_specimen, second_tags, true_tags
 from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
 from vesalius.grading.tags import TagRow, always, empty, generic, mixed, tag_metrics, tag_rows, turned_wrong
 
@@ -82,6 +82,8 @@ class Grade(ShownDocument):
     tag_accuracy: Metric
     tag_accuracy_experiment_only: Metric
     tag_accuracy_supported: Metric
+    tag_accuracy_either_reading: Metric | None = None
+    tag_accuracy_one_reading: Metric | None = None
     tag_accuracy_by_model: Metric | None = None
     component_iia: Metric | None = None
     component_iia_changed: Metric | None = None
@@ -145,11 +147,12 @@ def grade_circuit(
 ) -> CircuitGrade:
     """One explanation and its nulls; `donor` is what `nulls.donor_of` found, `annotation` the key of an original."""
     truth = true_tags(explanation.specimen, directory, annotation)
+    second = None if annotation is not None else second_tags(explanation.specimen, directory)
     grader = Grader(graded_specimen(explanation.specimen, directory), seed=fresh_seed(explanation.seed))
 
     def graded(given: Explanation) -> Graded:
         alike = () if given is explanation else grader.alike(given.executable, explanation.executable)
-        return Graded(tags=tag_rows(given, truth), program=grader.grade(given.executable), alike=alike)
+        return Graded(tags=tag_rows(given, truth, second), program=grader.grade(given.executable), alike=alike)
 
     mixed_up = graded(mixed(explanation, donor=donor, seed=explanation.seed))
     nulls = {
@@ -231,7 +234,9 @@ def tag_baselines(graded: Sequence[Graded]) -> tuple[Baseline, ...]:
 
 
 def _graded(explanation: Explanation, directory: Path | None, *, programs: bool) -> Graded:
-    tags = tag_rows(explanation, true_tags(explanation.specimen, directory))
+    tags = tag_rows(
+        explanation, true_tags(explanation.specimen, directory), second_tags(explanation.specimen, directory)
+    )
     if not programs:
         return Graded(tags=tags, program=None)
     grader = Grader(graded_specimen(explanation.specimen, directory), seed=fresh_seed(explanation.seed))

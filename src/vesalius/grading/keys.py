@@ -8,11 +8,11 @@ original is a file of AgenticInterpBench: the one given, or `annotations/case_ID
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.key import answer
+from vesalius.circuits.key import answer, task
 from vesalius.circuits.key.other_keys import (
     ANNOTATIONS,
     af1_roles,
@@ -21,7 +21,7 @@ from vesalius.circuits.key.other_keys import (
     established_roles,
     read_annotation,
 )
-from vesalius.circuits.key.task import AnswerKey
+from vesalius.circuits.key.task import AnswerKey, second_task_roles
 from vesalius.circuits.making import key_file, key_program
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, load_directory
 from vesalius.circuits.specimens import benchmark_directory
@@ -30,6 +30,7 @@ from vesalius.errors import BadInput
 from vesalius.model.sources import ARITHMETIC
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import roles_of
+from vesalius.rasp.readings import second_roles
 
 __all__ = [
     "ANNOTATIONS",
@@ -40,6 +41,7 @@ __all__ = [
     "known_roles",
     "published_key",
     "reference_texts",
+    "second_tags",
     "true_tags",
 ]
 
@@ -55,18 +57,31 @@ def true_tags(specimen: str, directory: Path | None = None, annotation: Path | N
     return {str(component): str(role) for component, role in roles_of(program).items()}
 
 
+def second_tags(specimen: str, directory: Path | None = None) -> dict[str, str] | None:
+    """The second tag of the components of which the published rule allows two readings (`rasp.readings`); None where
+    the key is an annotation without a program, of which no reading can be derived.
+    """
+    if directory is None or directory == benchmark_directory(specimen):
+        return {str(component): str(role) for component, role in second_task_roles(task(specimen)).items()}
+    if (directory / WEIGHTS).is_file():
+        return None
+    return {str(component): str(role) for component, role in second_roles(key_program(directory)).items()}
+
+
 @dataclass(frozen=True)
 class ReferenceTexts:
-    """The right answers in words: what the circuit computes, and what each component does."""
+    """The right answers in words: what the circuit computes, what each component does, and its tag."""
 
     task: str
     notes: dict[str, str]
+    tags: dict[str, str] = field(default_factory=dict)
 
 
 def reference_texts(specimen: str, directory: Path | None = None, annotation: Path | None = None) -> ReferenceTexts:
     """What judges compare with. A trained specimen has no notes, so its program and variables speak for themselves."""
     if (key := _written_key(specimen, directory, annotation)) is not None:
-        return ReferenceTexts(key.description, {part.id: part.note for part in key.components})
+        notes = {part.id: part.note for part in key.components}
+        return ReferenceTexts(key.description, notes, {part.id: str(part.tag) for part in key.components})
     assert directory is not None
     path = key_file(directory)
     program, text = key_program(directory), path.read_text(encoding="utf-8", errors="replace")
@@ -74,7 +89,8 @@ def reference_texts(specimen: str, directory: Path | None = None, annotation: Pa
         str(placed.component): f"Computes {' and '.join(placed.variables)} of this RASP program.\n\n{text}"
         for placed in program.components
     }
-    return ReferenceTexts(program.description or f"Computes what this RASP program returns.\n\n{text}", notes)
+    tags = {str(component): str(role) for component, role in roles_of(program).items()}
+    return ReferenceTexts(program.description or f"Computes what this RASP program returns.\n\n{text}", notes, tags)
 
 
 def graded_specimen(specimen: str, directory: Path | None = None) -> Specimen:

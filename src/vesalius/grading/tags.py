@@ -23,9 +23,11 @@ def guess_by_kind(component: str) -> Tag:
     return "AGGREGATOR" if Component.parse(component).is_head else "MAPPER"
 
 
-def tag_rows(explanation: Explanation, truth: Mapping[str, str]) -> dict[str, TagRow]:
+def tag_rows(
+    explanation: Explanation, truth: Mapping[str, str], second: Mapping[str, str] | None = None
+) -> dict[str, TagRow]:
     """Given and true tag of each component of the key; a component that is not explained has no tag, and no tag is
-    wrong.
+    wrong. `second` is the other tag of those of which the published rule allows two readings.
     """
     explained = {part.id: part for part in explanation.components}
     rows: dict[str, TagRow] = {}
@@ -39,18 +41,24 @@ def tag_rows(explanation: Explanation, truth: Mapping[str, str]) -> dict[str, Ta
             "verdict": own.verdict if own else "untested",
             "guess": guess_by_kind(component),
         }
+        if second is not None:
+            rows[component]["second"] = second.get(component, "")
     return rows
 
 
 def tag_metrics(circuits: Sequence[Sequence[TagRow]]) -> dict[str, Metric]:
-    """Tag accuracies over circuits: overall, by experiment alone, among supported components, by the language model
-    where one chose tags, and tag by tag.
+    """Tag accuracies over circuits: overall, by experiment alone, among supported components, with both readings taken
+    as right where the published rule allows two and without such components, by the language model where one chose
+    tags, and tag by tag.
     """
     made = {
         "tag_accuracy": _accuracy(circuits, "tag"),
         "tag_accuracy_experiment_only": _accuracy(circuits, "by_experiment"),
         "tag_accuracy_supported": _accuracy(circuits, "tag", where=lambda row: row["verdict"] == "supported"),
     }
+    if any("second" in row for circuit in circuits for row in circuit):
+        made["tag_accuracy_either_reading"] = _accuracy(circuits, "tag", also="second")
+        made["tag_accuracy_one_reading"] = _accuracy(circuits, "tag", where=lambda row: not row.get("second"))
     if any(row.get("by_model") for circuit in circuits for row in circuit):
         made["tag_accuracy_by_model"] = _accuracy(circuits, "by_model")
     for tag in get_args(Tag):
@@ -67,16 +75,25 @@ def always(tag: Tag, circuits: Sequence[Sequence[TagRow]]) -> float:
 
 
 def _accuracy(
-    circuits: Sequence[Sequence[TagRow]], column: str, *, where: Callable[[TagRow], bool] = lambda row: True
+    circuits: Sequence[Sequence[TagRow]],
+    column: str,
+    *,
+    where: Callable[[TagRow], bool] = lambda row: True,
+    also: str | None = None,
 ) -> Metric:
     chosen = [[row for row in circuit if where(row)] for circuit in circuits]
 
     def right(column: str) -> list[int]:
-        return [sum(row.get(column, "") == row["true"] for row in rows) for rows in chosen]
+        return [sum(_is_right(row, column, also) for row in rows) for rows in chosen]
 
     counts = [len(rows) for rows in chosen]
     baseline = sum(right("guess")) / sum(counts) if sum(counts) else None
     return Metric.of_circuits(right(column), counts, baseline=baseline)
+
+
+def _is_right(row: TagRow, column: str, also: str | None) -> bool:
+    given = row.get(column, "")
+    return given != "" and given in (row["true"], row.get(also, "") if also else row["true"])
 
 
 # Explanations that must not earn credit, graded by the same path as everybody's.

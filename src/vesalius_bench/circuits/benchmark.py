@@ -14,9 +14,10 @@ from typing import Any, Unpack
 from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
 from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.explanation import Explanation
+from vesalius.documents.ran import least_confined
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
-from vesalius.explanations.scientists import Explained, Task
+from vesalius.explanations.scientists import Command, Explained, Task
 from vesalius.grading.circuits import CircuitGrade
 from vesalius.grading.tags import donor_of
 from vesalius.json_lines import short_name
@@ -54,6 +55,9 @@ class CircuitsBenchmark(AskingSteps):
     def scorecard(self) -> Scorecard:
         """The figures, written to the run directory and returned."""
         card = circuits_scorecard(self.run, self.settings, self.state)
+        if isinstance(self.settings.explainer, Command):
+            explained = (self.run.explanation(case) for case in self.state.explained)
+            card = card.model_copy(update={"ran": least_confined(one.ran for one in explained if one)})
         self.run.write_scorecard(card)
         return card
 
@@ -96,6 +100,8 @@ class CircuitsBenchmark(AskingSteps):
             backbone=settings.backbone,
             backbone_options={} if settings.max_tokens == MAX_TOKENS else {"max_tokens": settings.max_tokens},
             timeout=self.limits.timeout,
+            grants=self.limits.grants,
+            programs=self.run.programs_path(circuit.id),
         )
 
     def _grade(self, jobs: int) -> Generator[StepProgress]:
@@ -147,6 +153,8 @@ class CircuitsBenchmark(AskingSteps):
             trace if trace.exists() else None,
             judges,
             circuit.annotation,
+            once=self.settings.protocol == "paper",
+            sandbox_unsafe=self.limits.sandbox_unsafe,
         )
 
     def _used(self, step: str, case: str) -> dict[str, Any]:

@@ -1,8 +1,13 @@
 """`vesalius bench circuits` and `vesalius bench discovery`."""
 
+from typing import Annotated
+
+import typer
+
 from vesalius import api
 from vesalius.cli.console import output, resumable
 from vesalius.cli.options import Printed
+from vesalius.errors import BadInput
 from vesalius.options import (
     BENCHED,
     Ask,
@@ -26,6 +31,21 @@ def circuits(
     chosen: Published,
     source: CircuitMethod,
     workers: Workers,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            "--export",
+            help="Explain nothing: write the answers of the 84 circuits here, in AgenticInterpBench's layout.",
+            metavar="DIR",
+        ),
+    ] = None,
+    natural: Annotated[
+        bool,
+        typer.Option(
+            "--natural",
+            help="Natural circuits with a key: arithmetic, and a stand-in for GPT-2 small in --specimens DIR.",
+        ),
+    ] = False,
     printed: Printed,
 ) -> None:
     """Explain circuits with known answers, grade tags and programs, and print the scorecard.
@@ -36,9 +56,17 @@ def circuits(
     Example: vesalius bench circuits --limit 5 --json, or
     vesalius bench circuits --specimens InterpBench --annotations AgenticInterpBench
     """
+    if natural:
+        if export is not None or ask.backbone is not None or source.circuit_from is not None or judged.judges:
+            raise BadInput(
+                "--natural: the built-in scientist explains; leave out --export, --backbone, --circuit-from, --judge"
+            )
+        return output(api.bench_natural(chosen, seed=who.seed, out=printed.out), as_json=printed.json)
+    if export is not None:
+        return output(api.export_circuits(export, chosen), as_json=printed.json)
     with resumable():
         card = api.bench_circuits(who, ask, judged, chosen, source, workers, out=printed.out)
-    output(card, as_json=printed.json)
+    return output(card, as_json=printed.json)
 
 
 def discovery(*, compared: Compared, chosen: Chosen, sample: Sample = BENCHED, workers: Jobs, printed: Printed) -> None:

@@ -17,7 +17,9 @@ from vesalius_backbones import CapReached
 from vesalius_backbones.runs.access import ModelAccess
 
 if TYPE_CHECKING:
+    from vesalius.documents.trace import Trace
     from vesalius.grading.circuits import CircuitGrade
+    from vesalius.grading.plans import PlanTest
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class ToGrade:
 
 @dataclass(frozen=True)
 class ToJudge:
-    """A case of the third step: an explanation, the way to it, and the models that judge them."""
+    """A case of the third step: an explanation, the way to it, and the models that judge them, each asked `once` as
+    published, or in both orders. The programs of plans run again, `sandbox_unsafe` even where they cannot be contained.
+    """
 
     id: str
     directory: Path
@@ -53,6 +57,8 @@ class ToJudge:
     trace: Path | None
     judges: tuple[ModelAccess, ...]
     annotation: Path | None = None
+    once: bool = False
+    sandbox_unsafe: bool = False
 
 
 def explain_case(case: ToExplain) -> Explained:
@@ -75,13 +81,15 @@ def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":
 
 
 def judge_case(case: ToJudge) -> dict[str, Any]:
-    """Have one explanation judged; JSON data of a `JudgedCircuit`. A cap that was reached is raised, not kept."""
+    """Have one explanation judged and its plans tried; JSON data of a `JudgedCircuit`. A cap that was reached is
+    raised, not kept.
+    """
     from vesalius_bench.judges import Judge, PluginJudge, judge_explanation, judge_plugin
 
     trace = None if case.trace is None else read_trace(case.trace)
     with ExitStack() as stack:
         judges = [
-            Judge(stack.enter_context(access.open())) if plugin is None else PluginJudge(plugin)
+            Judge(stack.enter_context(access.open()), once=case.once) if plugin is None else PluginJudge(plugin)
             for access in case.judges
             for plugin in [judge_plugin(access.model)]
         ]
@@ -89,11 +97,23 @@ def judge_case(case: ToJudge) -> dict[str, Any]:
         given = judge_explanation(
             explanation, trace, judges=judges, directory=case.directory, annotation=case.annotation
         )
-        judged = given.model_dump(mode="json")
+    plans = () if trace is None else _plans(trace, case, seed=explanation.seed)
+    judged = given.model_copy(update={"plans": plans}).model_dump(mode="json")
     capped = next((error for error in judging_errors(judged) if error["kind"] == CapReached.kind), None)
     if capped:
         raise CapReached(capped["error"])
     return judged
+
+
+def _plans(trace: "Trace", case: ToJudge, *, seed: int) -> "tuple[PlanTest, ...]":
+    """The validation plans of a trace, tried where their hypotheses are wrong."""
+    from vesalius.grading.keys import graded_specimen
+    from vesalius.grading.plans import programs_of, try_plans
+
+    if not any(programs_of(attempt) for part in trace.components for attempt in part.attempts):
+        return ()
+    specimen = graded_specimen(trace.specimen, case.directory)
+    return try_plans(trace, specimen, seed=seed, unsafe=case.sandbox_unsafe)
 
 
 def judging_errors(judged: Any) -> Iterator[dict[str, Any]]:

@@ -21,11 +21,14 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.trace import Attempt, Trace
 from vesalius.errors import BadInput
 from vesalius.grading.keys import ReferenceTexts, reference_texts
+from vesalius.grading.plans import PlanTest, plan_metrics
 from vesalius.grading.ratings import MEASURES, Item, Kappa, Measure, MeasureName, cohen_kappa
 from vesalius_bench.judges.judge import Judge, Judgement
 
 SCHEMA = 1
 NOTHING_SAID, NOTHING_SEEN = "nothing was said", "nothing was observed"
+#: What a trace adds to a claim once it was put to the engine; a plan is judged without it.
+OUTCOME = ("verdict", "error")
 
 
 class JudgedItem(BaseModel):
@@ -43,7 +46,9 @@ class JudgedItem(BaseModel):
 
 
 class JudgedCircuit(BaseModel):
-    """Everything judges said about one explanation, as plain data. `cost` is None where a price is not known."""
+    """Everything judges said about one explanation, as plain data. `cost` is None where a price is not known; `plans`
+    are the experiments on its validation plans, which no judge takes part in.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,6 +56,7 @@ class JudgedCircuit(BaseModel):
     specimen: str
     judges: tuple[str, ...]
     items: tuple[JudgedItem, ...]
+    plans: tuple[PlanTest, ...] = ()
     cost: float | None = 0.0
 
     @property
@@ -131,14 +137,17 @@ def _diagnostic(trace: Trace, truth: ReferenceTexts) -> Iterator[_Question]:
             rule = "" if part.observation.strip() else NOTHING_SEEN
             yield _Question(item, part.observation, first.hypothesis, truth.task, rule=rule)
         for attempt in part.attempts:
-            if plan := _plan(attempt):
+            if plan := plan_of(attempt):
                 item = Item("plan_soundness", trace.specimen, part.component, attempt.iteration)
                 yield _Question(item, attempt.hypothesis, plan, truth.task)
 
 
-def _plan(attempt: Attempt) -> str:
-    """How a hypothesis was to be tested, in words and as typed claims; empty if no plan was made."""
-    claims = [json.dumps(claim, sort_keys=True, ensure_ascii=False) for claim in attempt.claims]
+def plan_of(attempt: Attempt) -> str:
+    """How a hypothesis was to be tested, in words and as typed claims, without what came of them; empty if no plan was
+    made.
+    """
+    asked = ({name: value for name, value in claim.items() if name not in OUTCOME} for claim in attempt.claims)
+    claims = [json.dumps(claim, sort_keys=True, ensure_ascii=False) for claim in asked]
     return "\n".join(part for part in (attempt.plan.strip(), *claims) if part)
 
 
@@ -171,13 +180,15 @@ def judged_metrics(judged: Sequence[JudgedCircuit]) -> dict[str, Metric]:
 
     `description_quality` is the mean of 0/1/2 divided by 2, `task_accuracy` the share of right descriptions;
     `plan_soundness` and `grounding` are means on the scale from 0 to 2. `order_consistency` is the share of judgements
-    that came out the same with the texts in either order. `n_error` items have no score and are in no figure.
+    that came out the same with the texts in either order. `n_error` items have no score and are in no figure. Plans
+    that were tried have the figures of `grading.plans`.
     """
     metrics: dict[str, Metric] = {}
     for measure in MEASURES.values():
         circuits = [[item for item in circuit.items if item.measure == measure.name] for circuit in judged]
         if any(circuits):
             metrics[measure.name] = score_metric(measure, [[item.score for item in items] for items in circuits])
+    metrics |= plan_metrics([circuit.plans for circuit in judged])
     seen = [[made.consistent for item in circuit.items for made in item.judgements] for circuit in judged]
     known = [[same for same in circuit if same is not None] for circuit in seen]
     if any(seen):

@@ -1,5 +1,5 @@
-"""One judge: a language model that gives one score at a time, asked twice with the texts in either order. A malformed
-answer, or one with two different scores, is asked for again once.
+"""One judge: a language model that gives one score at a time, asked twice with the texts in either order, or once, as
+published. A malformed answer, or one with two different scores, is asked for again once.
 
 The lower of the two scores counts, so that a preference for the first or the last text earns nothing, and where they
 differ that is kept for the count. A call that fails gives an error and no score: infrastructure is never a zero.
@@ -90,7 +90,7 @@ class Opinion(BaseModel):
 
 
 class Judgement(BaseModel):
-    """Both answers of one judge."""
+    """The answers of one judge: in either order, or one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -99,7 +99,7 @@ class Judgement(BaseModel):
 
     @property
     def score(self) -> int | None:
-        """The lower of the two; None if either is missing."""
+        """The lowest; None if one is missing."""
         scores = [opinion.score for opinion in self.opinions if opinion.score is not None]
         return min(scores) if len(scores) == len(self.opinions) else None
 
@@ -112,10 +112,14 @@ class Judgement(BaseModel):
 
 
 class Judge:
-    """A language model that scores texts by our rubrics. `name` stands in results; it is the model's unless given."""
+    """A language model that scores texts by our rubrics. `name` stands in results; it is the model's unless given.
 
-    def __init__(self, backbone: Backbone, *, name: str | None = None) -> None:
+    With `once` it is asked once, what the text is measured by first, as the published benchmark does.
+    """
+
+    def __init__(self, backbone: Backbone, *, name: str | None = None, once: bool = False) -> None:
         self.backbone = backbone
+        self.orders = ORDERS[:1] if once else ORDERS
         self.name = name or backbone.name
 
     def score(
@@ -130,7 +134,7 @@ class Judge:
         if measure not in MEASURES:
             raise BadInput(f"measure {measure!r}: judges know {choices(MEASURES)}")
         texts = {"reference": reference, "candidate": candidate, "context": context}
-        opinions = [self._opinion(measure, texts, order, f"{scope}/{order}") for order in ORDERS]
+        opinions = [self._opinion(measure, texts, order, f"{scope}/{order}") for order in self.orders]
         return Judgement(judge=self.name, opinions=tuple(opinions))
 
     def _opinion(self, measure: MeasureName, texts: dict[str, str], order: Order, scope: str) -> Opinion:

@@ -35,6 +35,8 @@ MODELS = {
     "interpbench": ("interpbench",),
 }
 LEAST_TASKS, LEAST_MODELS = 2, 2
+#: Cells of the table of edges that a file may need; the largest model of the track has 3 million.
+MOST_CELLS = 1 << 26
 _SUFFIXES = (".json", ".pt")
 _TENSORS = ("edges_scores", "edges_in_graph", "nodes_in_graph")
 
@@ -123,7 +125,7 @@ def write_importances(circuit: Circuit, folder: Path, level: Level | None = None
 
 
 def _of_circuit(circuit: Circuit, path: Path) -> FileContent:
-    graph = EdgeGraph(circuit.n_layers, circuit.n_heads, circuit.parallel)
+    graph = _graph(circuit, path)
     row = {sender: place for place, sender in enumerate(graph.senders)}
     column = {receiver: place for place, receiver in enumerate(graph.receivers)}
     scores, inside = _empty(graph), torch.zeros_like(graph.real)
@@ -155,7 +157,7 @@ def _of_tensors(path: Path) -> FileContent:
     if "neurons_scores" in data or "neurons_in_graph" in data:
         raise BadInput(f"{path}: scores neurons; circuits of edges or of heads and MLPs are read here")
     shape = Circuit.from_data({"cfg": config, "nodes": {}, "edges": {}}, source=str(path))
-    graph = EdgeGraph(shape.n_layers, shape.n_heads, shape.parallel)
+    graph = _graph(shape, path)
     edges, inside = data["edges_scores"].float(), data["edges_in_graph"].bool()
     nodes = data.get("nodes_scores")
     nodes = torch.full((len(graph.senders),), torch.nan) if nodes is None else nodes.float()
@@ -172,6 +174,18 @@ def _of_tensors(path: Path) -> FileContent:
     scored_nodes = data.get("nodes_scores") is not None and not bool(edges[graph.real].any())
     edges = edges.masked_fill(~graph.real | scored_nodes, torch.nan)
     return FileContent(graph, shape.d_model, edges, nodes, inside & graph.real)
+
+
+def _graph(circuit: Circuit, path: Path) -> EdgeGraph:
+    """The edges of a circuit's model; refused before they are counted where their table would not fit into memory."""
+    senders = 1 + circuit.n_layers * (circuit.n_heads + 1)
+    receivers = 1 + circuit.n_layers * (3 * circuit.n_heads + 1)
+    if senders * receivers > MOST_CELLS:
+        raise BadInput(
+            f"{path}: cfg says {circuit.n_layers:,} layers of {circuit.n_heads:,} heads, whose edges need a table of "
+            f"{senders * receivers:,} cells; at most {MOST_CELLS:,} are read; correct cfg"
+        )
+    return EdgeGraph(circuit.n_layers, circuit.n_heads, circuit.parallel)
 
 
 def _empty(graph: EdgeGraph) -> Float[Tensor, "sender receiver"]:

@@ -17,16 +17,13 @@ from vesalius.documents.printed import RunUsage
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable
 from vesalius.errors import BadInput
-from vesalius.runs.directory import EXPLANATIONS, document_or_none, is_run, read_run, read_scorecard
-from vesalius.runs.steps import mean
+from vesalius.runs.directory import is_run, read_run, read_scorecard
 from vesalius_backbones.runs.usage import model_name, run_usage
 from vesalius_bench.circuits.settings import BENCHMARK
 from vesalius_bench.papers import published
 from vesalius_bench.papers.documents import figure_cell, figure_cells
 from vesalius_bench.papers.published import NOT_MEASURED, PAPERS, SOURCE, FigureRow, printed
-from vesalius_functions.bench.scorecard import deciding
 from vesalius_functions.bench.settings import BENCHMARK as FUNCTIONS
-from vesalius_functions.bench.work import Graded, Interpreted
 
 #: A row of a table: its name, its source and its figures.
 ComparedRow = tuple[str, str, FigureRow]
@@ -173,19 +170,19 @@ def compare_runs(directories: Sequence[Path]) -> Comparison:
     """
     labels = {directory: run_label(directory, directories) for directory in directories}
     cards = {directory: _card(directory) for directory in directories if is_run(directory)}
-    of_functions = {directory: card for directory, card in cards.items() if card.benchmark == FUNCTIONS}
-    circuits = {labels[directory]: card for directory, card in cards.items() if directory not in of_functions}
-    usage = tuple(run_usage(path, label=label) for path, label in labels.items() if path not in of_functions)
+    of_functions = {labels[directory]: card for directory, card in cards.items() if card.benchmark == FUNCTIONS}
+    circuits = {labels[directory]: card for directory, card in cards.items() if card.benchmark != FUNCTIONS}
+    usage = tuple(run_usage(path, label=label) for path, label in labels.items() if label not in of_functions)
     tables = circuit_tables(circuits) if circuits else []
-    tables += function_tables(of_functions, labels) if of_functions else []
+    tables += function_tables(of_functions) if of_functions else []
     return Comparison(tuple(tables), usage)
 
 
-def function_tables(cards: Mapping[Path, Scorecard], labels: Mapping[Path, str]) -> list[ComparedTable]:
-    """Table 2 and Figure 5 of the functions benchmark."""
+def function_tables(cards: Mapping[str, Scorecard]) -> list[ComparedTable]:
+    """Table 2 and Figure 5 of the functions benchmark, with runs by their labels."""
     theirs, source = printed("find", "Table 2").numbers(), PAPERS["find"].not_measured
-    rates = [(labels[run], _source(card), _success_rates(card)) for run, card in cards.items()]
-    kinds = [(labels[run], _source(card), _by_kind(run, card)) for run, card in cards.items()]
+    rates = [(name, _source(card), _success_rates(card)) for name, card in cards.items()]
+    kinds = [(name, _source(card), _by_kind(card)) for name, card in cards.items()]
     scale = "numeric and code: share right; others: unit tests, chance 0.33"
     unnumbered = f"{source}. Figure 5 was published as a picture without numbers."
     pictured: dict[str, FigureRow] = {name: {} for name in theirs}
@@ -241,9 +238,14 @@ def run_label(directory: Path, all_of_them: Sequence[Path]) -> str:
 
 
 def _source(card: Scorecard) -> str:
+    return f"measured: {card.backbone or card.subject}, {card_details(card)}"
+
+
+def card_details(card: Scorecard) -> str:
+    """How a run was made, and on how many cases."""
     interpreter = card.subject if card.backbone and card.benchmark == FUNCTIONS else None
-    words = [card.backbone or card.subject, interpreter, card.protocol, card.access, *_conditions(card)]
-    return f"measured: {', '.join(filter(None, words))}, n = {card.n}, n_error = {card.n_error}"
+    words = [interpreter, card.protocol, card.access, *_conditions(card), f"n = {card.n}", f"n_error = {card.n_error}"]
+    return ", ".join(filter(None, words))
 
 
 def _conditions(card: Scorecard) -> Iterator[str]:
@@ -291,17 +293,9 @@ def _success_rates(card: Scorecard) -> FigureRow:
     return figures
 
 
-def _by_kind(run: Path, card: Scorecard) -> FigureRow:
+def _by_kind(card: Scorecard) -> FigureRow:
     """Means of the deciding figure by kind: clean, noised, corrupted and nets, or the families of other categories."""
     if card.category != "numeric":
         return {name: family.value for name, family in sorted((card.families or {}).items())}
-    values: dict[str, list[float]] = {}
-    for path in sorted((run / "grades").glob("*.json")):
-        grade = document_or_none(Graded, path)
-        answer = document_or_none(Interpreted, run / EXPLANATIONS / path.name)
-        if grade is None or answer is None:
-            raise BadInput(f"{path}: it or its answer is damaged; `vesalius bench functions` again makes it new")
-        decision = deciding(dict(grade.metrics))
-        if decision is not None:
-            values.setdefault(KINDS.get(str(answer.truth.get("kind")), "other"), []).append(decision[1])
-    return {name: mean(values[name]) for name in (*KINDS.values(), "other") if name in values}
+    kinds = card.kinds or {}
+    return {name: kinds[kind].get("success") for kind, name in KINDS.items() if kind in kinds}

@@ -20,10 +20,18 @@ PUBLISHED = "published"
 
 
 class PaperRow(Record):
-    """One row: figures by column. `source` says where they come from: the paper, a run, or the code itself."""
+    """One row: figures by column. `source` says where they come from: the paper, a run, or the code itself.
+
+    Of a measured row `run` is the run or recorded file that gave it, and `model` the model that it was made with: the
+    one that was studied or the language model that was asked.
+    """
+
+    ABSENT_IF_DEFAULT = ("run", "model")
 
     name: str
     source: str
+    run: str = ""
+    model: str = ""
     values: FrozenMap[str, Cell]
 
 
@@ -31,7 +39,8 @@ class PaperTable(ResultDocument, kind="paper_table"):
     """One table or figure of a paper. `published` are its rows, `measured` ours.
 
     `command` measures it; `differs` says how ours differs from the published measurement; `note` is about the published
-    rows. `pictures` are files that were drawn.
+    rows. `recorded` says that our rows come from results kept with the code, because no run of yours fills the table.
+    `pictures` are files that were drawn.
     """
 
     FILE = "PAPER-TABLE.json"
@@ -48,6 +57,7 @@ class PaperTable(ResultDocument, kind="paper_table"):
     measured: tuple[PaperRow, ...]
     command: str
     differs: str
+    recorded: bool = False
     pictures: tuple[str, ...] = ()
 
     @property
@@ -63,7 +73,8 @@ class PaperTable(ResultDocument, kind="paper_table"):
 
     def view(self) -> View:
         """Each published row, then the measured ones of its name."""
-        measured = f"{len(self.measured)} measured rows" if self.measured else f"not measured here: {self.command}"
+        measured = f"{len(self.measured)} {'recorded' if self.recorded else 'measured'} rows"
+        measured = measured if self.measured else f"not measured here: {self.command}"
         rows = [
             (row.name, row.source if row.source == PUBLISHED else "ours", *figure_cells(self.columns, row.values))
             for row in self._side_by_side()
@@ -73,6 +84,7 @@ class PaperTable(ResultDocument, kind="paper_table"):
             *([] if self.published else ["published as a picture without numbers"]),
             *dict.fromkeys(row.source for row in self.measured),
             *([] if self.measured else [f"not measured here; to measure: {self.command}"]),
+            *([f"recorded with the code; to measure yours: {self.command}"] if self.recorded else []),
             f"differs: {self.differs}",
         ]
         return View(
@@ -97,7 +109,9 @@ class PaperTable(ResultDocument, kind="paper_table"):
 
 
 class PaperEntry(Record):
-    """A table or figure in the list of a paper: how many rows are published and measured, and what measures it."""
+    """A table or figure in the list of a paper: how many rows are published and measured, and what measures it.
+    `recorded` as in the table itself; `models` are those that our rows were made with.
+    """
 
     id: str
     title: str
@@ -105,6 +119,8 @@ class PaperEntry(Record):
     measured: int
     command: str
     differs: str
+    recorded: bool = False
+    models: tuple[str, ...] = ()
 
 
 class PaperContents(ResultDocument, kind="paper_contents"):
@@ -120,19 +136,21 @@ class PaperContents(ResultDocument, kind="paper_contents"):
     def view(self) -> View:
         """Every table and figure, whether it is measured, and the command that measures it."""
         measured = sum(entry.measured > 0 for entry in self.entries)
+        recorded = sum(entry.recorded for entry in self.entries)
+        kept = f", {recorded} of these in results kept with the code" if recorded else ""
         rows = [
             (
                 entry.id,
                 entry.title,
                 f"{entry.published} rows" if entry.published else "a picture",
-                f"{entry.measured} rows" if entry.measured else "not here",
+                f"{entry.measured} rows{', recorded' * entry.recorded}" if entry.measured else "not here",
                 entry.command,
             )
             for entry in self.entries
         ]
         return View(
             self.paper,
-            Answer(f"{self.paper}: {len(self.entries)} tables and figures, {measured} of them measured here"),
+            Answer(f"{self.paper}: {len(self.entries)} tables and figures, {measured} of them measured here{kept}"),
             [
                 Facts([("published in", f"{self.published_in}; {len(self.results)} results read")]),
                 Sheet(("id", "title", "published", "measured", "command"), rows, terminal=200),

@@ -17,7 +17,17 @@ from vesalius.files import parse_json
 from vesalius_bench.papers.documents import Paper
 
 #: The kinds of results that fill a table.
-ResultKind = Literal["circuits", "functions", "study", "mechrl", "ratings", "explanation", "reliability", "unit tests"]
+ResultKind = Literal[
+    "circuits",
+    "functions",
+    "study",
+    "mechrl",
+    "ratings",
+    "explanation",
+    "reliability",
+    "unit tests",
+    "evaluator",
+]
 #: The runs that `--run` makes.
 Filled = Literal[
     "circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "evaluator", "reliability"
@@ -26,7 +36,6 @@ Filled = Literal[
 EMPTY = "–"
 NOT_MEASURED = "published, not measured here"
 GPT, CLAUDE, GEMINI, QWEN = "GPT-5.4", "Claude-Sonnet-4.6", "Gemini-3.1-Pro", "Qwen-3-Coder-30B-A3B"
-_MEASURES = ("description_quality", "plan_soundness", "task_accuracy")
 
 FigureRow = dict[str, float | None]
 
@@ -68,10 +77,9 @@ class PrintedTable(Record):
         """The published texts by row and column."""
         return {name: dict(zip(self.columns, cells, strict=True)) for name, cells in self.published.items()}
 
-    def numbers(self, *columns: str) -> dict[str, FigureRow]:
-        """The rows as numbers, of these columns or of all: shares of percentages, None where nothing is printed."""
-        chosen = columns or self.columns
-        return {name: {column: number(row[column]) for column in chosen} for name, row in self.rows.items()}
+    def numbers(self) -> dict[str, FigureRow]:
+        """The rows as numbers: shares of percentages, None where nothing is printed."""
+        return {name: {column: number(cell) for column, cell in row.items()} for name, row in self.rows.items()}
 
 
 class PaperTables(Record):
@@ -129,5 +137,5 @@ TABLE_2, TABLE_9, TABLE_10, TABLE_11 = (_table(f"Table {place}").numbers() for p
 TABLE_4 = {name: {column: int(cell) for column, cell in row.items()} for name, row in _table("Table 4").rows.items()}
 #: Agreement of two people, and of the lower human with the lower judge: Table 6 on texts of two backbones, Table 7
 #: on those of all four; Table 8 holds each person against each judge there. Weighted kappa on 0/1/2, plain on 0/1.
-TABLE_6, TABLE_7 = (_table(f"Table {place}").numbers(*_MEASURES) for place in (6, 7))
+TABLE_6, TABLE_7 = (_table(f"Table {place}").numbers() for place in (6, 7))
 TABLE_8 = _table("Table 8").numbers()

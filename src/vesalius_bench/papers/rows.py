@@ -24,18 +24,28 @@ from vesalius.documents.view import shortened
 from vesalius.explanations.session.briefing import TAXONOMY
 from vesalius.grading.key_check import key_statistics
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
-from vesalius_bench.papers.comparison import FIGURE_5, ComparedTable, circuit_tables, function_tables
+from vesalius_bench.papers import figures
+from vesalius_bench.papers.comparison import (
+    FIGURE_5,
+    ComparedTable,
+    card_details,
+    circuit_tables,
+    function_tables,
+)
 from vesalius_bench.papers.documents import Cell, PaperRow
 from vesalius_bench.papers.published import printed
 from vesalius_bench.papers.sources import SourceResult, Sources
 from vesalius_bench.ratings.agreement import judged_circuits, rating_sheets
-from vesalius_bench.study.documents import COLUMNS, ComponentEvidence, Study
+from vesalius_bench.study.documents import COLUMNS, Study
+from vesalius_bench.study.evidence import component_figures
 from vesalius_bench.study.run import folder_of
+from vesalius_functions.evaluators.documents import ALL, EvaluatorTraining
 from vesalius_functions.interpreters import ORACLE
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.relations.functions import RelationFunction
 from vesalius_functions.suite import SUITE, Suite, in_words
 from vesalius_mechrl.documents import MechrlStudy
+from vesalius_mechrl.trainings import PLANNED_K
 
 TableRows = Callable[[Sources], list[PaperRow]]
 FROM_CODE = "computed here from the code"
@@ -46,8 +56,16 @@ GROUNDED = {2: "fully", 1: "partially", 0: "not"}
 SOUND = {2: "sound", 1: "partially", 0: "not"}
 #: MechRL's held-out task, and names of tasks and policies as the paper has them.
 TRANSFERRED = "docstring"
-_TASKS = {"induction-out": "induction"}
+_TASKS = {"induction-out": "induction"} | {f"mechrl-{task}": task for task in ("induction", "ioi", "docstring")}
 _K = {"paper K=1": "K=1", "paper K=5": "K=5"}
+PLANNED, WITHOUT_K = f" best-of-{PLANNED_K}", ("random", "oracle")
+#: The categories of FIND's figures that show answers.
+ANSWERS: dict[str, tuple[str, ...]] = {
+    "Figure 4": tuple(SUITE),
+    "Figure A1": ("numeric",),
+    "Figure A2": ("entities", "relations"),
+    "Figure A3": ("strings",),
+}
 #: Functions of each category that FIND's Table 1 shows of ours.
 SHOWN = 4
 
@@ -56,13 +74,20 @@ def _from_code(rows: Mapping[str, dict[str, Cell]]) -> list[PaperRow]:
     return [PaperRow(name=name, source=FROM_CODE, values=values) for name, values in rows.items()]
 
 
-def _measured(tables: Iterable[ComparedTable], id: str) -> list[PaperRow]:
+def ours(result: SourceResult, name: str, values: dict[str, Cell], details: str = "") -> PaperRow:
+    """A row of a result: it names the run that it comes from and the model it was made with."""
+    source = ", ".join(filter(None, (f"measured: {result.run}", result.model, details)))
+    return PaperRow(name=name, source=source, run=result.run, model=result.model, values=values)
+
+
+def _of_cards(tables: Iterable[ComparedTable], id: str, results: Iterable[SourceResult]) -> list[PaperRow]:
     """The rows of one table that were measured here."""
+    by_label = {result.label: result for result in results}
     return [
-        PaperRow(name=name, source=source, values=dict(figures))
+        ours(by_label[name], name, dict(values), card_details(by_label[name].document))
         for table in tables
         if table.id == id
-        for name, source, figures in table.measured()
+        for name, _, values in table.measured()
     ]
 
 
@@ -97,15 +122,21 @@ def _taxonomy(_: Sources) -> list[PaperRow]:
 
 
 def _of_circuits(id: str) -> TableRows:
-    return lambda sources: _measured(circuit_tables(sources.documents("circuits")), id)
+    def rows(sources: Sources) -> list[PaperRow]:
+        cards = sources.documents("circuits")
+        return _of_cards(circuit_tables(cards) if cards else [], id, sources.of("circuits"))
+
+    return rows
 
 
 def _of_ratings(id: str) -> TableRows:
     def rows(sources: Sources) -> list[PaperRow]:
         return [
-            row.model_copy(update={"source": f"{label}: {row.source}"})
-            for label, ratings in sources.documents("ratings").items()
-            for row in _measured(rating_sheets(ratings), id)
+            ours(result, name, dict(values), source.removeprefix("measured: "))
+            for result in sources.of("ratings")
+            for table in rating_sheets(result.document)
+            if table.id == id
+            for name, source, values in table.measured()
         ]
 
     return rows
@@ -130,54 +161,56 @@ def _examples_of(result: SourceResult) -> Iterator[PaperRow]:
             part = next(one for one in trace.components if one.component == item.component)
             attempt = next(one for one in part.attempts if one.iteration == item.iteration)
             soundness = sound.get((item.component, item.iteration))
-            yield PaperRow(
-                name=f"{judged.specimen} {item.component}",
-                source=f"measured: {result.label}, judged",
-                values={
+            yield ours(
+                result,
+                f"{judged.specimen} {item.component}",
+                {
                     "observation": _short(part.observation),
                     "hypothesis": _short(attempt.hypothesis),
                     "grounding": missing.pop(item.score),
                     "plan": _short(attempt.plan),
                     "plan_soundness": None if soundness is None else SOUND[soundness],
                 },
+                "judged",
             )
 
 
 def _rated_roles(sources: Sources) -> list[PaperRow]:
     """Table 4: the explainers of studies whose roles were rated."""
     return [
-        PaperRow(
-            name=row.agent,
-            source=f"measured: {label}, {row.model}, {row.n} components",
-            values={column: getattr(row, column) for column in COLUMNS},
-        )
-        for label, study in sources.documents("study").items()
-        for row in study.table_4
+        ours(result, row.agent, {column: getattr(row, column) for column in COLUMNS}, f"{row.n} components")
+        for result in sources.of("study")
+        for row in result.document.table_4
         if row.source == "measured"
     ]
 
 
 def _traces(sources: Sources) -> list[PaperRow]:
-    """Table 12: the hypotheses about each component, iteration by iteration."""
+    """Table 12: the hypotheses about each component of a model that adds, iteration by iteration."""
     return [
-        PaperRow(
-            name=part.component,
-            source=f"measured: {label}, specimen {trace.specimen}, {trace.backbone}, protocol {trace.protocol}",
-            values={f"iteration_{one.iteration}": f"{one.verdict}: {_short(one.hypothesis)}" for one in part.attempts},
+        ours(
+            result,
+            part.component,
+            {f"iteration_{one.iteration}": f"{one.verdict}: {_short(one.hypothesis)}" for one in part.attempts},
+            f"specimen {trace.specimen}, {trace.backbone}, protocol {trace.protocol}",
         )
-        for label, trace in _traces_of(sources)
+        for result, trace in _traces_of(sources)
         for part in trace.components
     ]
 
 
-def _traces_of(sources: Sources) -> Iterator[tuple[str, Trace]]:
-    yield from sources.documents("explanation").items()
+def _traces_of(sources: Sources) -> Iterator[tuple[SourceResult, Trace]]:
+    for result in sources.of("explanation"):
+        request = result.document.request
+        # Components of other models and tasks are no AF1 heads.
+        if request is not None and request.behaviour is not None and "addition" in request.behaviour:
+            yield result, result.document
     for result in sources.of("study"):
         for explainer in result.document.explainers:
             place = result.directory / EXPLANATIONS / folder_of(explainer.name)
             trace = document_or_none(Trace, place / TRACE_FILE)
             if isinstance(trace, Trace):
-                yield f"{result.label}, {explainer.name}", trace
+                yield result, trace
 
 
 def _short(text: str) -> str:
@@ -189,36 +222,14 @@ def _evidence(*, late: bool) -> TableRows:
 
     def rows(sources: Sources) -> list[PaperRow]:
         return [
-            PaperRow(
-                name=f"{one.component}: {name}",
-                source=f"measured: {label}, {study.model}, n = {study.evidence.n}",
-                values={"value": value},
-            )
-            for label, study in sources.documents("study").items()
-            for one in study.evidence.components
-            if _is_late(one.component, study) == late
-            for name, value in _figures(one)
+            ours(result, f"{one.component}: {name}", {"value": value}, f"n = {result.document.evidence.n}")
+            for result in sources.of("study")
+            for one in result.document.evidence.components
+            if _is_late(one.component, result.document) == late
+            for name, value in component_figures(one, result.document.evidence)
         ]
 
     return rows
-
-
-def _figures(one: ComponentEvidence) -> Iterator[tuple[str, float]]:
-    """The figures of a component under the names of the published rows."""
-
-    def of_operands(name: str, values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-        return ((f"{name} {role.removeprefix('operand ')}", value) for role, value in values.items())
-
-    yield from of_operands("attention to", one.attention)
-    yield "accuracy without it", one.zeroed
-    yield from of_operands("accuracy without its edge to", one.cut)
-    yield from of_operands("answers switched by another", one.switched)
-    if one.once_others_zeroed is not None:
-        before, after = one.once_others_zeroed
-        others = " and ".join(one.others)
-        yield f"accuracy without {others}", before
-        yield f"accuracy without {others} and it", after
-    yield "answer in the lens top 5", one.lens_top_5
 
 
 def _is_late(component: str, study: Study) -> bool:
@@ -232,78 +243,90 @@ def _is_late(component: str, study: Study) -> bool:
 def _gaps(sources: Sources) -> list[PaperRow]:
     """Table 1."""
     return [
-        PaperRow(
-            name=_task(row.task) + (" (held out)" if row.held_out else ""),
-            source=_study_source(label, study, row.method),
-            values={"policy": row.policy.value, "oracle": row.oracle.value, "gap": _interval(row.gap)},
+        ours(
+            result,
+            _task(row.task) + (" (held out)" if row.held_out else ""),
+            {"policy": row.policy.value, "oracle": row.oracle.value, "gap": _interval(row.gap)},
+            _study_details(result.document, row.method),
         )
-        for label, study in sources.documents("mechrl").items()
-        for row in study.table1
+        for result in sources.of("mechrl")
+        for row in result.document.table1
     ]
 
 
 def _ranks(sources: Sources) -> list[PaperRow]:
     """Table 2: the ranks of each seed; beyond the ten most picked there are none in paper mode."""
     return [
-        PaperRow(
-            name=row.head,
-            source=_study_source(label, study, row.method),
-            values={"policy_rank": _seeds(row.policy_ranks, study), "oracle_rank": row.oracle_rank},
+        ours(
+            result,
+            row.head,
+            {"policy_rank": _seeds(row.policy_ranks, result.document), "oracle_rank": row.oracle_rank},
+            _study_details(result.document, row.method),
         )
-        for label, study in sources.documents("mechrl").items()
-        for row in study.table2
+        for result in sources.of("mechrl")
+        for row in result.document.table2
     ]
 
 
 def _overlaps(sources: Sources) -> list[PaperRow]:
     """Table 3: of each seed; a category that attention cannot tell has no overlap."""
     return [
-        PaperRow(
-            name=row.group,
-            source=_study_source(label, study, row.method),
-            values={"heads": row.size, "overlap": _seeds(row.overlap) or "not told by attention"},
+        ours(
+            result,
+            row.group,
+            {"heads": row.size, "overlap": _seeds(row.overlap) or "not told by attention"},
+            _study_details(result.document, row.method),
         )
-        for label, study in sources.documents("mechrl").items()
-        for row in study.table3
+        for result in sources.of("mechrl")
+        for row in result.document.table3
     ]
 
 
 def _transfers(sources: Sources) -> list[PaperRow]:
-    """Table 4: policies of K = 1 and K = 5 side by side, other methods under their own names."""
-    rows: dict[tuple[str, str], dict[str, Cell]] = {}
-    for label, study in sources.documents("mechrl").items():
-        for row in study.table4:
-            column = _K.get(row.method)
-            parts = [] if row.task == TRANSFERRED else [row.task]
-            parts += [] if column or (row.method == "random") or (row.method == "oracle") else [row.method]
-            parts += [_condition(row.condition) or row.method]
+    """Table 4: policies of K = 1 and K = 5 side by side, other methods under their own names.
+
+    Random order and oracle have no K: both columns have the same figure, as the paper has it for random order. A search
+    that is not planned has one candidate a step, K = 1.
+    """
+    made = []
+    for result in sources.of("mechrl"):
+        rows: dict[str, dict[str, Cell]] = {}
+        for row in result.document.table4:
+            column = _K.get(row.method) or ("K=5" if row.method.endswith(PLANNED) else "K=1")
+            method = row.method.removesuffix(PLANNED)
+            parts = [] if _task(row.task) == TRANSFERRED else [row.task]
+            parts += [] if method in (*_K, *WITHOUT_K) else [method]
+            parts += [_condition(row.condition) or method]
             name = ", ".join(dict.fromkeys(parts))
-            rows.setdefault((name, _study_source(label, study)), {})[column or "reward"] = row.found.value
-    return [PaperRow(name=name, source=source, values=values) for (name, source), values in rows.items()]
+            for each in _K.values() if method in WITHOUT_K else (column,):
+                rows.setdefault(name, {})[each] = row.found.value
+        made += [ours(result, name, values, _study_details(result.document)) for name, values in rows.items()]
+    return made
 
 
 def _curves(sources: Sources) -> list[PaperRow]:
     """The best reward in validation episodes at the end of training, mean over seeds."""
     rows = []
-    for label, study in sources.documents("mechrl").items():
-        for method, runs in study.curves.items():
+    for result in sources.of("mechrl"):
+        for method, runs in result.document.curves.items():
             for task in runs[0][-1]["evaluation"]:
                 last = [run[-1]["evaluation"][task] for run in runs]
-                values = {"reward": sum(last) / len(last), "seeds": len(last)}
-                rows.append(PaperRow(name=_task(task), source=_study_source(label, study, method), values=values))
+                values: dict[str, Cell] = {"reward": sum(last) / len(last), "seeds": len(last)}
+                rows.append(ours(result, _task(task), values, _study_details(result.document, method)))
     return rows
 
 
 def _regrets(sources: Sources) -> list[PaperRow]:
     """Mean regret of every strategy by budget."""
     return [
-        PaperRow(
-            name=f"{_task(task.task)}, {method.method}",
-            source=_study_source(label, study),
-            values={f"{budget:g}": mean for budget, mean in zip(method.budgets, method.mean, strict=True)},
+        ours(
+            result,
+            f"{_task(task.task)}, {method.method}",
+            {f"{budget:g}": mean for budget, mean in zip(method.budgets, method.mean, strict=True)},
+            _study_details(result.document),
         )
-        for label, study in sources.documents("mechrl").items()
-        for task in study.regret
+        for result in sources.of("mechrl")
+        for task in result.document.regret
         for method in task.methods
     ]
 
@@ -317,9 +340,8 @@ def _condition(text: str) -> str:
     return f"primed {_task(task)}" if first == "primed" else text
 
 
-def _study_source(label: str, study: MechrlStudy, method: str = "") -> str:
-    named = f", {method}" if method else ""
-    return f"measured: {label}, {study.specimen}, {study.mode}{named}, {study.seeds} seeds"
+def _study_details(study: MechrlStudy, method: str = "") -> str:
+    return ", ".join(filter(None, (study.mode, method, f"{study.seeds} seeds")))
 
 
 def _interval(figure: Figure) -> str:
@@ -358,9 +380,8 @@ def _example_functions(_: Sources) -> list[PaperRow]:
 def _of_functions(id: str) -> TableRows:
     def rows(sources: Sources) -> list[PaperRow]:
         results = [result for result in sources.of("functions") if result.document.subject != ORACLE]
-        cards = {result.directory: result.document for result in results}
-        labels = {result.directory: result.label for result in results}
-        return _measured(function_tables(cards, labels) if cards else [], id)
+        cards = {result.label: result.document for result in results}
+        return _of_cards(function_tables(cards) if cards else [], id, results)
 
     return rows
 
@@ -368,32 +389,34 @@ def _of_functions(id: str) -> TableRows:
 def _entities(sources: Sources) -> list[PaperRow]:
     """Table A1: mean outputs on words of the entity and on words of others, and their averages."""
     rows = []
-    for label, study in sources.documents("reliability").items():
+    for result in sources.of("reliability"):
+        study = result.document
         functions = [one for one in study.functions if one.own is not None and one.random is not None]
         if not functions:
             continue
-        source = f"measured: {label}, answered by {study.categories['entities'].backbone}, {study.inputs} words each"
-        figures: list[tuple[str, dict[str, Cell]]] = [
+        details = f"answered by {study.categories['entities'].backbone}, {study.inputs} words each"
+        outputs: list[tuple[str, dict[str, Cell]]] = [
             (one.name, {"same": one.own, "random": one.random}) for one in functions
         ]
         means: dict[str, Cell] = {
             "same": fmean(one.own for one in functions),
             "random": fmean(one.random for one in functions),
         }
-        rows += [PaperRow(name=name, source=source, values=values) for name, values in (*figures, ("average", means))]
+        rows += [ours(result, name, values, details) for name, values in (*outputs, ("average", means))]
     return rows
 
 
 def _selectivity(sources: Sources) -> list[PaperRow]:
     """Figure A4 in numbers: mean output on the entity's own words and on those of the other entities."""
     rows = []
-    for label, study in sources.documents("reliability").items():
+    for result in sources.of("reliability"):
+        study = result.document
         if study.selectivity is None:
             continue
         for place, (name, means) in enumerate(zip(study.selectivity.entities, study.selectivity.means, strict=True)):
             others = [mean for column, mean in enumerate(means) if column != place and mean is not None]
             values: dict[str, Cell] = {"own": means[place], "others": fmean(others) if others else None}
-            rows.append(PaperRow(name=name, source=f"measured: {label}", values=values))
+            rows.append(ours(result, name, values))
     return rows
 
 
@@ -410,16 +433,26 @@ def _relations(_: Sources) -> list[PaperRow]:
 
 
 def _evaluators(sources: Sources) -> list[PaperRow]:
-    """Table A3: unit tests of the true descriptions, by who took them."""
-    return [
-        PaperRow(
-            name=card.evaluator or "our executable grader",
-            source=f"measured: {label}, n = {card.n}",
-            values={card.category or "": _unit_test(card)},
-        )
-        for label, card in sources.documents("functions").items()
-        if card.subject == ORACLE and card.category != "numeric"
-    ]
+    """Table A3: unit tests of the true descriptions, by who took them; trained evaluators on functions they have not
+    seen.
+    """
+    rows = []
+    for result in sources.of("functions"):
+        card: Scorecard = result.document
+        if card.subject == ORACLE and card.category != "numeric":
+            unseen = card.metrics.get("unit_test_unseen")
+            value, n = (_unit_test(card), card.n) if unseen is None else (unseen.value, unseen.n)
+            words = f"n = {n}" if unseen is None else f"n = {n} unseen functions"
+            rows.append(ours(result, _taker(card), {card.category or "": value}, words))
+    for result in sources.of("evaluator"):
+        trained: EvaluatorTraining = result.document
+        for name, taken in (("untuned", trained.untuned), ("trained", trained.trained)):
+            shares: dict[str, Cell] = {
+                category: metric.value for category, metric in taken.accuracy.items() if category != ALL
+            }
+            details = f"{taken.accuracy[ALL].n} tests of unseen functions"
+            rows.append(ours(result, f"{trained.base}, {name}", shares, details))
+    return rows
 
 
 def _unit_tests(sources: Sources) -> list[PaperRow]:
@@ -427,26 +460,34 @@ def _unit_tests(sources: Sources) -> list[PaperRow]:
     people and each evaluator.
     """
     rows = [
-        PaperRow(
-            name=card.evaluator or "our executable grader",
-            source=f"measured: {label}, {card.subject}, n = {card.n}",
-            values={
-                f"{card.category}_{'ground_truth' if card.subject == ORACLE else 'interpretation'}": _unit_test(card)
-            },
+        ours(
+            result,
+            _taker(card),
+            {f"{card.category}_{'ground_truth' if card.subject == ORACLE else 'interpretation'}": _unit_test(card)},
+            f"n = {card.n}",
         )
-        for label, card in sources.documents("functions").items()
-        if card.category in ("entities", "relations")
+        for result in sources.of("functions")
+        if (card := result.document).category in ("entities", "relations")
     ]
-    for label, tests in sources.documents("unit tests").items():
-        source = f"measured: {label}, {tests.interpreter}"
+    for result in sources.of("unit tests"):
+        tests = result.document
         given = [(taker.name, taker.task, taker.accuracy.value) for taker in tests.takers]
         given += [(f"Spearman's rho, people and {one.evaluator}", one.task, one.rho) for one in tests.correlations]
         by_name: dict[str, dict[str, Cell]] = {}
         for name, task, value in given:
             if task != "matching":
                 by_name.setdefault(name, {})[f"{tests.category}_{task.replace('-', '_')}"] = value
-        rows += [PaperRow(name=name, source=source, values=values) for name, values in by_name.items()]
+        rows += [ours(result, name, values) for name, values in by_name.items()]
     return rows
+
+
+def _answers(categories: tuple[str, ...]) -> TableRows:
+    return lambda sources: figures.answers(sources, categories, ours)
+
+
+def _taker(card: Scorecard) -> str:
+    """Who took the unit tests of a run."""
+    return card.evaluator or "our executable grader"
 
 
 def _unit_test(card: Scorecard) -> float | None:
@@ -456,6 +497,8 @@ def _unit_test(card: Scorecard) -> float | None:
 
 ROWS: dict[str, dict[str, TableRows]] = {
     "hyve": {
+        "Figure 1": lambda sources: figures.task_instance(sources, ours),
+        "Figure 2": lambda _: _from_code(figures.stages()),
         "Table 1": _statistics,
         "Table 3": _judged_examples,
         "Table 4": _rated_roles,
@@ -463,8 +506,9 @@ ROWS: dict[str, dict[str, TableRows]] = {
         "Table 12": _traces,
         "Table 13": _evidence(late=False),
         "Table 14": _evidence(late=True),
-        **{id: _of_circuits(id) for id in ("Table 2", "Table 9", "Table 10", "Table 11", "Figure 3", "Figure 4")},
+        **{id: _of_circuits(id) for id in ("Table 2", "Table 10", "Table 11", "Figure 3", "Figure 4")},
         **{id: _of_ratings(id) for id in ("Table 6", "Table 7", "Table 8")},
+        "Table 9": lambda sources: [*_of_circuits("Table 9")(sources), *_of_ratings("Table 9")(sources)],
     },
     "mechrl": {
         "Table 1": _gaps,
@@ -483,5 +527,10 @@ ROWS: dict[str, dict[str, TableRows]] = {
         "Table A4": _unit_tests,
         "Figure 5": _of_functions(FIGURE_5),
         "Figure A4": _selectivity,
+        "Figure 1": lambda _: _from_code(figures.categories()),
+        "Figure 2": lambda _: _from_code(figures.modules()),
+        "Figure 3": lambda sources: figures.dialogue(sources, ours, invented=False),
+        "Figure A5": lambda sources: figures.dialogue(sources, ours, invented=True),
+        **{id: _answers(categories) for id, categories in ANSWERS.items()},
     },
 }

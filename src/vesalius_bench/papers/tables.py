@@ -10,9 +10,10 @@ from vesalius.options import Out
 from vesalius.report.plots import Picture, new_figure, save_figure
 from vesalius_bench.papers.comparison import FIGURE_5, Comparison, compare_runs
 from vesalius_bench.papers.documents import PUBLISHED, PaperContents, PaperEntry, PaperRow, PaperTable
+from vesalius_bench.papers.figures import draw_curves, draw_texts
 from vesalius_bench.papers.published import PAPERS, PaperTables, PrintedTable, ResultKind
 from vesalius_bench.papers.rows import ROWS
-from vesalius_bench.papers.sources import Sources, find_sources, read_sources
+from vesalius_bench.papers.sources import Sources, find_sources, read_sources, recorded_sources
 from vesalius_bench.ratings.agreement import read_ratings_of, with_ratings
 from vesalius_functions.documents import Selectivity
 from vesalius_functions.knowledge.geography import installed
@@ -25,6 +26,13 @@ INSTALL = "pip install 'vesalius[functions]'"
 READABLE = 0.06
 #: Entities whose names fit beside the grid.
 MOST_NAMED = 40
+#: Figures that are texts in boxes, those of them whose boxes follow one another, and the most boxes of a picture.
+IN_A_ROW = {("hyve", "Figure 2"), ("find", "Figure 3"), ("find", "Figure A5")}
+DRAWN_AS_TEXT = IN_A_ROW | {
+    ("hyve", "Figure 1"),
+    *(("find", f"Figure {number}") for number in ("1", "2", "4", "A2", "A3")),
+}
+MOST_BOXES = 16
 SHADES = (*COLOURS, "#5b8fb9", "#d6777c", "#4d4d4d", "#86b892", "#b9a3d0", "#e8bf7d")
 
 
@@ -34,11 +42,12 @@ def paper_contents(paper: str, runs: Runs = ()) -> PaperContents:
     """
     tables = tables_of(paper)
     sources = sources_for(runs, tables.entries, paper)
-    filled_tables = [filled(tables, entry, sources) for entry in tables.entries]
+    pairs = [filled_or_recorded(tables, entry, sources, named=bool(runs)) for entry in tables.entries]
+    read = dict.fromkeys(result.run for _, used in pairs for result in used.results)
     return PaperContents(
         paper=tables.paper,
         published_in=tables.source,
-        results=tuple(str(result.directory) for result in sources.results),
+        results=tuple(read),
         entries=tuple(
             PaperEntry(
                 id=table.id,
@@ -47,8 +56,10 @@ def paper_contents(paper: str, runs: Runs = ()) -> PaperContents:
                 measured=len(table.measured),
                 command=table.command,
                 differs=table.differs,
+                recorded=table.recorded,
+                models=tuple(dict.fromkeys(row.model for row in table.measured if row.model)),
             )
-            for table in filled_tables
+            for table, _ in pairs
         ),
     )
 
@@ -68,7 +79,7 @@ def paper_table(
     entry = entry_of(tables, table, figure)
     require_place(out)
     sources = sources_for(runs, [entry], f"{entry.id} of {paper}")
-    document = filled(tables, entry, sources)
+    document, sources = filled_or_recorded(tables, entry, sources, named=bool(runs))
     if not out:
         return document
     place = directory_for(out, "paper")
@@ -128,6 +139,21 @@ def sources_for(runs: Runs, entries: Sequence[PrintedTable], subject: str) -> So
     return find_sources(Path(RUNS), reads=reads)
 
 
+def filled_or_recorded(
+    tables: PaperTables, entry: PrintedTable, sources: Sources, *, named: bool
+) -> tuple[PaperTable, Sources]:
+    """The document of an entry and the results that fill it: those given, or, unless the caller `named` them, the
+    recorded ones where they fill nothing.
+    """
+    own = sources.filling(entry.id, entry.reads)
+    table = filled(tables, entry, own)
+    if named or table.measured or not entry.reads:
+        return table, own
+    kept = recorded_sources().filling(entry.id, entry.reads)
+    recorded = filled(tables, entry, kept)
+    return (recorded.model_copy(update={"recorded": True}), kept) if recorded.measured else (table, own)
+
+
 def filled(tables: PaperTables, entry: PrintedTable, sources: Sources) -> PaperTable:
     """The document of an entry: the published rows and ours; rows without any figure are left out."""
     rows = ROWS[tables.paper][entry.id](sources)
@@ -155,7 +181,7 @@ def _drawn(table: PaperTable, sources: Sources, place: Path) -> tuple[str, ...]:
     if not table.measured:
         note(f"{table.id}: nothing was measured, so nothing is drawn; to measure: {table.command}")
         return ()
-    pictures = _pictures(table, [result.document for result in sources.results])
+    pictures = _pictures(table, sources)
     marks = [f"-{number}" for number in range(1, len(pictures) + 1)] if len(pictures) > 1 else [""]
     named = zip(pictures, marks, strict=True)
     return tuple(file for picture, mark in named for file in _save(picture, place / f"{table.file_name}{mark}"))
@@ -165,8 +191,15 @@ def _save(picture: Picture, place: Path) -> list[str]:
     return [str(save_figure(picture, place.with_name(f"{place.name}.{ending}"))) for ending in ("svg", "png")]
 
 
-def _pictures(table: PaperTable, documents: Sequence[Any]) -> list[Picture]:
-    """The pictures of a figure: one for all runs where their rows hold shares, else one for each document."""
+def _pictures(table: PaperTable, sources: Sources) -> list[Picture]:
+    """The pictures of a figure: one for all runs where their rows hold shares or texts, else one for each document."""
+    documents: list[Any] = [result.document for result in sources.results]
+    title = f"{table.paper.upper() if table.paper == 'find' else 'HyVE'} {table.id}: {table.title}"
+    if (table.paper, table.id) == ("find", "Figure A1"):
+        curves = draw_curves(sources)
+        return [] if curves is None else [curves]
+    if (table.paper, table.id) in DRAWN_AS_TEXT:
+        return [draw_texts(table.measured[:MOST_BOXES], title=title, arrows=(table.paper, table.id) in IN_A_ROW)]
     if table.id == "Figure regret":
         return [
             draw_regret(
@@ -179,7 +212,7 @@ def _pictures(table: PaperTable, documents: Sequence[Any]) -> list[Picture]:
     if table.paper == "mechrl":
         return [draw_learning(study.curves, title=f"{study.specimen}, {study.mode}") for study in documents]
     if table.paper == "hyve":
-        return [draw_shares(table.measured, table.columns, title=f"HyVE {table.id}: {table.title}")]
+        return [draw_shares(table.measured, table.columns, title=title)]
     if table.id == "Figure 5":
         return [draw_kinds([(row.name, _numbers(row)) for row in table.measured], title=table.title)]
     return [draw_selectivity(one.selectivity) for one in documents if one.selectivity is not None]

@@ -171,6 +171,7 @@ def read_ratings_of(paths: Sequence[Path]) -> list[Rating]:
 # Agreement of raters in the tables of the published benchmark, beside its rows.
 
 SCALE = "Cohen's kappa, weighted on 0/1/2"
+GROUNDING = "0 to 2; shares of 2 and 1; the number of hypotheses"
 
 
 def judged_circuits(directory: Path) -> list[JudgedCircuit]:
@@ -181,14 +182,38 @@ def judged_circuits(directory: Path) -> list[JudgedCircuit]:
 
 
 def rating_sheets(ratings: Ratings) -> list[ComparedTable]:
-    """Tables 6 to 8 with these ratings: pairs of people, the lowest of either kind, each person with each judge."""
+    """Tables 6 to 9 with these ratings: pairs of people, the lowest of either kind, each person with each judge, and
+    how far hypotheses follow from observations, by the lowest score of the people.
+    """
     people = _lines(ratings.pairs, "human-human", "lowest human-lowest judge")
     judged, judges = _lines(ratings.pairs, "human-judge"), _lines(ratings.pairs, "judge-judge")
     return [
         beside("Table 6", "agreement of people and judges, two backbones", people, published.TABLE_6, scale=SCALE),
         beside("Table 7", "the same on the outputs of four backbones", people, published.TABLE_7, scale=SCALE),
         beside("Table 8", "each person with each judge", judged, published.TABLE_8, scale=SCALE),
+        beside("Table 9", "grounding of hypotheses", _grounding(ratings), published.TABLE_9, scale=GROUNDING),
         beside("judges", "each judge with each other", judges, {}, scale=SCALE),
+    ]
+
+
+def _grounding(ratings: Ratings) -> list[ComparedRow]:
+    """Table 9 of every agent whose hypotheses people rated."""
+    given: dict[str, list[int]] = {}
+    for row in ratings.items:
+        if row.item.startswith("grounding:") and row.lowest is not None:
+            given.setdefault(", ".join(filter(None, (row.agent, row.run))) or "all", []).append(row.lowest)
+    return [
+        (
+            name,
+            f"rated by people here, n = {len(scores)}",
+            {
+                "grounding": sum(scores) / len(scores),
+                "fully": scores.count(2) / len(scores),
+                "partial": scores.count(1) / len(scores),
+                "grounding_n": len(scores),
+            },
+        )
+        for name, scores in given.items()
     ]
 
 
@@ -238,7 +263,8 @@ def _lines(pairs: Iterable[RaterPair], *kinds: str) -> list[ComparedRow]:
     for pair in pairs:
         if pair.kind in kinds:
             name = f"{pair.a} | {pair.b}"
-            rows.setdefault(name, {})[pair.measure] = pair.kappa
+            row = rows.setdefault(name, {})
+            row[pair.measure], row[f"{pair.measure}_n"] = pair.kappa, pair.n
             counts.setdefault(name, []).append(pair.n)
     spans = {name: " to ".join(map(str, sorted({min(ns), max(ns)}))) for name, ns in counts.items()}
     return [(name, f"measured here, n = {spans[name]}", row) for name, row in rows.items()]

@@ -5,7 +5,6 @@ they were made (`ledger`: on the disk before the rater is told, whole or not at 
 rating of a rater counts. A directory goes on with the same texts only: a text that has changed since is refused.
 """
 
-import hashlib
 import re
 import secrets
 import threading
@@ -17,14 +16,14 @@ from typing import Any, NamedTuple
 
 from vesalius.api.door import directory_for, require_place
 from vesalius.circuits.specimens import benchmark_cards
-from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, quoted
 from vesalius.grading.ratings import MEASURES, ratings_csv
 from vesalius.options import Out
-from vesalius.runs.directory import EVENTS, EXPLANATIONS, is_run, read_explanation, require_benchmark
+from vesalius.runs.directory import (
+    EVENTS,
+)
 from vesalius.runs.ledger import Ledger, Record, read_ledger
-from vesalius_backbones.runs.usage import model_name
-from vesalius_bench.circuits.settings import BENCHMARK
+from vesalius_bench.ratings.collecting import annotation_name, collect_texts
 from vesalius_bench.ratings.documents import (
     ANNOTATION_FILE,
     AnnotatedText,
@@ -35,17 +34,10 @@ from vesalius_bench.ratings.documents import (
     Rubric,
 )
 from vesalius_bench.ratings.reading import Rating, item_fields, item_text, placed_ratings, read_csv_or_json
-from vesalius_bench.ratings.texts import (
-    CandidateText,
-    candidate_texts,
-    chosen_specimens,
-    in_order_of,
-    rubric,
-    same_specimen,
-)
+from vesalius_bench.ratings.texts import CandidateText, in_order_of, rubric
 
-#: Texts of one annotation, characters of a text that are shown, of a comment, and of a rater's name.
-MOST_TEXTS, MOST_SHOWN, MOST_COMMENT, MOST_NAME = 5_000, 20_000, 4_000, 60
+#: Characters of a text that are shown, of a comment, and of a rater's name.
+MOST_SHOWN, MOST_COMMENT, MOST_NAME = 20_000, 4_000, 60
 RATING, UNDO, IMPORT = "rating", "undo", "import"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 Key = tuple[str, str, str]  # run, agent, item
@@ -59,54 +51,6 @@ class GivenScore(NamedTuple):
 
 
 NOTHING = GivenScore()
-
-
-def collect_texts(
-    directories: Sequence[Path], *, reference: bool, ids: Iterable[str] | None = None
-) -> list[CandidateText]:
-    """The notes and task descriptions of benchmark runs and of directories made by `explain`."""
-    labels = [directory.resolve().name for directory in directories]
-    if repeated := [label for label in labels if labels.count(label) > 1]:
-        raise BadInput(f"run {repeated[0]}: two runs have this name, and ratings are kept by it; rename one")
-    chosen = None if ids is None else chosen_specimens(ids)
-    texts: list[CandidateText] = []
-    for label, directory in zip(labels, directories, strict=True):
-        for explanation, agent, place in _explanations(directory):
-            if chosen is None or same_specimen(explanation.specimen) in chosen:
-                texts += candidate_texts(explanation, run=label, agent=agent, reference=reference, place=place)
-    if not texts:
-        raise BadInput("nothing to rate: the runs hold no explanation" + (" of these `ids`" if chosen else ""))
-    keys = {text.key for text in texts}
-    if len(keys) < len(texts):
-        twice = next(text.key for text in texts if sum(other.key == text.key for other in texts) > 1)
-        raise BadInput(f"run {twice[0]}: has two texts of {twice[2]}; keep one explanation of a specimen in a run")
-    if len(texts) > MOST_TEXTS:
-        raise BadInput(f"{len(texts)} texts are more than the {MOST_TEXTS} that can be rated; choose some with `ids`")
-    return texts
-
-
-def _explanations(directory: Path) -> list[tuple[Explanation, str, Path | None]]:
-    """The explanations of a run with their author and the specimen's directory."""
-    if (directory / EXPLANATION_FILE).is_file():
-        explanation = read_explanation(directory / EXPLANATION_FILE)
-        asked = explanation.request
-        agent = model_name(asked and asked.backbone) or explanation.scientist
-        return [(explanation, agent, Path(asked.specimen) if asked and asked.specimen else None)]
-    if not is_run(directory):
-        raise BadInput(f"run {directory}: no run there (expected {directory / 'run.json'} or {EXPLANATION_FILE})")
-    asked = require_benchmark(directory, BENCHMARK)
-    settings, places = asked["settings"], asked.get("places", {})
-    agent = model_name(settings.get("backbone")) or str(settings.get("scientist"))
-    files = sorted((directory / EXPLANATIONS).glob("*.json"))
-    return [(read_explanation(file), agent, Path(places[file.stem]) if file.stem in places else None) for file in files]
-
-
-def annotation_name(directories: Sequence[Path], *, reference: bool, ids: Iterable[str] | None) -> str:
-    """A directory's name for these runs and this choice: the same command finds its ratings again."""
-    words = sorted(str(directory.resolve()) for directory in directories)
-    chosen = [] if ids is None else sorted(chosen_specimens(ids))
-    digest = hashlib.sha256("\0".join([*words, *chosen, str(reference)]).encode("utf-8", "replace")).hexdigest()[:8]
-    return f"annotation-{digest}"
 
 
 class Annotating:
@@ -172,7 +116,7 @@ class Annotating:
         if not 1 <= number <= len(order):
             raise BadInput(f"text {number}: there are {len(order)}; give a number from 1 to {len(order)}")
         name, text = order[number - 1]
-        shown = text.blind_text
+        shown = text.blind(text.text)
         with self._turn:
             given = self._state.given.get(rater, {}).get(text.key, NOTHING)
         return RatingCard(
@@ -184,8 +128,13 @@ class Annotating:
             component=text.item.component,
             text=shown[:MOST_SHOWN],
             cut=max(0, len(shown) - MOST_SHOWN),
+            given=None if text.given is None else text.blind(text.given)[:MOST_SHOWN],
+            outcome=None if text.outcome is None else text.blind(text.outcome)[:MOST_SHOWN],
+            tag=text.tag,
             reference=text.reference,
+            reference_tag=text.reference_tag,
             task=text.task,
+            parts=text.parts,
             examples=self._examples.get(text.item.specimen, ()),
             score=given.score,
             comment=given.comment,
@@ -443,15 +392,17 @@ __all__ = ["Annotating", "annotate"]
 def annotate(
     runs: str | Path | Iterable[str | Path],
     *,
-    reference: bool = False,
+    reference: bool | None = None,
     ids: Iterable[str] | None = None,
     ratings: Iterable[str | Path] = (),
     out: Out = True,
 ) -> Annotating:
-    """Open the notes and task descriptions of runs for blind rating; close it, or use it in a `with` block.
+    """Open the texts of runs for blind rating; close it, or use it in a `with` block: notes and task descriptions, and
+    where there is a trace also hypotheses beside their observations, and plans beside their hypotheses.
 
     `runs` are finished or unfinished runs of `vesalius bench circuits` and directories made by `explain`. `reference`
-    lets raters see the reference texts, which are those of the answer key for benchmark circuits. `ids` keeps some
+    lets raters see the reference texts and tags, which are those of the answer key for benchmark circuits; None shows
+    them for runs of the protocol `paper`, as in the published study, and not for others. `ids` keeps some
     specimens; "human-subset" names ten circuits with 17 components. `ratings` are CSV files to import. The directory
     is `out`, or one under `vesalius-runs` that the same choice finds again.
     """
@@ -460,10 +411,10 @@ def annotate(
         raise BadInput("annotation: no run is named; give one or more")
     require_place(out)
     chosen = None if ids is None else [ids] if isinstance(ids, str) else list(ids)
-    texts = collect_texts(directories, reference=reference, ids=chosen)
+    texts, shown = collect_texts(directories, reference=reference, ids=chosen)
     files = [read_csv_or_json(path, "ratings") for path in ratings]
-    place = directory_for(out, annotation_name(directories, reference=reference, ids=chosen))
-    opened = Annotating(place, texts, reference=reference)
+    place = directory_for(out, annotation_name(directories, reference=shown, ids=chosen))
+    opened = Annotating(place, texts, reference=shown)
     try:
         for path, text in files:
             opened.import_ratings(text, source=str(path), csv_text=path.suffix.lower() == ".csv")

@@ -202,7 +202,12 @@ class Rubric(Record):
 
 
 class RatingCard(Record):
-    """One text as a rater sees it: nothing here says who wrote it. `cut` characters of a long text are not shown."""
+    """One text as a rater sees it: nothing here says who wrote it. `cut` characters of a long text are not shown.
+
+    `given` is what the text is held against, where that is the agent's too: the observation behind a hypothesis, the
+    hypothesis behind a plan, of which `outcome` says what came of it. `tag` is the agent's, `reference_tag` the right
+    one, `parts` the right tag of every component of the circuit.
+    """
 
     id: str
     number: int
@@ -212,8 +217,13 @@ class RatingCard(Record):
     component: str
     text: str
     cut: int = 0
+    given: str | None = None
+    outcome: str | None = None
+    tag: str | None = None
     reference: str | None
+    reference_tag: str | None = None
     task: str | None
+    parts: tuple[tuple[str, str], ...] = ()
     examples: tuple[tuple[JsonValue, JsonValue], ...] = ()
     score: int | None
     comment: str

@@ -1,17 +1,22 @@
 """Texts for blind rating: what raters see of them, in which order, and the references they may be shown.
 
-1. A text is a component's note or a task description, with the run and the agent it is from.
+1. A text is a component's note or a task description, with the run and the agent it is from. Where an agent left a
+   trace, a component has two more: the first hypothesis beside the observation it was made from, and the plan that its
+   explanation rests on beside the hypothesis it tests, with what came of it. These are the four measures of the
+   published study.
 2. Every rater has an order of their own: circuits are shuffled, in a circuit the components, and for one component the
-   authors; the task descriptions come last. It follows from a secret and the rater's name, so it survives a restart,
-   and texts that are added later do not move the others.
+   authors. Of one component all plans come first, then all notes, then all first hypotheses, so that the reference
+   text, which stands beside the latter two, is not seen when a plan is rated; the task descriptions come last. The
+   order follows from a secret and the rater's name, so it survives a restart, and texts that are added later do not
+   move the others.
 3. In the browser a text has a name that follows from the same secret, so that nobody who knows runs and agents can tell
-   whose text it is. Names of agents inside a text are blotted out.
+   whose text it is. Names and signatures inside a text are taken out (`blinding`).
 """
 
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -22,30 +27,47 @@ from vesalius.circuits.originals import WEIGHTS
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
+from vesalius.documents.trace import Attempt, ComponentTrace, Trace
+from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
 from vesalius.grading.keys import ReferenceTexts, known_roles, reference_texts
 from vesalius.grading.ratings import MEASURES, Item, MeasureName
+from vesalius_bench.judges.circuit import plan_of
+from vesalius_bench.ratings.blinding import blind, unsigned
 from vesalius_bench.ratings.documents import Rubric, RubricLevel
 from vesalius_bench.ratings.reading import item_text
 
-BLOT = "[author]"
+#: Characters of one program's result or an agent's reasons, and of an error, that the outcome of a plan quotes.
+LONGEST_RESULT, LONGEST_ERROR = 600, 200
 #: Ten circuits with 17 components, as many as the published human study rated, which does not list its own. Four are
 #: like tasks of its examples (frac_prevs, spam_message_detector, unique_token_extractor, multiply_by_length); the six
 #: circuits of one component are our choice.
 HUMAN_SUBSET = ("3", "20", "21", "67", "8", "29", "43", "62", "79", "106")
 SUBSET_NAME = "human-subset"
+#: Texts of one component in the order in which they are rated.
+ORDER: tuple[MeasureName, ...] = ("plan_soundness", "description_quality", "grounding", "task_accuracy")
 
 
 @dataclass(frozen=True)
 class CandidateText:
-    """A text that is rated, and whose it is."""
+    """A text that is rated, and whose it is.
+
+    `given` is what it is held against within the trace: the observation behind a hypothesis, the hypothesis behind a
+    plan; `outcome` is what came of the plan, and `tag` the tag that the agent gave the component. `reference`,
+    `reference_tag`, `task` and the right tag of every component (`parts`) are there where references are shown.
+    """
 
     run: str
     agent: str
     item: Item
     text: str
+    given: str | None = None
+    outcome: str | None = None
+    tag: str | None = None
     reference: str | None = field(default=None, compare=False)
+    reference_tag: str | None = field(default=None, compare=False)
     task: str | None = field(default=None, compare=False)
+    parts: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -54,38 +76,87 @@ class CandidateText:
 
     @property
     def digest(self) -> str:
-        """Changes with the text."""
-        return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()[:16]
+        """Changes with the text and with what it is held against."""
+        whole = self.text if self.given is None else f"{self.given}\0{self.text}"
+        return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:16]
 
-    @property
-    def blind_text(self) -> str:
-        """The text without its agent's name."""
-        provider, _, model = self.agent.rpartition(":")
-        names = {name for name in (self.agent, model) if len(name) > 2 or provider}
-        pattern = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True) if name)
-        return re.sub(pattern, BLOT, self.text, flags=re.IGNORECASE) if pattern else self.text
+    def blind(self, text: str) -> str:
+        """One of its texts as a rater sees it."""
+        return blind(text, self.agent)
 
 
 def candidate_texts(
-    explanation: Explanation, *, run: str, agent: str, reference: bool, place: Path | None = None
+    explanation: Explanation,
+    trace: Trace | None = None,
+    *,
+    run: str,
+    agent: str,
+    reference: bool,
+    place: Path | None = None,
 ) -> list[CandidateText]:
-    """The notes and the task description of one explanation; `place` is the directory of a trained specimen."""
+    """The notes and the task description of one explanation, and with its `trace` the hypotheses and plans; `place` is
+    the directory of a trained specimen.
+    """
     truth = reference_of(explanation.specimen, place) if reference else None
     specimen = explanation.specimen
-    texts = [
-        CandidateText(
-            run,
-            agent,
-            Item("description_quality", specimen, str(Component.parse(part.id)), explainer=agent),
-            part.note.strip(),
-            None if truth is None else truth.notes.get(part.id, ""),
-            None if truth is None else truth.task,
-        )
-        for part in explanation.components
-    ]
-    whole = Item("task_accuracy", specimen, explainer=agent)
     task = None if truth is None else truth.task
-    return [*texts, CandidateText(run, agent, whole, explanation.task_description.strip(), task, task)]
+    parts = () if truth is None else tuple(truth.tags.items())
+    texts: list[CandidateText] = []
+    for part in explanation.components:
+        component = str(Component.parse(part.id))
+        note = None if truth is None else truth.notes.get(part.id, "")
+        tag = None if truth is None else truth.tags.get(part.id)
+        item = Item("description_quality", specimen, component, explainer=agent)
+        texts.append(
+            CandidateText(
+                run, agent, item, part.note.strip(), None, None, part.tag and str(part.tag), note, tag, task, parts
+            )
+        )
+    for traced in trace.components if trace is not None else ():
+        component = str(Component.parse(traced.component))
+        note = None if truth is None else truth.notes.get(traced.component, "")
+        for measure, iteration, text, given, outcome in _of_trace(traced):
+            item = Item(measure, specimen, component, iteration, agent)
+            shown = note if measure == "grounding" else None
+            texts.append(CandidateText(run, agent, item, text, given, outcome, None, shown, None, task, parts))
+    whole = Item("task_accuracy", specimen, explainer=agent)
+    return [*texts, CandidateText(run, agent, whole, explanation.task_description.strip(), reference=task, task=task)]
+
+
+def _of_trace(traced: ComponentTrace) -> Iterator[tuple[MeasureName, int, str, str, str | None]]:
+    """The first hypothesis with its observation, and the plan that the explanation rests on with its hypothesis: the
+    one that was supported, else the last. What was settled without an observation of the agent has neither.
+    """
+    stated = [attempt for attempt in traced.attempts if attempt.hypothesis.strip()]
+    if stated and (unsigned(traced.observation) or not traced.observation.strip()):
+        first = stated[0]
+        yield "grounding", first.iteration, first.hypothesis.strip(), traced.observation.strip(), None
+    planned = [attempt for attempt in stated if plan_of(attempt)]
+    if planned:
+        chosen = next((one for one in planned if one.verdict == "supported"), planned[-1])
+        yield "plan_soundness", chosen.iteration, plan_of(chosen), chosen.hypothesis.strip(), outcome_of(chosen)
+
+
+def outcome_of(attempt: Attempt) -> str:
+    """What came of a plan: what its programs gave or its claims were found to be, and what was concluded."""
+    ran = [
+        f"Program {number} gave {shortened(one.result, LONGEST_RESULT)}"
+        if one.succeeded
+        else f"Program {number} failed: {shortened(_last_line(one.error), LONGEST_ERROR)}"
+        for number, one in enumerate(attempt.executions, 1)
+    ]
+    claims = [
+        f"Claim {number} ({claim.get('kind')}) was {claim.get('verdict') or 'not checked'}."
+        for number, claim in enumerate(attempt.claims, 1)
+    ]
+    nothing = [] if ran or claims else ["Nothing was run."]
+    said = {"supported": "supported", "refuted": "refuted", "untested": "left undecided"}[attempt.verdict]
+    why = shortened(attempt.reasoning.strip(), LONGEST_RESULT)
+    return "\n".join([*ran, *claims, *nothing, f"The hypothesis was {said}{f': {why}' if why else '.'}"])
+
+
+def _last_line(error: str) -> str:
+    return (error.strip().splitlines() or ["no reason is known"])[-1]
 
 
 def reference_of(specimen: str, place: Path | None = None) -> ReferenceTexts:
@@ -102,11 +173,12 @@ def reference_of(specimen: str, place: Path | None = None) -> ReferenceTexts:
 def in_order_of(rater: str, texts: Iterable[CandidateText], secret: str) -> list[tuple[str, CandidateText]]:
     """The texts in a rater's order, each with its name in the browser."""
 
-    def place(text: CandidateText) -> tuple[str, bool, str, str]:
+    def place(text: CandidateText) -> tuple[str, bool, str, int, str]:
         item = text.item
         whole = MEASURES[item.measure].per_circuit
         circuit = mark(secret, "circuit", rater, item.specimen)
-        return circuit, whole, mark(secret, "component", rater, item.specimen, item.component), name(text)
+        component = mark(secret, "component", rater, item.specimen, item.component)
+        return circuit, whole, component, ORDER.index(item.measure), name(text)
 
     def name(text: CandidateText) -> str:
         return mark(secret, "text", rater, *text.key)
@@ -137,8 +209,10 @@ def same_specimen(name: str) -> str:
 # The rubrics for people: the levels that judges are told, with the key that gives each.
 
 QUESTIONS: dict[MeasureName, str] = {
-    "description_quality": "Does the candidate text describe what this component does in this task?",
-    "task_accuracy": "Does the candidate text describe what the whole model computes?",
+    "description_quality": "Does this describe what the component does in this task?",
+    "task_accuracy": "Does this describe what the whole model computes?",
+    "plan_soundness": "Would this plan, carried out as written, support or refute the hypothesis?",
+    "grounding": "Does the hypothesis follow from the observation?",
 }
 ADVICE = (
     "Wording, length and confidence earn and cost nothing. Where you hesitate between two scores, give the lower one."

@@ -28,6 +28,14 @@ from vesalius.documents.view import (
     shortened,
     subject_of,
 )
+from vesalius_bench.study.evidence import (
+    EVIDENCE_CAPTION,
+    BackupGroup,
+    CircuitEvidence,
+    evidence_table,
+    figure_rows,
+    short_role,
+)
 from vesalius_bench.survey.documents import short_name
 
 STUDY_FILE = "study.json"
@@ -39,99 +47,21 @@ COLUMNS: tuple[RoleRating, ...] = ("correct", "partial", "wrong")
 LOOKS = {"correct": "supported", "partial": "undecided", "wrong": "refuted"}
 #: Characters of a role on a terminal.
 LONGEST_ROLE = 60
-EVIDENCE_CAPTION = (
-    "Zeroed: accuracy with the component's output zeroed. Attends to: where most of its attention from the last token "
-    "is, and how much. Cut: accuracy without the edge to the operand that costs most. Moved: how far the component's "
-    "output from a run with another operand moves the answer, as a share of what the whole run moves. Lens: how often "
-    "its output alone has the answer among its five likeliest tokens. Backups gone: accuracy with the other heads of "
-    "its group zeroed, then with it as well. No explainer sees these figures."
-)
 
 
 class Localisation(Record):
     """Where the circuit comes from: `given` by the caller, `published` for a model of this shape, or `discovered` here;
-    `how` says it in words. `backup_groups` are heads that back each other up, shown on held-out prompts.
+    `how` says it in words. `groups` are its heads by the operand that they bring, `backup_groups` those of them whose
+    heads were shown on held-out prompts to stand in for each other.
     """
 
     source: Literal["given", "published", "discovered"]
     how: str
     components: tuple[str, ...]
     backup_groups: tuple[tuple[str, ...], ...] = ()
+    groups: tuple[BackupGroup, ...] = ()
     forwards: float = 0.0
     seconds: float = 0.0
-
-
-class ComponentEvidence(Record):
-    """What interventions at the last token say about one component.
-
-    Accuracies are shares of right answers: `zeroed` with its output zeroed; `cut`, of a head, with its attention to
-    one operand removed; `once_others_zeroed` with the other heads of its backup group zeroed, and with it as well.
-    `attention` is a head's mean attention from the last token. `moved` is how far its output from a run with another
-    operand moves the answer to that run's, as a share of what the whole run moves; `switched` how often the answer
-    becomes that one. `lens_top_5` is how often its output alone has the answer among its five likeliest tokens.
-    """
-
-    component: str
-    zeroed: float
-    attention: FrozenMap[str, float] = Field(default_factory=FrozenDict)
-    cut: FrozenMap[str, float] = Field(default_factory=FrozenDict)
-    moved: FrozenMap[str, float] = Field(default_factory=FrozenDict)
-    switched: FrozenMap[str, float] = Field(default_factory=FrozenDict)
-    lens_answer: float
-    lens_top_5: float
-    others: tuple[str, ...] = ()
-    once_others_zeroed: tuple[float, float] | None = None
-
-
-class PruningStep(Record):
-    """One head zeroed in addition to those before it, the one that costs least, and the accuracy that is left."""
-
-    component: str
-    accuracy: float
-
-
-class CircuitEvidence(Record):
-    """Interventions on a circuit at the last token, on `n` prompts that the model answers correctly. `pruning` zeroes
-    all heads of the circuit one after another.
-    """
-
-    n: int
-    components: tuple[ComponentEvidence, ...]
-    pruning: tuple[PruningStep, ...] = ()
-
-
-def evidence_table(evidence: CircuitEvidence) -> tuple[list[str], list[list[str]]]:
-    """The evidence as columns and rows of short texts: accuracy when zeroed, the role that gets most attention, the
-    edge to an operand that costs most, how far each operand is moved, the lens, and the accuracy without the backups,
-    then without the head as well.
-    """
-    operands = list(dict.fromkeys(role for one in evidence.components for role in one.moved))
-    moved = [f"moved {_short(role)}" for role in operands]
-    columns = ["component", "zeroed", "attends to", "cut", *moved, "lens", "backups gone"]
-    return columns, [_evidence_row(one, operands) for one in evidence.components]
-
-
-def _evidence_row(one: ComponentEvidence, operands: Iterable[str]) -> list[str]:
-    attended = max(one.attention.items(), key=lambda item: item[1], default=None)
-    costliest = min(one.cut.items(), key=lambda item: item[1], default=None)
-    rest = one.once_others_zeroed
-    return [
-        one.component,
-        _figure(one.zeroed),
-        "" if attended is None else f"{_short(attended[0])} {_figure(attended[1])}",
-        "" if costliest is None else f"{_short(costliest[0])} {_figure(costliest[1])}",
-        *(_figure(one.moved[role]) if role in one.moved else "" for role in operands),
-        _figure(one.lens_top_5),
-        "" if rest is None else f"{_figure(rest[0])} to {_figure(rest[1])}",
-    ]
-
-
-def _short(role: str) -> str:
-    return role.removeprefix("operand ")
-
-
-def _figure(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}"  # + 0.0: no minus before zero
 
 
 class StudiedRole(Record):
@@ -271,9 +201,8 @@ class Study(ResultDocument, kind="study"):
         """The published table with our rows, the circuit, what interventions say, and every role."""
         rows = [f"{row.agent} {counts_of(row)}" for row in self.table_4 if row.source == "measured"]
         found = self.localisation
-        groups = "; ".join("+".join(group) for group in found.backup_groups)
         columns, evidence = evidence_table(self.evidence)
-        pruning = ", ".join(f"{step.component} {step.accuracy:.2f}" for step in self.evidence.pruning)
+        pruning = self._pruning()
         links = [(one.name, Link("its page", f"{one.directory}/report.html")) for one in self.explainers]
         return View(
             f"AF1 study: {short_name(self.model)}",
@@ -289,7 +218,7 @@ class Study(ResultDocument, kind="study"):
                 Group(
                     [
                         Text([f"{found.how[:1].upper()}{found.how[1:]}.", ", ".join(found.components)]),
-                        *([Text([f"Heads that back each other up, on held-out prompts: {groups}."])] if groups else []),
+                        *self._groups(),
                         Sheet(("explainer", "every claim with its evidence"), links, terminal=0),
                     ],
                     title="The circuit",
@@ -300,17 +229,13 @@ class Study(ResultDocument, kind="study"):
                     title=f"Interventions at the last token, {self.evidence.n} prompts that it gets right",
                     caption=EVIDENCE_CAPTION,
                 ),
-                *(
-                    [
-                        Text(
-                            [
-                                "Heads zeroed one after another, each time the one that costs least, with the accuracy "
-                                f"that is left: {pruning}."
-                            ]
-                        )
-                    ]
-                    if pruning
-                    else []
+                *([Text([pruning])] if pruning else []),
+                *self._lens(),
+                Sheet(
+                    ("component", "figure", "value"),
+                    figure_rows(self.evidence),
+                    title="Every figure of Tables 13 and 14",
+                    terminal=0,
                 ),
                 self._short_roles(),
                 Group(
@@ -324,18 +249,63 @@ class Study(ResultDocument, kind="study"):
             place=self.directory and f"{self.directory}/report.html",
         )
 
+    def _groups(self) -> list[Section]:
+        """The heads that bring the same operand, and what was shown of them on held-out prompts."""
+        if not self.localisation.groups:
+            return [Text(["No two heads of the circuit bring the same operand to the last token."])]
+        rows = [
+            (short_role(group.operand), head, group.standing.get(head) or "nothing shown", group.joint)
+            for group in self.localisation.groups
+            for head in group.heads
+        ]
+        columns = ("brings", "head", "standing", "all cost more than their sum")
+        return [Sheet(columns, rows, title="Heads that stand in for each other", terminal=100)]
+
     def _facts(self) -> list[tuple[str, str]]:
-        performance, options = self.performance, self.request.options
+        performance = self.performance
         shape = [("model's shape", f"that of {self.recognised_as}")] if self.recognised_as else []
         return [
             ("sums", self.behaviour),
             ("adds", f"{performance.describe()}; exactly right {performance.top1:.2f} of {performance.n}"),
             *shape,
-            ("prompts", str(options.get("n", ""))),
+            ("prompts", self._prompts()),
             ("seed", str(self.request.seed)),
             ("reference roles", self.references_from or "none"),
             ("work", duration(self.seconds)),
         ]
+
+    def _pruning(self) -> str:
+        steps = ", ".join(f"{step.component} {step.accuracy:.2f}" for step in self.evidence.pruning)
+        how = "Heads zeroed one after another, each time the one that costs least, with the accuracy that is left"
+        return f"{how}: {steps}." if steps else ""
+
+    def _lens(self) -> list[Section]:
+        """What each component's output adds to the logits of the targets, and what others outside the circuit add."""
+        evidence = self.evidence
+        targets = list(dict.fromkeys(name for one in evidence.components for name in one.target_logits))
+        if not targets:
+            return []
+        rows = [
+            (
+                one.component,
+                *(f"{one.target_logits[name]:.1f}" if name in one.target_logits else "" for name in targets),
+                *("" if rate is None else f"{rate:.2f}" for rate in (one.lens_top_1, one.lens_top_3, one.lens_top_5)),
+                *("" if value is None else f"{value:.3f}" for value in (one.cosine_answer, one.cosine_residual)),
+            )
+            for one in evidence.components
+        ]
+        columns = ("component", *targets, "top 1", "top 3", "top 5", "cos answer", "cos residual")
+        others = ", ".join(f"{name} {value:.1f}" for name, value in evidence.controls.items())
+        said = [f"The answer's logit by components outside the circuit: {others or 'there are none'}."]
+        said += [f"No operands and sums: {evidence.no_targets}."] if evidence.no_targets else []
+        return [Sheet(columns, rows, title="Logits that each output adds, by target"), Text(said)]
+
+    def _prompts(self) -> str:
+        """How many prompts were used, of how many drawn, and where that is fewer than were asked for."""
+        n, asked = self.evidence.n, self.request.options.get("n", "")
+        drawn = "" if self.evidence.drawn is None else f" answered correctly, of {self.evidence.drawn} drawn"
+        fewer = "" if asked in (n, "") else f" ({asked} were asked for; the model has no more)"
+        return f"{n}{drawn}{fewer}"
 
     def _short_roles(self) -> Sheet:
         """What every explainer says about each component, in a few words."""

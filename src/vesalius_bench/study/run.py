@@ -34,7 +34,6 @@ from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, kappa_fields, r
 from vesalius_bench.study.documents import (
     RATINGS,
     STUDY_FILE,
-    CircuitEvidence,
     Localisation,
     RaterAgreement,
     StudiedExplainer,
@@ -42,6 +41,7 @@ from vesalius_bench.study.documents import (
     Study,
     StudyRow,
 )
+from vesalius_bench.study.evidence import CircuitEvidence
 from vesalius_bench.study.roles import MEASURE, RatedText
 
 PERFORMED, LOCALISED, MEASURED, EXPLAINED = "performed", "localised", "measured", "explained"
@@ -80,12 +80,16 @@ class StudySettings:
 
 @dataclass(frozen=True)
 class Performed:
-    """That the model adds: on which sums, how well, and its weights' fingerprint."""
+    """That the model adds: on which sums, how well, and its weights' fingerprint; on how many prompts that it answers
+    correctly the study is made, and how many were drawn for these.
+    """
 
     behaviour: str
     recognised_as: str | None
     specimen: str
     fingerprint: str
+    n: int
+    drawn: int
     performance: Performance
 
 
@@ -151,7 +155,8 @@ class StudyRun:
 
     def _take(self, record: Record) -> None:
         if record["event"] == PERFORMED:
-            fields = {name: record[name] for name in ("behaviour", "recognised_as", "specimen", "fingerprint")}
+            named = ("behaviour", "recognised_as", "specimen", "fingerprint", "n", "drawn")
+            fields = {name: record[name] for name in named}
             self.performed = Performed(**fields, performance=Performance.model_validate(record["performance"]))
         elif record["event"] == LOCALISED:
             self.localisation = Localisation.model_validate(record["localisation"])

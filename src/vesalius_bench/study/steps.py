@@ -1,15 +1,14 @@
 """The steps of the AF1 study: which sums, which circuit, who explains it, how the roles are rated."""
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import discover
-from vesalius.api.looking import instruments
 from vesalius.behaviours.addition import ADDITION, Addition, addition
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.behaviours.performance import measure, undecided
@@ -21,8 +20,6 @@ from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
-from vesalius.explanations.laboratory import END
-from vesalius.explanations.natural.instruments import MOST_SETS, Instruments
 from vesalius.files import write_json
 from vesalius.grading.keys import ReferenceRoles
 from vesalius.model.config import Config
@@ -30,10 +27,11 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress
 from vesalius.runs.directory import CALLS, EXPLANATIONS, read_explanation
 from vesalius_backbones import CapReached, SpendingCap, open_backbone
-from vesalius_backbones.runs.access import totals
+from vesalius_backbones.runs.access import booked
 from vesalius_bench.circuits.work import judging_errors
 from vesalius_bench.judges import Judge
-from vesalius_bench.study.documents import CircuitEvidence, ComponentEvidence, Localisation, PruningStep
+from vesalius_bench.study.backups import backup_groups
+from vesalius_bench.study.documents import Localisation
 from vesalius_bench.study.roles import RatedText, rated_by_judges
 from vesalius_bench.study.run import StudyRun, StudySettings, folder_of
 from vesalius_mechrl.sets.discover import discover_sets
@@ -98,6 +96,15 @@ def localise(
     return _discovered(specimen, settings, directory, progress)
 
 
+def with_groups(specimen: Specimen, localisation: Localisation, *, n: int, seed: int) -> Localisation:
+    """A circuit, whoever named it, with the groups of its heads that stand in for each other."""
+    started = time.perf_counter()
+    groups = backup_groups(specimen, localisation.components, n=n, seed=seed)
+    seconds = round(localisation.seconds + time.perf_counter() - started, 3)
+    shown = tuple(group.heads for group in groups if group.shown)
+    return localisation.model_copy(update={"groups": groups, "backup_groups": shown, "seconds": seconds})
+
+
 def given_circuit(specimen: Specimen, given: Given | Source) -> Localisation:
     """The circuit that the caller names, if the model has its components."""
     if isinstance(given, str | Path | Circuit | Discovery):
@@ -113,8 +120,8 @@ def given_circuit(specimen: Specimen, given: Given | Source) -> Localisation:
 
 
 def _discovered(specimen: Specimen, settings: StudySettings, directory: Path, progress: Progress) -> Localisation:
-    """What matters alone by resampling, and the groups of heads that back each other up: one head alone shows little
-    where others stand in for it.
+    """What matters alone by resampling, and sets of heads that matter together: one head alone shows little where
+    others stand in for it.
     """
     shared: dict[str, Any] = {"n": settings.n, "seed": settings.seed, "progress": progress}
     swept = discover(specimen, checks=not settings.quick, out=directory / "discovery", **shared)
@@ -130,14 +137,12 @@ def _discovered(specimen: Specimen, settings: StudySettings, directory: Path, pr
             seconds=swept.seconds,
         )
     sets = discover_sets(specimen, "group", pool=pool, kind="mean", out=directory / "sets", **shared)
-    groups = tuple(group.heads for group in sets.backup_groups)
-    backups = {Component.parse(head) for group in groups for head in group}
+    backups = {Component.parse(head) for group in sets.backup_groups for head in group.heads}
     return Localisation(
         source="discovered",
-        how=f"{how} (at most {settings.top}); and sets: heads that back each other up, searched among the {len(pool)} "
-        "strongest by mean ablation of sets and confirmed on held-out prompts",
+        how=f"{how} (at most {settings.top}); and sets: heads that cost more together than alone, searched among the "
+        f"{len(pool)} strongest by mean ablation of sets and confirmed on held-out prompts",
         components=tuple(map(str, sorted({*strongest, *backups}))),
-        backup_groups=groups,
         forwards=swept.forwards + sets.forwards,
         seconds=round(swept.seconds + sets.seconds, 3),
     )
@@ -151,7 +156,7 @@ def spending_cap(directory: Path, limit: float | None, *, without: Path | None =
     files = [*directory.glob(f"{CALLS}/*.jsonl"), *directory.glob(f"{EXPLANATIONS}/*/calls.jsonl")]
     for path in files:
         if path.parent != without:
-            cap.restore(str(path.resolve()), totals(path).at_most)
+            cap.restore(str(path.resolve()), *booked(path))
     return cap
 
 
@@ -183,71 +188,3 @@ def judged_roles(
             raise CapReached(capped["error"])
         write_json(directory / JUDGED / f"{folder_of(name)}.json", data)
     return rated
-
-
-# Interventions on every component of a circuit at the last token: the figures that reference roles are annotated from.
-
-ZERO = "zero"
-#: Heads that are pruned one after another: the work grows with the square of their number.
-MOST_PRUNED = 24
-
-
-def measured_evidence(specimen: Specimen, localisation: Localisation, *, n: int, seed: int) -> CircuitEvidence:
-    """The interventions on each component of a circuit."""
-    tools = instruments(specimen, n=n, seed=seed)
-    names = list(localisation.components)
-    heads = [name for name in names if Component.parse(name).is_head]
-    operands = [role for role in tools.prompts.roles if role != END]
-    zeroed = _by_name(names, _each(names, partial(tools.replace, how=ZERO, at=END)))
-    attention = tools.attention(heads) if heads else {}
-    cuts = {role: _by_name(heads, _each(heads, partial(tools.cut_attention, role=role))) for role in operands}
-    corrupted = {role: _by_name(names, _corrupted(tools, names, role)) for role in operands}
-    lens, backups = tools.lens(names), _backups(tools, localisation.backup_groups)
-    parts = [
-        ComponentEvidence(
-            component=name,
-            zeroed=zeroed[name]["accuracy"],
-            attention={role: one["mass"][0] for role, one in attention.get(name, {}).items()},
-            cut={role: by_head[name]["accuracy"] for role, by_head in cuts.items() if name in by_head},
-            moved={role: one[name]["moved"][0] for role, one in corrupted.items() if name in one},
-            switched={role: one[name]["switched"][0] for role, one in corrupted.items() if name in one},
-            lens_answer=lens[name]["answer"][0],
-            lens_top_5=lens[name]["in_top_5"],
-            **backups.get(name, {}),
-        )
-        for name in names
-    ]
-    steps = tools.prune(heads[:MOST_PRUNED], how=ZERO, at=END) if heads else []
-    pruning = tuple(PruningStep(component=step["replaced"], accuracy=step["accuracy"]) for step in steps)
-    return CircuitEvidence(n=len(tools.prompts), components=tuple(parts), pruning=pruning)
-
-
-def _each(
-    names: Sequence[str], call: Callable[[Sequence[Sequence[str]]], list[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    """What an instrument says about each component alone."""
-    sets = [[name] for name in names]
-    return [one for start in range(0, len(sets), MOST_SETS) for one in call(sets[start : start + MOST_SETS])]
-
-
-def _corrupted(tools: Instruments, names: Sequence[str], role: str) -> list[dict[str, Any]]:
-    """Each component patched from a run with another operand; nothing where no answer changes with it."""
-    try:
-        return _each(names, partial(tools.corrupt, role=role))
-    except BadInput:
-        return []
-
-
-def _by_name(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return dict(zip(names, rows, strict=True)) if rows else {}
-
-
-def _backups(tools: Instruments, groups: Sequence[Sequence[str]]) -> Mapping[str, dict[str, Any]]:
-    """For each head of a backup group, the accuracy with the others zeroed, and with all zeroed."""
-    backups: dict[str, dict[str, Any]] = {}
-    for group in groups:
-        without = [[other for other in group if other != head] for head in group]
-        *alone, whole = (one["accuracy"] for one in tools.replace([*without, list(group)], how=ZERO, at=END))
-        for head, others, rest in zip(group, without, alone, strict=True):
-            backups[head] = {"others": tuple(others), "once_others_zeroed": (rest, whole)}
-    return backups

@@ -2,7 +2,8 @@
 
 1. Check that the model adds.
 2. Localise: the circuit given, the published one for Llama-3-8B, or one that is discovered.
-3. Intervene on each component at the last token, for the reader (no explainer sees this).
+3. Intervene on each component at the last token, for the reader (no explainer sees this): the figures of Tables 13 and
+   14, on the heads that stand in for each other as well.
 4. Explain the components with the built-in scientist, and with a language model where one is given.
 5. Rate the roles against reference roles: by the majority of three raters, or by judges.
 6. Set the counts beside the published rows of Table 4, in a document and on a page.
@@ -11,10 +12,12 @@ A study is a run directory. The same call continues it; another explainer, ratin
 is opened after everything is explained.
 """
 
+import dataclasses
 import hashlib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +39,20 @@ from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist, 
 from vesalius.grading.keys import ReferenceRoles, known_roles
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
-from vesalius.options import Load, Out, require_drawable
+from vesalius.options import Foreign, Load, Out, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius_backbones import open_backbone
 from vesalius_backbones.runs.steps import RunLimits
 from vesalius_bench.options import Explainer, RatedBy, StudyOptions
 from vesalius_bench.ratings.reading import Rating, read_ratings
 from vesalius_bench.study.documents import Localisation, Study
+from vesalius_bench.study.measuring import (
+    MOST_PRUNED,
+    PASSES,
+    SUPPRESSED_PASSES,
+    measured_evidence,
+    usable_prompts,
+)
 from vesalius_bench.study.roles import RatedText, rated_by_people, read_roles
 from vesalius_bench.study.run import (
     EXPLAINED,
@@ -59,16 +69,15 @@ from vesalius_bench.study.run import (
     write_study,
 )
 from vesalius_bench.study.steps import (
-    MOST_PRUNED,
     POOL,
     given_circuit,
     judged_roles,
     localise,
-    measured_evidence,
     required_performance,
     required_sums,
     spending_cap,
     sums_of,
+    with_groups,
     with_sums,
 )
 from vesalius_bench.survey.documents import short_name
@@ -121,12 +130,12 @@ def study(
     settings = StudySettings(
         study=name,
         model=_name(model),
-        behaviour=sums and sums.name,
+        behaviour=sums.name if sums else None,
         **_circuit_settings(studied.circuit),
         **{field: getattr(studied, field) for field in ("n", "top", "seed", "quick", "dtype")},
     )
     directory = directory_for(out, *_words(settings))
-    limits = RunLimits(explainer.max_cost, explainer.unsafe_sandbox, explainer.timeout)
+    limits = RunLimits.of(explainer)
     with removed_if_empty(directory), open_study(directory, settings, limits) as work:
         missing = [one for one in wanted if not work.is_explained(one)]
         if missing or work.evidence is None:
@@ -135,7 +144,8 @@ def study(
             specimen = with_sums(specimen, required_sums(work.adds.behaviour))
             if work.evidence is None:
                 progress(f"intervening on {len(work.circuit.components)} components", 0, 0)
-                evidence = measured_evidence(specimen, work.circuit, n=studied.n, seed=studied.seed)
+                how = {"n": work.adds.n, "seed": studied.seed, "drawn": work.adds.drawn}
+                evidence = measured_evidence(specimen, work.circuit, **how)
                 work.note(MEASURED, evidence=evidence.as_data())
             for one in missing:
                 _explain(work, one, specimen, settings, explainer, progress)
@@ -167,7 +177,7 @@ def _name(model: Specimen | str | Path) -> str:
     return str(model)
 
 
-def _circuit_settings(circuit: Given | Source) -> dict[str, str | None]:
+def _circuit_settings(circuit: Given | Source) -> dict[str, Any]:
     """How a request names the circuit, and what stands for its content."""
     if circuit is None:
         return {"circuit": None, "circuit_mark": None}
@@ -224,19 +234,25 @@ def _circuit(
         progress(f"{specimen.name}: does it add?", 0, 0)
         performance = required_performance(specimen, seed=settings.seed)
         recognised = LLAMA_3_8B if is_llama_3_8b(specimen.model.config) else None
-        if given is None and recognised is None and settings.n < LEAST_PROMPTS:
-            needed = f"a circuit is discovered on at least {LEAST_PROMPTS} prompts"
-            raise BadInput(f"`n` {settings.n}: {needed}; ask for more, or give `circuit`")
+        n, drawn = usable_prompts(specimen, settings.n, seed=settings.seed)
+        if given is None and recognised is None and n < LEAST_PROMPTS:
+            needed = f"a circuit is discovered on at least {LEAST_PROMPTS} prompts that the model answers correctly"
+            raise BadInput(f"`n` {n}: {needed}; ask for more, or give `circuit`")
         work.note(
             PERFORMED,
             behaviour=specimen.behaviour,
             recognised_as=recognised,
             specimen=specimen.id,
             fingerprint=mark,
+            n=n,
+            drawn=drawn,
             performance=performance.as_data(),
         )
     if work.localisation is None:
+        settings = replace(settings, n=work.adds.n)
         localisation = localisation or localise(specimen, None, settings, work.run.directory, progress)
+        progress("which heads stand in for each other", 0, 0)
+        localisation = with_groups(specimen, localisation, n=settings.n, seed=settings.seed)
         _circuit_of(specimen, localisation).save(work.run.directory)
         work.note(LOCALISED, localisation=localisation.as_data())
 
@@ -267,14 +283,15 @@ def _explain(
         cap = spending_cap(directory, asked.max_cost, without=work.directory_of(wanted.name))
         if cap is not None and cap.left <= 0:
             raise Failed(f"{directory}: other calls of the study have spent `max_cost` ${cap.limit:.2f}; raise it")
-        options = {name: getattr(asked, name) for name in ("backbone", "unsafe_sandbox", "timeout", "prices")}
+        taken = ("backbone", "timeout", "prices", *(field.name for field in dataclasses.fields(Foreign)))
+        options = {name: getattr(asked, name) for name in taken}
         options |= {"max_cost": None if cap is None else cap.left, **wanted.options}
     explain(
         specimen,
         work.circuit.components,
         scientist=wanted.scientist,
         protocol=wanted.protocol,
-        n=settings.n,
+        n=work.adds.n,
         seed=settings.seed,
         out=work.directory_of(wanted.name),
         progress=progress,
@@ -305,9 +322,6 @@ def _rated(
 # What a study will cost at most: passes, memory and time of the sweep, the sets, the interventions and the built-in
 # explanation.
 
-#: Passes of all prompts that the interventions on one component take, apart from the pruning of heads.
-EVIDENCE_PASSES = 8
-
 
 @verb
 def study_plan(name: str, model: Specimen | str | Path, *, studied: StudyOptions, progress: Progress = silent) -> Plan:
@@ -335,8 +349,9 @@ def study_plan(name: str, model: Specimen | str | Path, *, studied: StudyOptions
         names = tuple(map(str, AF1_COMPONENTS))
     explaining = plan("explain", model, components=names, top=studied.top, **subject)
     components = studied.top if names is None else len(names)
-    pruned = min(components, MOST_PRUNED)
-    more = EVIDENCE_PASSES * components + pruned * (pruned + 1) / 2
+    heads = components if names is None else sum(Component.parse(name).is_head for name in names)
+    pruned = min(heads, MOST_PRUNED)
+    more = PASSES * components + pruned * (pruned + 1) / 2 + SUPPRESSED_PASSES * heads * (heads - 1) / 2
     seconds = explaining.seconds * (1 + more / (explaining.forwards + explaining.contrast_forwards))
     explaining = explaining.model_copy(
         update={"command": f"study {name}", "forwards": explaining.forwards + more, "seconds": seconds}

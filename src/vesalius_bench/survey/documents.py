@@ -1,15 +1,17 @@
 """Several models on several behaviours as a file: `survey.json`. A cell is one model on one behaviour."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import Field, JsonValue, computed_field
 
 from vesalius.components import Component
-from vesalius.documents.answers import beyond_chance
-from vesalius.documents.base import FrozenDict, FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.answers import beyond_chance, cells_answer
+from vesalius.documents.base import Answered, FrozenDict, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
@@ -119,7 +121,7 @@ class SurveyCell(Record):
     def row(self) -> Row:
         """The cell as a row of a table."""
         measured, swept = self.performance, self.sweep
-        agreement = swept and swept.agreement
+        agreement = swept.agreement if swept else None
         return {
             "model": self.model,
             "behaviour": self.behaviour,
@@ -132,13 +134,13 @@ class SurveyCell(Record):
             "metric_high": self.metric and self.metric.high,
             "heads": swept and names(swept.strongest(NAMED, heads=True)),
             "mlps": swept and names(swept.strongest(NAMED, heads=False)),
-            "jaccard": agreement and agreement.jaccard,
-            "rank_correlation": agreement and agreement.rank_correlation,
+            "jaccard": agreement.jaccard if agreement else None,
+            "rank_correlation": agreement.rank_correlation if agreement else None,
             "error": self.error,
         }
 
 
-class Survey(ResultDocument, kind="survey"):
+class Survey(Answered, ResultDocument, kind="survey"):
     """Every model on every behaviour: who performs what, which components matter, and how stable that is.
 
     `cells` come model by model, in the order asked for.
@@ -182,6 +184,29 @@ class Survey(ResultDocument, kind="survey"):
         """The cell of a model and a behaviour, named as they were asked for."""
         return next(cell for cell in self.cells if (cell.model, cell.behaviour) == (model, behaviour))
 
+    @property
+    def size(self) -> str:
+        """How many models and behaviours, in words."""
+        models, behaviours = len(self.models), len(self.behaviours)
+        return f"{models} model{'s' * (models != 1)} x {behaviours} behaviour{'s' * (behaviours != 1)}"
+
+    def answered(self) -> Answer:
+        """Whether the models perform the behaviours; then the circuit of what is performed most surely, or the same
+        again where cells failed.
+        """
+        performed = [cell for cell in self.cells if cell.status == "performed"]
+        surest = max(performed, key=_least_accuracy, default=None)
+        said = f"Survey of {self.size}: {self.counts()}"
+        if surest is not None and surest.performance is not None:
+            said += f"; most surely {_name(surest)}, {surest.performance.accuracy_figures}"
+        answer = cells_answer(said, len(performed), len(self.cells))
+        if self.n_failed:
+            return replace(answer, then=self.request.command_line())
+        if surest is None:
+            return replace(answer, then="choose other behaviours or models")
+        words = ("vesalius", "discover", surest.model, "--behaviour", surest.behaviour)
+        return replace(answer, then=" ".join(map(shlex.quote, words)))
+
     def counts(self) -> str:
         """How many cells ended how, in words."""
         statuses = [cell.status for cell in self.cells]
@@ -208,6 +233,10 @@ def names(rows: Iterable[SweepRow]) -> str:
     return ", ".join(f"{row.id} {row.effect:+.2f}" for row in rows)
 
 
+def _least_accuracy(cell: SurveyCell) -> float:
+    return 0.0 if cell.performance is None else cell.performance.accuracy_low
+
+
 def _texts(value: JsonValue) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
@@ -230,16 +259,14 @@ AGAIN = "the same command tries what failed again"
 def survey_view(survey: Survey) -> View:
     """The sections of a survey."""
     swept = [cell for cell in survey.cells if cell.sweep is not None]
-    models, behaviours = len(survey.models), len(survey.behaviours)
-    size = f"{models} model{'s' * (models != 1)} x {behaviours} behaviour{'s' * (behaviours != 1)}"
     parts = [f"{_name(cell)}: {names(cell.sweep.strongest(NAMED))}" for cell in swept if cell.sweep]
     strongest = shortened("; ".join(parts), STRONGEST) or "no cell was swept"
     columns = tuple(survey.cells[0].row()) if survey.cells else ()
     rows = LateRows(len(survey.cells), lambda most: [tuple(cell.row().values()) for cell in survey.cells[:most]])
     failed = [cell for cell in survey.cells if cell.status == "failed"]
     return View(
-        f"Survey: {size.replace(' x ', ', ')}",
-        Answer(f"Survey of {size}: {survey.counts()}"),
+        f"Survey: {survey.size.replace(' x ', ', ')}",
+        survey.answered(),
         [
             Facts([("strongest", strongest)]),
             Facts(_facts(survey)),

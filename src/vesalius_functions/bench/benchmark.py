@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Unpack
 from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
 from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.difference import Compared, ComponentDifference
+from vesalius.documents.ran import least_confined
 from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
 from vesalius.json_lines import short_name
@@ -52,8 +53,10 @@ from vesalius_functions.bench.work import (
     interpret_case,
 )
 from vesalius_functions.box import Function
+from vesalius_functions.evaluators.naming import is_trained
+from vesalius_functions.evaluators.trained import findable_evaluator
 from vesalius_functions.interpreters import NAMES as INTERPRETERS
-from vesalius_functions.interpreters import WITH_EXEMPLARS
+from vesalius_functions.interpreters import WITH_EXEMPLARS, may_be_foreign
 from vesalius_functions.knowledge.scoring import REPLY_TOKENS
 from vesalius_functions.options import Functions, Interpreting
 from vesalius_functions.page import render_functions
@@ -83,6 +86,9 @@ class FunctionsBenchmark(AskingSteps):
     def scorecard(self) -> Scorecard:
         """The figures, written to the run directory and returned."""
         card = functions_scorecard(self.settings, self.functions, self.state, directory=self.run.directory)
+        if may_be_foreign(self.settings.interpreter):
+            answers = (self.interpreted(case) for case in self.state.interpreted)
+            card = card.model_copy(update={"ran": least_confined(one.ran for one in answers if one is not None)})
         self.run.write_scorecard(card)
         return card
 
@@ -120,6 +126,8 @@ class FunctionsBenchmark(AskingSteps):
                 white_box=s.white_box,
                 talk=s.talk,
                 timeout=self.limits.timeout,
+                grants=self.limits.grants,
+                programs=self.run.programs_path(function.id),
                 access=None if s.backbone is None else self._reach(s.backbone, function.id),
                 function_access=self._function_access(function.id),
                 grading_seed=seed,
@@ -174,7 +182,7 @@ class FunctionsBenchmark(AskingSteps):
                 self.settings.suite,
                 path(f.id),
                 seed,
-                self._reach(evaluator, f.id, _EVALUATOR),
+                evaluator if is_trained(evaluator) else self._reach(evaluator, f.id, _EVALUATOR),
                 self.run.executions_path(f.id),
                 self._function_access(f.id),
             )
@@ -196,7 +204,7 @@ class FunctionsBenchmark(AskingSteps):
     def _used(self, step: str, case: str) -> dict[str, Any]:
         model, role = (self.settings.backbone, "") if step == INTERPRET else (self.settings.evaluator, _EVALUATOR)
         used = {}
-        if step != GRADE and model is not None:
+        if step != GRADE and model is not None and not is_trained(model):
             used["used"] = totals(self._reach("", case, role).calls).model_dump()
         if (access := self._function_access(case)) is not None:
             used[FUNCTION_USED] = totals(access.calls).model_dump()
@@ -214,7 +222,9 @@ def _counts(interpreted: Interpreted) -> dict[str, int | None]:
 
 
 def stored_seed(directory: Path, settings: FunctionSettings) -> int:
-    """The grading seed that a run of functions has drawn."""
+    """The grading seed that a run of functions was given or has drawn."""
+    if settings.grading_seed is not None:
+        return settings.grading_seed
     drawn = FunctionState(read_ledger(directory / EVENTS)).grading_seed
     return settings.suite.usual_grading_seed if drawn is None else drawn
 
@@ -238,11 +248,11 @@ def bench_functions(
 
     `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
     "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
-    descriptions; `function_backbone` one that answers entities and relations in place of our knowledge; `count` takes
-    the first functions, `ids` those of that name; `budget` is the number of queries per function; `white_box`
-    gives the interpreter the layers of numeric functions that are nets; `system_prompt` "llama-2" is the paper's
-    stricter one, in mode "published". The seed of the test points is drawn when the answers
-    are written; the scorecard names it, and `grading_seed` repeats it.
+    descriptions, or `trained:DIR` of `evaluator_train`; `function_backbone` one that answers entities and relations
+    in place of our knowledge; `count` takes the first functions, `ids` those of that name; `budget` is the number
+    of queries per function; `white_box` gives the interpreter the layers of numeric functions that are nets;
+    `system_prompt` "llama-2" is the paper's stricter one, in mode "published". The seed of the test points is drawn
+    when the answers are written; the scorecard names it, and `grading_seed` repeats it.
     """
     asked = interpreting
     answering = findable_model(asked.function_backbone)
@@ -251,14 +261,14 @@ def bench_functions(
         suite=suite,
         interpreter=asked.interpreter,
         backbone=findable_model(asked.backbone),
-        evaluator=findable_model(asked.evaluator),
+        evaluator=findable_evaluator(asked.evaluator),
         budget=asked.budget,
         white_box=asked.white_box,
         talk=Talk(rounds=asked.rounds, system=asked.system_prompt or "gpt"),
         prices=absolute(spend.prices),
         grading_seed=asked.grading_seed,
     )
-    limits = RunLimits(max_cost=spend.max_cost, sandbox_unsafe=spend.unsafe_sandbox, timeout=spend.timeout)
+    limits = RunLimits.of(spend)
     runs_on = engine_named(engine)
     limits.check_models(settings.models, settings.prices)
     suite_functions(suite)
@@ -309,8 +319,6 @@ class FunctionsBench(Benchmark):
     def settings_of(self, directory: Path, asked: dict[str, Any]) -> FunctionSettings:
         """What was asked, with the grading seed that was drawn."""
         settings = FunctionSettings.of_run(asked)
-        if settings.grading_seed is not None:
-            return settings
         return replace(settings, grading_seed=stored_seed(directory, settings))
 
     def steps(

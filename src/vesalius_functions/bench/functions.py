@@ -79,7 +79,7 @@ def evaluator_data(
     chosen = (categories,) if isinstance(categories, str) else tuple(dict.fromkeys(categories))
     examples = list(evaluator_examples(chosen, tests=tests, seed=seed))
     directory = directory_for(out)
-    counts = {}
+    counts: dict[str, dict[str, int]] = {}
     for split in SPLITS:
         rows = [one for one in examples if one.split == split]
         lines = (json.dumps(row.as_data(), ensure_ascii=False) + "\n" for row in rows)

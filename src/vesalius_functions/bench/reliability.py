@@ -26,7 +26,7 @@ from vesalius.progress import Progress, silent
 from vesalius.runs.directory import CALLS, SPENDING
 from vesalius.runs.steps import rounded
 from vesalius_backbones import Backbone
-from vesalius_backbones.runs.access import ModelAccess, SpendingFile, totals
+from vesalius_backbones.runs.access import ModelAccess, SpendingFile, booked, totals
 from vesalius_backbones.runs.steps import RunLimits
 from vesalius_backbones.runs.usage import call_totals
 from vesalius_functions.bench.functions import chosen_suite, suite_functions
@@ -145,7 +145,7 @@ def model_access(model: str, directory: Path, paid: Paid) -> ModelAccess:
     """The model with its record in the directory, and the counter of the cap where there is one."""
     calls, spending = directory / CALLS / "functions.jsonl", directory / SPENDING
     if paid.max_cost is not None:
-        SpendingFile(spending).begin({calls.name: totals(calls).at_most})
+        SpendingFile(spending).begin({calls.name: booked(calls)})
     prices = None if paid.prices is None else str(paid.prices)
     return ModelAccess(model, calls, prices=prices, cap=paid.max_cost, cap_file=spending, timeout=paid.timeout)
 

@@ -25,6 +25,7 @@ from vesalius_functions.bench.settings import (
     InterpretedResult,
 )
 from vesalius_functions.box import CHANCE, Function, layers_of
+from vesalius_functions.evaluators.trained import evaluator_name
 from vesalius_functions.interpreters import BUILTIN
 from vesalius_functions.suite import SEED, lacks_source
 
@@ -33,6 +34,11 @@ BASELINE = "_baseline"
 DECIDING = ("success", "exact_match", "unit_test")
 #: The figures that come first, in this order, where a category has them.
 CONTRACT = (*DECIDING, "interval_found", "false_alarm", "family_named", "queries")
+#: Figures of numeric functions that are also given by kind: clean, noised, corrupted, net.
+BY_KIND = (
+    *("success", "understood", "table", "family_named", "noise_named", "interval_found", "false_alarm"),
+    "queries",
+)
 COUNTED = ("queries", "rounds", "input_tokens", "output_tokens", "hallucinated")
 OVERLAP = "exemplar_overlap"
 #: What the categories call a rule named and a corruption found, under the names that all of them share.
@@ -58,6 +64,10 @@ ANSWERED = (
 WHITE_BOX = (
     "White-box access: the interpreter was given the weights of {} of {} functions, those that are nets; its figures"
     " are not those of black boxes."
+)
+SEEN = (
+    "The evaluator was trained or chosen on concepts, relations or programs of {} of {} functions; unit_test_unseen is"
+    " over the others alone."
 )
 STANDS_IN = "a program that agrees with all stored pairs answers in its place, and grading is by those pairs alone."
 
@@ -88,19 +98,20 @@ def functions_scorecard(
         seed=suite.seed,
         suite=_suite_name(settings, functions),
         backbone=model_name(settings.backbone),
-        evaluator=model_name(settings.evaluator),
+        evaluator=evaluator_name(settings.evaluator),
         budget=settings.budget,
         n=len(graded),
         n_error=len(functions) - len(graded),
         errors=state.errors,
         metrics=metrics_of(list(figures.values())),
         families=_families(graded, figures),
+        kinds=figures_by_kind(graded, figures),
         failures=tuple(
             _failure(function, figures[function.id], state.graded[function.id].fault)
             for function in graded
             if is_failure(figures[function.id])
         ),
-        caveats=_caveats(settings, functions),
+        caveats=_caveats(settings, functions, state),
         seconds=sum(state.graded[f.id].seconds + state.interpreted[f.id].seconds for f in graded),
         cost=state.total().cost,
         **sections,
@@ -108,12 +119,15 @@ def functions_scorecard(
     return rounded_card(card)
 
 
-def _caveats(settings: FunctionSettings, functions: Sequence[Function]) -> tuple[str, ...]:
+def _caveats(settings: FunctionSettings, functions: Sequence[Function], state: FunctionState) -> tuple[str, ...]:
     """What has to be said beside the figures."""
     suite = settings.suite
     caveats = [CAVEAT.format(CAVEATS[suite.category])] if settings.interpreter == BUILTIN else []
     if suite.function_backbone is not None:
         caveats.append(ANSWERED.format(model_name(suite.function_backbone)))
+    seen = sum(one.unseen is False for one in state.evaluated.values())
+    if seen:
+        caveats.append(SEEN.format(seen, len(state.evaluated)))
     if settings.white_box:
         caveats.append(WHITE_BOX.format(sum(layers_of(function) is not None for function in functions), len(functions)))
     if suite.dataset is None:
@@ -151,6 +165,8 @@ def figures_of(
         figures["unit_test_executable"] = figures.pop("unit_test", None)
         figures["unit_test"] = tested.score
         figures["unit_test_unanswered"] = tested.unanswered / tested.tests if tested.tests else None
+        if tested.unseen is not None:
+            figures["unit_test_unseen"] = tested.score if tested.unseen else None
     return figures
 
 
@@ -204,6 +220,24 @@ def _families(functions: Sequence[Function], figures: Mapping[str, Figures]) -> 
         for name, rows in members.items()
     }
     return dict(sorted(families.items(), key=lambda item: (-item[1].failed / item[1].n, item[0])))
+
+
+def figures_by_kind(
+    functions: Sequence[Function], figures: Mapping[str, Figures]
+) -> dict[str, dict[str, float]] | None:
+    """Numeric functions: how many there are of each kind, and means over them; clean ones of one family also alone."""
+    groups: dict[str, list[Figures]] = {}
+    for function in functions:
+        truth = function.truth()
+        if {"kind", "operands"} <= truth.keys():
+            groups.setdefault(str(truth["kind"]), []).append(figures[function.id])
+            if truth["kind"] == "clean" and not truth["operands"]:
+                groups.setdefault("clean, one family", []).append(figures[function.id])
+    kinds = {}
+    for kind, rows in sorted(groups.items()):
+        values = {name: [value for row in rows if (value := row.get(name)) is not None] for name in BY_KIND}
+        kinds[kind] = {"n": len(rows), **{name: sum(given) / len(given) for name, given in values.items() if given}}
+    return kinds or None
 
 
 def _failure(function: Function, figures: Figures, fault: str | None) -> FunctionFailure:

@@ -13,6 +13,7 @@ from vesalius.files import sha256
 from vesalius.runs.ledger import LedgerState, LedgerStep, Record, Totals
 from vesalius.version import __version__
 from vesalius_functions.agents import DialogueLimits as Talk
+from vesalius_functions.evaluators.naming import adapter_digest, is_trained
 from vesalius_functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter, check_white_box
 from vesalius_functions.suite import GRADING_SEEDS, Suite
 
@@ -61,10 +62,9 @@ class FunctionSettings:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Every language model of the run, the interpreter's first."""
-        return tuple(
-            model for model in (self.backbone, self.evaluator, self.suite.function_backbone) if model is not None
-        )
+        """Every language model that the run asks, the interpreter's first; a trained evaluator is not asked."""
+        evaluator = None if is_trained(self.evaluator) else self.evaluator
+        return tuple(model for model in (self.backbone, evaluator, self.suite.function_backbone) if model is not None)
 
     def request(self, *, grading_seed: int | None = None) -> Request:
         """What was asked, with the grading seed that was drawn, so that it can be asked again."""
@@ -103,6 +103,7 @@ class FunctionSettings:
             "interpreter": self.interpreter,
             "backbone": self.backbone,
             "evaluator": self.evaluator,
+            **({"adapter": adapter_digest(self.evaluator)} if self.evaluator and is_trained(self.evaluator) else {}),
             "budget": self.budget,
             **({"white_box": True} if self.white_box else {}),
             "talk": self._talk_data() if self.interpreter in WITH_MODEL else None,
@@ -168,11 +169,14 @@ class GradedResult(_Result):
 
 
 class EvaluatedResult(_Result):
-    """What an evaluator made of a description: how many unit tests, the score, and how many it left unanswered."""
+    """What an evaluator made of a description: how many unit tests, the score, and how many it left unanswered; of a
+    trained one, whether it has seen nothing of the function.
+    """
 
     tests: int
     score: float | None
     unanswered: int
+    unseen: bool | None = None
 
 
 class FunctionState(LedgerState):

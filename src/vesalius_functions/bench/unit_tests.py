@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vesalius.api.door import directory_for, findable_model, verb
+from vesalius.api.door import directory_for, verb
 from vesalius.api.runs import require_run
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
@@ -34,8 +34,7 @@ from vesalius.sandbox import Executions
 from vesalius.statistics import spearman, spearman_interval, spearman_p
 from vesalius_backbones import Backbone
 from vesalius_backbones.runs.access import ModelAccess
-from vesalius_backbones.runs.usage import model_name
-from vesalius_functions.agents import take_unit_tests
+from vesalius_functions.agents import Tested, take_unit_tests
 from vesalius_functions.agents.commands import said_input
 from vesalius_functions.bench.benchmark import stored_seed
 from vesalius_functions.bench.reliability import check_model, model_access
@@ -51,6 +50,13 @@ from vesalius_functions.documents import (
     TestedFunction,
     TestTaker,
     UnitTests,
+)
+from vesalius_functions.evaluators.naming import is_trained
+from vesalius_functions.evaluators.trained import (
+    TrainedEvaluator,
+    evaluator_name,
+    findable_evaluator,
+    open_trained,
 )
 from vesalius_functions.knowledge.scoring import REPLY_TOKENS
 
@@ -245,11 +251,12 @@ EXECUTABLE = "executable grader"
 #: Fewer functions have no correlation.
 FEWEST = 3
 
+Evaluator = Backbone | TrainedEvaluator
 Key = tuple[str, Task]
 Scores = dict[Key, float]
 
 
-def unit_test_study(run: TestedRun, files: Sequence[Path], evaluator: Backbone | None = None) -> UnitTests:
+def unit_test_study(run: TestedRun, files: Sequence[Path], evaluator: Evaluator | None = None) -> UnitTests:
     """What people and evaluators scored on the tests that people took.
 
     Evaluators are the executable grader and, for interpretations, the run's own language model; `evaluator` takes the
@@ -296,7 +303,10 @@ def unit_test_study(run: TestedRun, files: Sequence[Path], evaluator: Backbone |
 
 
 def _evaluators(
-    run: TestedRun, keys: Sequence[Key], tests: Mapping[Key, Sequence[UnitTest]], model: Backbone | None
+    run: TestedRun,
+    keys: Sequence[Key],
+    tests: Mapping[Key, Sequence[UnitTest]],
+    model: Evaluator | None,
 ) -> dict[tuple[str, TakerKind], Scores]:
     executable: Scores = {}
     own: Scores = {}
@@ -310,13 +320,20 @@ def _evaluators(
             own |= {} if evaluated is None else {key: evaluated}
         if model is not None and tests[key]:
             said = run.description(Item(function, task, 0))
-            part = model.within(f"{function}/{task}")
-            given[key] = take_unit_tests(part, said, tests[key], matching=task == "matching").score
-    named = str(model_name(run.settings.evaluator))
+            given[key] = _taken(model, key, said, tests[key]).score
+    named = str(evaluator_name(run.settings.evaluator))
     parts: list[tuple[str, TakerKind, Scores]] = [(EXECUTABLE, "executable", executable), (named, "model", own)]
     if model is not None:
-        parts.append((model.name if model.name != named else f"{named} again", "model", given))
+        own_name = str(evaluator_name(model.name))
+        parts.append((own_name if own_name != named else f"{named} again", "model", given))
     return {(name, kind): scores for name, kind, scores in parts if scores}
+
+
+def _taken(model: Evaluator, key: Key, said: str, tests: Sequence[UnitTest]) -> Tested:
+    if isinstance(model, TrainedEvaluator):
+        return model.take(said, tests)
+    function, task = key
+    return take_unit_tests(model.within(f"{function}/{task}"), said, tests, matching=task == "matching")
 
 
 def _by_running(run: TestedRun, function: str, task: Task) -> float | None:
@@ -388,15 +405,20 @@ def unit_tests(
 ) -> UnitTests:
     """Hold the answers of people against evaluators: accuracy of each, and Spearman's correlation over functions.
 
-    `answers` are sheets that `export_unit_tests` wrote and people filled in. `evaluator` is a language model that takes
-    the same tests now; its calls and the document are written to `out`.
+    `answers` are sheets that `export_unit_tests` wrote and people filled in. `evaluator` is a language model, or
+    `trained:DIR`, that takes the same tests now; its calls and the document are written to `out`.
     """
     files = [Path(answers)] if isinstance(answers, str | Path) else [Path(one) for one in answers]
-    tested, model = TestedRun(require_run(run)), findable_model(evaluator)
-    check_model(model, paid)
+    tested, model = TestedRun(require_run(run)), findable_evaluator(evaluator)
+    if not is_trained(model):
+        check_model(model, paid)
     directory = directory_for(out, "unit-tests", tested.directory.resolve().name)
     with ExitStack() as stack:
-        opened = None if model is None else stack.enter_context(model_access(model, directory, paid).open())
+        opened: Evaluator | None = None
+        if model is not None and is_trained(model):
+            opened = open_trained(model)
+        elif model is not None:
+            opened = stack.enter_context(model_access(model, directory, paid).open())
         study = unit_test_study(tested, files, opened)
     study = UnitTests.from_data(rounded(study.as_data()))
     study.write(directory / UNIT_TESTS_FILE)

@@ -15,14 +15,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from vesalius.documents.ran import Ran
 from vesalius.json_lines import TIMEOUT
 from vesalius.sandbox import Executions, RecordedSandbox
+from vesalius.sandbox.command import NOTHING, Grants
 from vesalius.sandbox.libraries import PRELOAD
 from vesalius_backbones.runs.access import ModelAccess
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.agents import take_unit_tests
 from vesalius_functions.bench.settings import EvaluatedResult
 from vesalius_functions.box import SUCCESS, Answer, Box, Function, json_value
+from vesalius_functions.evaluators.trained import open_trained
 from vesalius_functions.interpreters import interpret
 from vesalius_functions.scripts import recorded
 from vesalius_functions.suite import Suite
@@ -40,6 +43,8 @@ class Interpreted(BaseModel):
     #: Pairs of input and output; an output that failed is `{"error": why}`.
     log: list[tuple[Any, Any]]
     exemplar_overlap: int | None = None
+    #: How the interpreter ran, where it is a foreign program.
+    ran: Ran | None = None
     seconds: float
 
 
@@ -79,6 +84,9 @@ class ToInterpret:
     talk: Talk = field(default_factory=Talk)
     #: Seconds that a command may be silent.
     timeout: float = TIMEOUT
+    #: What a command is given, and the file that keeps what it used.
+    grants: Grants = NOTHING
+    programs: Path | None = None
     access: ModelAccess | None = None
     #: The language model behind the function, where there is one.
     function_access: ModelAccess | None = None
@@ -103,14 +111,14 @@ class ToGrade:
 
 @dataclass(frozen=True)
 class ToTest:
-    """A case of the third step: a description that an evaluator reads."""
+    """A case of the third step: a description that an evaluator reads, a language model or a trained one by name."""
 
     id: str
     index: int
     suite: Suite
     answer: Path
     grading_seed: int
-    access: ModelAccess
+    evaluator: ModelAccess | str
     executions: Path | None = None
     function_access: ModelAccess | None = None
 
@@ -120,6 +128,7 @@ def interpret_case(case: ToInterpret) -> Interpreted:
     started = time.monotonic()
     options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
     options |= {"grading_seed": case.grading_seed, "timeout": case.timeout}
+    options |= {"grants": case.grants, "log": case.programs}
     with ExitStack() as stack:
         function = stack.enter_context(_function(case))
         box = Box(function, budget=case.budget, white_box=case.white_box)
@@ -140,6 +149,7 @@ def interpret_case(case: ToInterpret) -> Interpreted:
         answer=answer.model_copy(update={"structure": json_value(answer.structure)}),
         log=log,
         exemplar_overlap=result.exemplar_overlap,
+        ran=result.ran,
         seconds=round(time.monotonic() - started, 3),
     )
 
@@ -172,13 +182,18 @@ def evaluate_case(case: ToTest) -> EvaluatedResult:
     answer = _answer(case.answer)
     with _function(case) as function:
         tests = case.suite.unit_tests(function, grading_seed=case.grading_seed)
+        unseen = open_trained(case.evaluator).is_new(function) if isinstance(case.evaluator, str) else None
     description = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
-    with case.access.open() as backbone:
-        tested = take_unit_tests(backbone.within(case.id), description, tests)
+    if isinstance(case.evaluator, str):
+        tested = open_trained(case.evaluator).take(description, tests)
+    else:
+        with case.evaluator.open() as backbone:
+            tested = take_unit_tests(backbone.within(case.id), description, tests)
     return EvaluatedResult(
         tests=len(tests),
         score=tested.score if tests else None,
         unanswered=sum(choice is None for choice in tested.choices),
+        unseen=unseen,
     )
 
 

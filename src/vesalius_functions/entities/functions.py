@@ -22,6 +22,7 @@ from vesalius_functions.knowledge.scoring import (
     ModelScorer,
     Scorer,
     VectorScorer,
+    frequent_words,
     other_space,
     words_of,
 )
@@ -45,6 +46,25 @@ def all_concepts() -> tuple[Listed, ...]:
     lines = Path(__file__).with_name("concepts.txt").read_text(encoding="utf-8").splitlines()
     fields = [[part.strip() for part in line.split(";")] for line in lines if not line.startswith("#")]
     return tuple(Listed(Concept(name, tuple(words.split())), tuple(tests.split())) for name, words, tests in fields)
+
+
+#: Words that are offered for the tests of a concept that has none of its own, and the ranks that they are taken from.
+OFFERED, FREQUENT = 40, slice(300, 20_300)
+
+
+@lru_cache(maxsize=1)
+def published_concepts() -> tuple[Listed, ...]:
+    """The entities that FIND lists, by name; the words to test with are those nearest to the name in GloVe."""
+    lines = Path(__file__).with_name("published.txt").read_text(encoding="utf-8").splitlines()
+    names = [line for line in lines if not line.startswith("#")]
+    own = {one.concept.name: one for one in all_concepts()}
+    words = [word for word in frequent_words()[FREQUENT] if word.isalpha()]
+    near = np.argsort(-VectorScorer("glove").similarity(words, [(name,) for name in names]), axis=1)[:, :OFFERED]
+    listed = []
+    for name, row in zip(names, near, strict=True):
+        tests = tuple(words[place] for place in row if words[place] not in words_of(name))
+        listed.append(own.get(name) or Listed(Concept(name), tests))
+    return tuple(listed)
 
 
 #: Places in every ten that hold a pair.
@@ -97,22 +117,24 @@ class EntityFunction:
 
 
 def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Model | str = "glove") -> list[EntityFunction]:
-    """Functions from our own list of concepts; after 140 concepts the list starts again in another order.
+    """Functions from our own list of concepts, or in mode `published` from the names that FIND lists (its pairs are not
+    in the paper and are drawn); after the last concept the list starts again in another order.
 
     Args:
         count: how many; the first of a longer draw are the same.
         seed: chooses order and pairs.
-        mode: `published` rounds to four decimals and words a language model's prompt as published.
+        mode: `published` also rounds to four decimals and words a language model's prompt as published.
         backbone: `glove` or `wordllama` for word vectors, or a language model.
     """
     if count < 0:
         raise BadInput(f"count {count}: give 0 or more functions")
     scorer = scorer_of(backbone, mode)
-    singles = _rounds(random.Random(f"entities/{seed}"))
+    listed = published_concepts() if mode == "published" else all_concepts()
+    singles = _rounds(listed, random.Random(f"entities/{seed}"))
     pairing = random.Random(f"entities/pairs/{seed}")
     functions = []
     for i in range(count):
-        chosen = pairing.sample(all_concepts(), 2) if i % 10 in PAIRS else [next(singles)]
+        chosen = pairing.sample(listed, 2) if i % 10 in PAIRS else [next(singles)]
         concepts, words = zip(*((one.concept, one.tests) for one in chosen), strict=True)
         functions.append(EntityFunction(f"f{i:05d}", concepts, scorer, mode, words))
     return functions
@@ -123,10 +145,10 @@ def scorer_of(backbone: Model | str, mode: Mode) -> Scorer:
     return VectorScorer(backbone) if isinstance(backbone, str) else ModelScorer(backbone, mode=mode)
 
 
-def _rounds(rng: random.Random):
+def _rounds(listed: Sequence[Listed], rng: random.Random):
     """The concepts in a random order, again and again."""
     while True:
-        order: list[Listed] = list(all_concepts())
+        order: list[Listed] = list(listed)
         rng.shuffle(order)
         yield from order
 

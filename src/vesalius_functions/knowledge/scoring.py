@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vesalius.errors import BadInput, Failed, choices
-from vesalius_backbones import Backbone, Garbled, Refused, system, user
+from vesalius_backbones import Backbone, Garbled, Message, Refused, system, user
 from vesalius_functions.box import Mode, Reply
 from vesalius_functions.knowledge.geography import data_folder, read_texts
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation
@@ -240,6 +240,40 @@ class VectorScorer:
         return None if space(self.name).knows(word) else f"the word {word!r} is not in the vocabulary of {self.name}"
 
 
+# What a language model behind a function is told. The published prompts are in our words: the same roles, rules, order
+# of rules and parts.
+
+
+def entity_turns(word: str, names: Sequence[str], *, mode: Mode) -> list[Message]:
+    """The prompt of an entity function: a system prompt that names the task, then a rule for each concept."""
+    if mode == "published":
+        role = "You are an AI that was trained to find words that belong to given concepts."
+        rules = " ".join(f"Return only 1 if the input is related to {name}." for name in names)
+        return [system(role), user(f"{rules} Otherwise return only 0. Give no additional information.\nInput: {word}")]
+    asked = " or to ".join(names)
+    rule = f"Reply with one digit and nothing else: 1 if the input is related to {asked}, 0 if it is not."
+    return [system("You recognise words that are related to given concepts."), user(f"{rule}\nInput: {word}")]
+
+
+def relation_turns(item: str, what: str, result: str, exception: str | None, *, mode: Mode) -> list[Message]:
+    """The prompt of a relation function. The published one announces an input, says first what all else gives, and
+    names the exception last; its system prompt asks for knowledge of the world and for precision.
+    """
+    if mode == "published":
+        role = (
+            "You are an assistant that helps. By what you know of the real world, you turn an input word into an "
+            "output word, following the rule that the user states. Be as exact as you can."
+        )
+        rules = [f"You will get an input. If it is {what}, give {result} alone."]
+        rules += [f"If it is not {what}, give {UNDEFINED!r}."]
+        rules += [f"If {exception}, give {UNDEFINED!r}."] if exception else []
+        return [system(role), user(f"{' '.join(rules)} Input: {item}.")]
+    rules = [f"If the input is {what}, reply with only {result}."]
+    rules += [f"If {exception}, reply with the word {UNDEFINED}."] if exception else []
+    rules += [f"Otherwise reply with the word {UNDEFINED}. Give no additional information."]
+    return [system("You answer with a single name, word or number."), user(" ".join(rules) + f"\nInput: {item}")]
+
+
 class ModelScorer:
     """Scores by a language model's log-probabilities of 0 and 1; `mode` chooses the published prompt or a plain one.
 
@@ -248,7 +282,8 @@ class ModelScorer:
 
     def __init__(self, backbone: Model, *, mode: Mode = "fixed") -> None:
         self.name = backbone.name
-        self._backbone, self._mode = backbone, mode
+        self._backbone: Model = backbone
+        self._mode: Mode = mode
         self._replies: dict[tuple[str, ...], Reply] = {}
 
     def score(self, words: Sequence[object], concepts: Sequence[Concept]) -> list[Reply]:
@@ -263,16 +298,7 @@ class ModelScorer:
         return self._replies[key]
 
     def _one(self, word: str, names: Sequence[str]) -> Reply:
-        if self._mode == "published":
-            instruction = " ".join(f"Return only 1 if the input is related to {name}." for name in names)
-            question = f"{instruction} Otherwise return only 0. Give no additional information.\nInput: {word}"
-        else:
-            asked = " or to ".join(names)
-            instruction = (
-                f"Reply with one digit and nothing else: 1 if the input is related to {asked}, 0 if it is not."
-            )
-            question = f"{instruction}\nInput: {word}"
-        turns = [system("You recognise words that are related to given concepts."), user(question)]
+        turns = entity_turns(word, names, mode=self._mode)
         try:
             return Reply(self._backbone.logprobs(turns, ["0", "1"], label=f"{'/'.join(names)}: {word}").share("1"))
         except (Garbled, Refused):
@@ -335,7 +361,8 @@ class TableMapper:
 class ModelMapper:
     """Asks a language model, once for each input.
 
-    `published` keeps its replies as they are; else blanks around them go.
+    `mode` chooses the published prompt or a plain one; `published` also keeps replies as they are, blanks around them
+    included.
     """
 
     backbone: Model
@@ -360,10 +387,7 @@ class ModelMapper:
         return self._replies[item]
 
     def _one(self, item: str) -> Reply:
-        rules = [f"If the input is {self.what}, reply with only {self.result}."]
-        rules += [f"If {self.exception}, reply with the word {UNDEFINED}."] if self.exception else []
-        rules += [f"Otherwise reply with the word {UNDEFINED}. Give no additional information."]
-        turns = [system("You answer with a single name, word or number."), user(" ".join(rules) + f"\nInput: {item}")]
+        turns = relation_turns(item, self.what, self.result, self.exception, mode=self.mode)
         try:
             text = self.backbone.chat(turns, label=f"{self.what} -> {self.result}: {item}").text
         except (Garbled, Refused):

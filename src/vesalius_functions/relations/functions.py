@@ -18,6 +18,7 @@ from vesalius_functions.knowledge.geography import inventory
 from vesalius_functions.knowledge.scoring import Mapper, Model, ModelMapper, TableMapper
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation, by_name, plain, same
 from vesalius_functions.published import Loaded, Unusable, functions_of, hints, tests_with_places, texts
+from vesalius_functions.relations.listed import INPUTS, LISTED
 from vesalius_functions.submitted import Refused, entry_of
 
 #: An exception covers at least this many members that are asked and that are kept for tests, and at most this share.
@@ -41,6 +42,8 @@ class RelationFunction:
     mode: Mode = "fixed"
     triplets: tuple[UnitTest, ...] = ()
     hints: tuple[str, ...] = ()
+    #: Things to ask about where no fact table has any.
+    inputs: tuple[str, ...] = ()
     category: Category = "relations"
 
     @property
@@ -72,18 +75,39 @@ class RelationFunction:
 
 def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Model | None = None) -> list[RelationFunction]:
     """Functions from our fact tables; after the last relation they start again in another order, with new exceptions.
+    In mode `published` those that FIND lists come first: all 75 with a language model, else those that a table covers.
 
     Args:
         count: how many; the first of a longer draw are the same.
         seed: chooses relations and exceptions.
-        mode: `published` keeps blanks around a language model's replies; fact tables answer alike in both.
+        mode: `published` keeps blanks around a language model's replies, words its prompt as published and draws the
+            distractors of unit tests from other relations; fact tables answer alike in both.
         backbone: a language model that answers in place of the tables.
     """
     if count < 0:
         raise BadInput(f"count {count}: give 0 or more functions")
     rng = random.Random(f"relations/{seed}")
+    first = _listed(rng, backbone) if mode == "published" else []
+    functions = [replace(one, id=f"f{place:05d}") for place, one in enumerate(first[:count])]
     drawn = _draws(rng)
-    return [_function(f"f{i:05d}", *next(drawn), mode=mode, backbone=backbone) for i in range(count)]
+    more = range(len(functions), count)
+    return functions + [_function(f"f{i:05d}", *next(drawn), mode=mode, backbone=backbone) for i in more]
+
+
+def _listed(rng: random.Random, backbone: Model | None) -> list[RelationFunction]:
+    """The functions that FIND lists, relations in random order, each before its two exceptions."""
+    functions = []
+    for what, result, *exceptions in rng.sample(LISTED, len(LISTED)):
+        for exception_text in (None, *exceptions):
+            relation, exception = _covered(what, result, exception_text)
+            if backbone is None and relation is None:
+                continue
+            phrases = (what, result, exception_text)
+            mapper = ModelMapper(backbone, *phrases, mode="published") if backbone else TableMapper(relation, exception)  # type: ignore[arg-type]
+            inputs = () if relation else INPUTS[what]
+            made = RelationFunction("", mapper, phrases, relation, exception, "published", inputs=inputs)
+            functions.append(made)
+    return functions
 
 
 def exceptions(relation: Relation) -> list[Condition]:
@@ -140,14 +164,28 @@ def unit_tests(function: RelationFunction, seed: int = 0) -> list[UnitTest]:
     if function.triplets:
         return list(function.triplets)
     relation = function.relation
+    if relation is None and function.inputs:
+        return _tests_of_replies(function, random.Random(f"relations/tests/{seed}/{function.truth()}"))
     if relation is None:
         raise BadInput(f"function {function.id}: no fact table covers it and no tests came with it")
     rng = random.Random(f"relations/tests/{seed}/{function.truth()}")
     ordinary, special = _inputs(function, relation, rng)
     right = _right(function, ordinary, special)
-    wrong = _wrong(function, relation, ordinary, special, rng)
+    published = function.mode == "published"
+    wrong = _random(function, rng) if published else _wrong(function, relation, ordinary, special, rng)
     rng.shuffle(right)
     return [_unit_test(pair, [next(wrong), next(wrong)], rng) for pair in right]
+
+
+def _tests_of_replies(function: RelationFunction, rng: random.Random) -> list[UnitTest]:
+    """Triplets of what a language model itself replies, where no table says what is right; fewer than ten where it
+    answers fewer inputs.
+    """
+    pairs = _asked(function, rng.sample(function.inputs, len(function.inputs)))
+    silent = [pair for pair in pairs if same(pair[1], UNDEFINED)][:UNDEFINED_RIGHT]
+    right = [pair for pair in pairs if not same(pair[1], UNDEFINED)][: TRIPLETS - len(silent)] + silent
+    wrong = _random(function, rng)
+    return [_unit_test(pair, [next(wrong), next(wrong)], rng) for pair in rng.sample(right, len(right))]
 
 
 def _inputs(function: RelationFunction, relation: Relation, rng: random.Random) -> tuple[list[str], list[str]]:
@@ -193,6 +231,22 @@ def _wrong(
             pairs.append((item, rival or other))
     rng.shuffle(pairs)
     return iter(pairs)
+
+
+def _random(function: RelationFunction, rng: random.Random) -> Iterator[Pair]:
+    """The published distractors: pairs of other relations, drawn at random; far easier to tell from the function's own
+    than those of `_wrong`. A pair that the function gives as well is none.
+    """
+    relation = function.relation
+    others = [other for other in inventory() if relation is None or other.name != relation.name]
+    # A relation that no table has is kept apart from those of its own kind of input: they could agree with it.
+    others = [other for other in others if relation is not None or other.phrases[0] != function.phrases[0]]
+    while True:
+        other = rng.choice(others)
+        item = rng.choice(list(other.values))
+        own = None if relation is None else relation.values.get(item)
+        if own is None or not same(own, other.values[item]):
+            yield item, other.values[item]
 
 
 def _unit_test(right: Pair, wrong: Sequence[Pair], rng: random.Random) -> UnitTest:

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from pydantic import JsonValue
 
-from vesalius.api.door import directory_for, note_unperformed, removed_if_empty, subject_options, verb
-from vesalius.behaviours.behaviour import label_of
+from vesalius.api.door import directory_for, note_unperformed, removed_if_empty, subject_options, subject_words, verb
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import split_names
@@ -281,7 +280,6 @@ def discover_sets(
         seed=options.seed,
     )
     words = (
-        request.behaviour and label_of(request.behaviour),
         str(request.options["metric"]) if "metric" in request.options else None,
         search,
         options.kind,
@@ -291,7 +289,7 @@ def discover_sets(
         f"n{options.n}",
         f"seed{options.seed}",
     )
-    directory = directory_for(out, "sets", specimen.name, *words) if out else None
+    directory = directory_for(out, "sets", *subject_words(specimen), *words) if out else None
     with removed_if_empty(directory):
         effects = directory and directory / "effects"
         result = search_sets(specimen, search, options, directory=effects, force=force.force, progress=progress)

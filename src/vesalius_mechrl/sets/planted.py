@@ -32,7 +32,7 @@ LETTERS = "abcdefg"
 NOTHING = "."
 VOCABULARY = (*LETTERS, NOTHING)
 SHORTEST, LONGEST = 3, 10
-EXAMPLES = (list("abc"), list("gg.a"), list("dcba.ef"), list("a.b.c.d."), list("gfedcbagfe"))
+EXAMPLES: tuple[list[str], ...] = (list("abc"), list("gg.a"), list("dcba.ef"), list("a.b.c.d."), list("gfedcbagfe"))
 
 SHARP = 80.0  # attention score of the position a head looks at, before the division by sqrt(d_head)
 PUSH = 1.0  # what a position adds to a wrong letter; a correctly copied letter has 0.5

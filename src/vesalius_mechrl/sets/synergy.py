@@ -4,8 +4,8 @@ The synergy of a set is the effect of ablating it minus the sum of its heads' si
 
     s(ij) = d(ij) - d(i) - d(j),    d = clean score minus ablated score, per prompt, averaged over prompts
 
-Positive: *backup*; each compensated for the other while it was ablated, so together they cost more than the sum.
-Negative: *series*; once one is ablated the other has no effect.
+Positive: *backup*; one compensated for another while that was ablated, so together they cost more than the sum (what
+they are to each other, `relations` says). Negative: *series*; once one is ablated the other has no effect.
 
 Rule of significance. Prompts are resampled 2,000 times, with the same resamples for every set. In each resample every
 set has a t: the shift of its mean divided by its standard error *in that resample*. Let c be the 95 % quantile of the
@@ -19,7 +19,7 @@ everything differs from zero.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +28,7 @@ from jaxtyping import Float
 
 from vesalius.errors import BadInput
 from vesalius.statistics import RESAMPLES, bootstrap_means, mean_interval
+from vesalius_mechrl.sets.relations import Alone, Relation, excess_rows, relation_of
 from vesalius_mechrl.sets.sources import HeadSet, Source
 
 Verdict = Literal["backup", "series", "none"]
@@ -41,17 +42,20 @@ COLUMNS_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Synergy:
-    """The effect of a set beyond the sum of its single effects, with an interval that holds for all sets at once."""
+    """The effect of a set beyond the sum of its single effects, with an interval that holds for all sets at once;
+    `relation` is given where it is positive and was tested on held-out prompts.
+    """
 
     heads: tuple[str, ...]
     synergy: float
     low: float
     high: float
     verdict: Verdict
+    relation: Relation | None = None
 
     def document(self) -> dict[str, Any]:
         """The synergy for JSON."""
-        return {**asdict(self), "heads": list(self.heads)}
+        return {**asdict(self), "heads": list(self.heads), **_relation(self.relation)}
 
 
 def synergy_rows(
@@ -60,9 +64,7 @@ def synergy_rows(
     """Synergy of each set on each prompt; sets in `effects` are not measured again, and new ones are added to it."""
     effects = {} if effects is None else effects
     needed = [*(frozenset({head}) for members in sets for head in sorted(members)), *sets]
-    missing = list(dict.fromkeys(members for members in needed if members not in effects))
-    if missing:
-        effects.update(zip(missing, source.effects(missing).T, strict=True))
+    _measure(source, needed, effects)
     columns = [effects[members] - sum(effects[frozenset({head})] for head in sorted(members)) for members in sets]
     return np.stack(columns, 1)
 
@@ -124,11 +126,16 @@ def _verdict(mean: float, low: float, high: float, least: float) -> Verdict:
     return "series" if high < 0 and mean <= -least else "none"
 
 
+def _relation(relation: Relation | None) -> dict[str, Any]:
+    return {"relation": None} if relation is None else relation.document()
+
+
 # Backup groups: heads linked by significant positive synergy, and the effect of ablating all of them.
 #
 # The sets that a search suspects are tested on held-out prompts, together with every pair inside them, all at once by
-# the rule of `synergy`. Sets that are backups are links; heads connected by links form a group. For each group: the
-# effect of ablating it, and of each of its heads alone.
+# the rule of `synergy`. Sets that are backups are links, unless a head that works against the answer makes them seem so
+# (`relations`); heads connected by links form a group. For each group: the effect of ablating it, that of each of its
+# heads alone, and what they are to each other.
 
 
 @dataclass(frozen=True)
@@ -142,12 +149,15 @@ class MeanEffect:
 
 @dataclass(frozen=True)
 class BackupGroup:
-    """Heads that are backups of each other: their joint effect, single effects, and the links between them."""
+    """Heads that stand in for each other: their joint effect, single effects, the links between them, and what they are
+    to each other.
+    """
 
     heads: tuple[str, ...]
     joint: MeanEffect
     alone: dict[str, MeanEffect]
     links: tuple[Synergy, ...]
+    relation: Relation
 
     @property
     def sum_alone(self) -> float:
@@ -163,6 +173,7 @@ class BackupGroup:
             "sum_alone": self.sum_alone,
             "synergy": self.joint.effect - self.sum_alone,
             "links": [link.document() for link in self.links],
+            **self.relation.document(),
         }
 
 
@@ -185,19 +196,48 @@ def confirm(source: Source, suspected: Sequence[HeadSet], *, least: float, seed:
     rows = synergy_rows(source, sets, effects)
     names = [tuple(source.heads[head] for head in sorted(members)) for members in sets]
     tested = judge(rows, names, least=least, seed=seed)
-    links = {members: synergy for members, synergy in zip(sets, tested, strict=True) if synergy.verdict == "backup"}
+    positive = {members: synergy for members, synergy in zip(sets, tested, strict=True) if synergy.verdict == "backup"}
+    relations = _relations(source, list(positive), effects, least=least, seed=seed)
+    links = {members: replace(positive[members], relation=relation) for members, relation in relations.items()}
+    tested = [links.get(members, synergy) for members, synergy in zip(sets, tested, strict=True)]
+    links = {members: link for members, link in links.items() if relations[members].kind != "opposed"}
     merged = connected(list(links))
-    missing = [members for members in merged if members not in effects]
-    if missing:
-        effects.update(zip(missing, source.effects(missing).T, strict=True))
+    relations |= _relations(source, [one for one in merged if one not in relations], effects, least=least, seed=seed)
     groups = []
     for members in merged:
         heads = tuple(source.heads[head] for head in sorted(members))
         alone = {source.heads[head]: _mean_effect(effects[frozenset({head})], seed) for head in sorted(members)}
         inside = tuple(synergy for linked, synergy in links.items() if linked <= members)
-        groups.append(BackupGroup(heads, _mean_effect(effects[members], seed), alone, inside))
+        relation = relations[members]
+        if relation.kind == "opposed":  # its links stand in for each other; all of them do no more than these
+            relation = replace(relation, kind="together")
+        groups.append(BackupGroup(heads, _mean_effect(effects[members], seed), alone, inside, relation))
     groups.sort(key=lambda group: -(group.joint.effect - group.sum_alone))
     return Confirmation(tuple(groups), tuple(tested), len(effects))
+
+
+def _relations(
+    source: Source, sets: Sequence[HeadSet], effects: dict[HeadSet, np.ndarray], *, least: float, seed: int
+) -> dict[HeadSet, Relation]:
+    """What the heads of each set are to each other; the excesses of all are judged at once, as synergies are."""
+    if not sets:
+        return {}
+    _measure(source, sets, effects)
+    judged = judge(np.stack([excess_rows(one, effects) for one in sets], 1), [()] * len(sets), least=least, seed=seed)
+    alone = {members: Alone.of(members, effects, clean=source.clean, seed=seed) for members in sets}
+    _measure(source, [one for members in sets for one in alone[members].sets()], effects)
+    names = dict(enumerate(source.heads))
+    return {
+        members: relation_of(alone[members], names, effects, exceeds=one.verdict == "backup", least=least, seed=seed)
+        for members, one in zip(sets, judged, strict=True)
+    }
+
+
+def _measure(source: Source, sets: Sequence[HeadSet], effects: dict[HeadSet, np.ndarray]) -> None:
+    """Add the effects of sets that are not known."""
+    missing = list(dict.fromkeys(members for members in sets if members not in effects))
+    if missing:
+        effects.update(zip(missing, source.effects(missing).T, strict=True))
 
 
 def connected(links: Sequence[HeadSet]) -> list[HeadSet]:

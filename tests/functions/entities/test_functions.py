@@ -10,9 +10,10 @@ from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
 from vesalius_backbones import Scripted, ScriptedReply, open_backbone
 from vesalius_backbones.messages import ModelRequest, TokenOptions
+from vesalius_bench.papers.published import printed
 from vesalius_functions import Box
 from vesalius_functions.entities import all_concepts, sample
-from vesalius_functions.entities.functions import EntityFunction
+from vesalius_functions.entities.functions import EntityFunction, published_concepts, unit_tests
 from vesalius_functions.knowledge.scoring import NO_ANSWER, Concept, VectorScorer
 from vesalius_functions.suite import SUITE
 
@@ -112,3 +113,16 @@ def test_a_language_model_scores_by_its_log_probabilities(mode) -> None:
     assert function.concepts[0].name in asked
     assert ("Return only 1" in asked) == (mode == "published")
     assert function.truth()["backbone"] == "scripted:script"
+
+
+@needs_vectors
+def test_mode_published_draws_the_names_of_the_paper() -> None:
+    """The names of Table A1 as far as they can be read, with words that belong to them by GloVe to test with."""
+    names = {one.concept.name for one in published_concepts()}
+    assert names == set(printed("find", "Table A1").rows) - {"average"}
+    drawn = sample(200, seed=3, mode="published")
+    assert {concept.name for function in drawn for concept in function.concepts} <= names
+    assert len({function.concepts for function in drawn if len(function.concepts) == 1}) == len(names)
+    climate = next(one for one in published_concepts() if one.concept.name == "climate")
+    assert {"warming", "environment"} <= set(climate.tests)
+    assert len(unit_tests(drawn[0])) == 10

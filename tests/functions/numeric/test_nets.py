@@ -1,5 +1,6 @@
 """Nets: one step against automatic differentiation, company does not matter, what is packaged, what is kept."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from vesalius_functions.numeric import nets
-from vesalius_functions.numeric.expressions import Atom, Pair
+from vesalius_functions.box import Mode
+from vesalius_functions.numeric import nets, sample
+from vesalius_functions.numeric.expressions import Atom, Expression, Pair
 from vesalius_functions.numeric.sampling import suite_expressions
 
 EXPRESSIONS = [
@@ -89,3 +91,20 @@ def test_a_spoilt_cache_is_written_anew(monkeypatch: pytest.MonkeyPatch, tmp_pat
     first = nets.trained(EXPRESSIONS[:1])[0]
     monkeypatch.setattr(nets, "train", None)
     np.testing.assert_array_equal(nets.trained(EXPRESSIONS[:1])[0].slopes, first.slopes)
+
+
+def test_mode_published_trains_on_the_published_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nets of 10,000 points are kept apart from those of 1,000."""
+    asked: list[int] = []
+
+    def train(expressions: Sequence[Expression], *, points: int) -> list[nets.Net]:
+        asked.append(points)
+        return first(expressions, steps=1, points=points)
+
+    first = nets.train
+    monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path))
+    monkeypatch.setattr(nets, "train", train)
+    modes: tuple[Mode, ...] = ("published", "fixed", "published")
+    for mode in modes:
+        sample(30, seed=77, mode=mode)
+    assert asked == [10_000, 1_000]
