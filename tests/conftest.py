@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import forked, warm_forks
 from tests.sandboxes import SharedSandboxes
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
@@ -37,6 +38,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 os.environ["VESALIUS_PROGRESS"] = "0"
 # Hundreds of workers are forked from one process in a run of the tests; each would import most of the package itself.
 engine.PRELOADED = (*engine.PRELOADED, "tests.preloaded")
+forked.prepare_servers()
+warm_forks.install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

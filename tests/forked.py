@@ -2,7 +2,7 @@
 
 Importing torch and the package takes seconds of CPU time, and dozens of tests start a command as a process. `forked`
 gives the words that start one: a small program that hands its arguments, folder, environment and streams to a server,
-which forks, and that ends as the fork ends. The server runs for as long as this process of pytest.
+which forks, and that ends as the fork ends. One server serves all processes of a run of pytest and ends with the run.
 
 A fork has the hash seed and the imported modules of the server. So tests of what is imported, of Ctrl-C from a terminal
 and of two processes that agree start the real thing: `[sys.executable, "-m", "vesalius"]`. One that is killed takes its
@@ -11,6 +11,7 @@ says so.
 """
 
 import atexit
+import fcntl
 import functools
 import importlib
 import json
@@ -24,8 +25,13 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+#: The variable that holds where the servers of this run of pytest are and the process that they end with.
+PLACE = "VESALIUS_TEST_SERVERS"
+#: Descriptors that a fork gets beside its three streams start with this number.
+FIRST_PASSED = 64
 #: The program of the asking side; with -I and -S it starts in a few hundredths of a second.
 ASK = """
 import json, os, signal, socket, sys
@@ -57,38 +63,74 @@ def vesalius(*arguments: object) -> list[str]:
     return forked("-m", "vesalius", *arguments)
 
 
+def prepare_servers() -> None:
+    """Make the place of this run's servers, in the first process of pytest; those that it starts find it."""
+    if PLACE not in os.environ:
+        directory = tempfile.mkdtemp(prefix="forked-")
+        os.environ[PLACE] = f"{os.getpid()}:{directory}"
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+
+
 @functools.cache
 def _server() -> str:
-    """The address of the server, started when first asked for and stopped when this process ends."""
-    place = tempfile.mkdtemp(prefix="forked-")
-    address = str(Path(place) / "socket")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.forked", address], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
+    return server("tests.preloaded")
 
-    def stop() -> None:
-        process.kill()
-        process.wait()
-        shutil.rmtree(place, ignore_errors=True)
 
-    atexit.register(stop)
+def server(*modules: str, environment: Mapping[str, str] | None = None) -> str:
+    """The address of the run's server that has imported these modules, started when it is first asked for."""
+    owner, _, directory = os.environ[PLACE].partition(":")
+    address = str(Path(directory) / modules[0])
+    with open(f"{address}.lock", "w") as lock, open(f"{address}.errors", "a") as errors:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(address):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forked", address, owner, *modules],
+                cwd=Path(__file__).parents[1],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,  # never that of whoever asks first, who may wait for its end
+                start_new_session=True,
+            )
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n", Path(errors.name).read_text()
+            process.stdout.close()
+            process.returncode = 0  # nobody waits for it: it ends with the run
     return address
 
 
-def serve(address: str) -> None:
-    """Fork a process for each connection until killed, and send back its number and how it ended."""
-    importlib.import_module("tests.preloaded")
+def ask(
+    address: str, arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]
+) -> tuple[int, socket.socket]:
+    """Let a server fork from here: the process, and the connection on which it sends how that ended."""
+    ours = socket.socket(socket.AF_UNIX)
+    ours.connect(address)
+    request = json.dumps([arguments, os.getcwd(), dict(environment)]).encode()
+    socket.send_fds(ours, [len(request).to_bytes(8, "big")], list(streams))
+    ours.sendall(request)
+    line = b""
+    while not line.endswith(b"\n"):
+        line += ours.recv(1) or b"\n"
+    return int(line), ours
+
+
+def serve(address: str, owner: int, modules: Sequence[str]) -> None:
+    """Fork a process for each connection, and send back its number and how it ended, until the owner is gone."""
+    for module in modules:
+        importlib.import_module(module)
     selector = selectors.DefaultSelector()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
-    listening.listen()
+    listening.listen(100)
     selector.register(listening, selectors.EVENT_READ, None)
+    ended = os.pidfd_open(owner)
+    selector.register(ended, selectors.EVENT_READ, None)
     print("ready", flush=True)
-    parent = os.getppid()
-    while os.getppid() == parent:
-        for key, _ in selector.select(timeout=5):
+    os.dup2(0, 1)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj == ended:
+                return
             if key.data is None:
                 _accept(listening, selector)
             elif key.fileobj is key.data[1]:
@@ -99,7 +141,7 @@ def serve(address: str) -> None:
 
 def _accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
     connection, _ = listening.accept()
-    length, streams, _, _ = socket.recv_fds(connection, 8, 3)
+    length, streams, _, _ = socket.recv_fds(connection, 8, 8)
     with connection.makefile("rb") as file:
         arguments, directory, environment = json.loads(file.read(int.from_bytes(length, "big")))
     child = os.fork()
@@ -108,7 +150,7 @@ def _accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
             if isinstance(key.fileobj, int):
                 os.close(key.fileobj)
             else:
-                key.fileobj.close()  # pyright: ignore[reportAttributeAccessIssue]
+                key.fileobj.close()
         connection.close()
         selector.close()
         _become(arguments, directory, environment, streams)
@@ -142,7 +184,7 @@ def _become(arguments: list[str], directory: str, environment: dict[str, str], s
     status = 1
     try:
         for number, stream in enumerate(streams):
-            os.dup2(stream, number)
+            os.dup2(stream, number if number < 3 else FIRST_PASSED + number - 3)
             os.close(stream)
         os.chdir(directory)
         os.environ.clear()
@@ -156,10 +198,9 @@ def _become(arguments: list[str], directory: str, environment: dict[str, str], s
             import torch
 
             torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
-        if environment.get("OMP_NUM_THREADS") == "1":  # a fork of several threads could hang
-            from vesalius.runs import engine
-
-            engine.START_METHOD = "fork"  # its workers have the modules as well
+        engine = sys.modules.get("vesalius.runs.engine")
+        if engine is not None and environment.get("OMP_NUM_THREADS") == "1":  # a fork of several threads could hang
+            vars(engine)["START_METHOD"] = "fork"  # its workers have the modules as well
         _run(*arguments)
         status = 0
     except SystemExit as left:
@@ -174,8 +215,14 @@ def _become(arguments: list[str], directory: str, environment: dict[str, str], s
         _leave(status)
 
 
-def _run(option: str, what: str, *arguments: str) -> None:
-    sys.path.insert(0, os.getcwd() if option == "-m" else "")
+def _run(*words: str) -> None:
+    option, what, *arguments = words
+    if option == "-P":  # a process of its own group, and no folder on the path but those of the environment
+        os.setsid()
+        sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
+        option, what, *arguments = what, *arguments
+    else:
+        sys.path.insert(0, os.getcwd() if option == "-m" else "")
     sys.argv = [option, *arguments]
     if option == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)
@@ -190,7 +237,7 @@ def _leave(status: int) -> None:
     try:
         import threading
 
-        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+        threading._shutdown()
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -199,4 +246,4 @@ def _leave(status: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

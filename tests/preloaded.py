@@ -1,8 +1,15 @@
 """Imports the packages whole, for processes that tests are forked from: what a fork imports it imports for itself."""
 
 import importlib
+import os
 import pkgutil
+import subprocess
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+from tests import warm_forks
+from tests.forked import PLACE, forked
 
 PACKAGES = (
     "vesalius",
@@ -20,3 +27,14 @@ for package in PACKAGES:
         if not module.name.endswith(LEFT_OUT):
             with suppress(ImportError):  # an extra that is not installed
                 importlib.import_module(module.name)
+
+warm_forks.install()
+
+
+def _job(command: list[str], **options: Any) -> Any:
+    return subprocess.Popen(forked(*command[1:]) if PLACE in os.environ else command, **options)
+
+
+with suppress(ImportError):  # the runs that a workbench starts are forked as well
+    jobs = importlib.import_module("vesalius_workbench.jobs")
+    vars(jobs)["subprocess"] = SimpleNamespace(**{**vars(subprocess), "Popen": _job})

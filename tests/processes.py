@@ -1,9 +1,15 @@
 """Child processes for tests that end them."""
 
+import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from vesalius.sandbox.line_program import LineProgram
 
 #: Seconds until a test gives up waiting for another process. Starting one that imports torch takes a second on an idle
 #: machine and a minute on a busy one; nothing is measured by it.
@@ -34,3 +40,16 @@ def until_gone(*pids: int) -> None:
 def heed_interrupts() -> None:
     """For `preexec_fn`: a build that was started in the background ignores Ctrl-C, and its children would with it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def told_to_programs(heard: list[dict[str, Any]]) -> Iterator[None]:
+    """Keeps what programs are told: they are confined, so they cannot write it down themselves."""
+    send = LineProgram.send
+
+    def keeping(program: LineProgram, document: Mapping[str, object]) -> None:
+        heard.append(json.loads(json.dumps(document)))
+        send(program, document)
+
+    with patch.object(LineProgram, "send", keeping):
+        yield

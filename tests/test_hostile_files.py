@@ -19,15 +19,23 @@ from benchmarks.hostile_files import (
 )
 
 from vesalius import files
+from vesalius.api.loading import load
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import load_specimen
+from vesalius.documents.attribution_graph import convert
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import LONGEST_MESSAGE, BadInput, Failed, quoted
-from vesalius.files import MAX_DEPTH, parse_json
+from vesalius.files import MAX_DEPTH, parse_json, plain_json
 from vesalius.model.gguf import GgufFile
 from vesalius.runs.directory import read_run
+from vesalius_backbones.untrusted_text import Unreadable
+from vesalius_backbones.untrusted_text import read as read_untrusted
+from vesalius_bench.mib.files import read_folder
 from vesalius_bench.ratings.reading import read_ratings
 from vesalius_functions.strings import load_published
+from vesalius_workbench.start import find_place
+
+LONG = "a whole number of more than 300 digits"
 
 
 def refusal(load, *arguments: object) -> str:
@@ -101,6 +109,60 @@ def test_a_circuit_that_could_not_be_written_back(tmp_path: Path, value: str) ->
     file = tmp_path / "circuit.json"
     file.write_text(file.read_text().replace('"text"', value))
     refusal(Circuit.read, file)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n_layers": 2 * 10**9},
+        {"n_heads": 2 * 10**9},
+        {"d_model": 10**30},
+        {"n_heads": 10**4000},
+        {"n_layers": "x" * 10**6},
+    ],
+)
+def test_sizes_of_a_circuit_are_checked_before_anything_is_listed(tmp_path: Path, sizes: dict[str, object]) -> None:
+    make_circuit(tmp_path)
+    data = json.loads((tmp_path / "circuit.json").read_text())
+    folder = tmp_path / "ioi_gpt2"
+    folder.mkdir()
+    text = json.dumps({**data, "cfg": {**data["cfg"], **sizes}})
+    for place in (tmp_path / "circuit.json", folder / "importances.json"):
+        place.write_text(text)
+    refusal(Circuit.read, tmp_path / "circuit.json")
+    refusal(read_folder, folder)
+    refusal(lambda: convert(tmp_path / "circuit.json", tmp_path / "graph.json"))
+
+
+def test_very_many_layers_are_counted_before_they_are_listed(tmp_path: Path) -> None:
+    make_gpt2(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "n_layer": 2**31}))
+    assert "config.json says 2147483648 layers, the weights hold 1" in refusal(load_huggingface, tmp_path)
+
+
+def test_a_table_of_edges_that_would_not_fit_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "ioi_gpt2"
+    folder.mkdir()
+    cfg = {"n_layers": 1000, "n_heads": 1000, "d_model": 8, "parallel_attn_mlp": False}
+    (folder / "importances.json").write_text(json.dumps({"cfg": cfg, "nodes": {}, "edges": {}}))
+    assert "at most 67,108,864 are read" in refusal(read_folder, folder)
+
+
+@pytest.mark.parametrize("name", ["x" * 499, "a/" * 3000, "é" * 200, "a\0b"])
+def test_a_name_that_no_file_can_have_is_one_line(name: str) -> None:
+    assert "no file can have this name" in refusal(load, name)
+    assert "no file can have this name" in refusal(find_place, name)
+
+
+def test_numbers_of_thousands_of_digits_are_no_end_of_a_run() -> None:
+    sent = {"n": 10**5000, "list": [-(10**5000), 7, True]}
+    assert plain_json(sent) == {"n": LONG, "list": [LONG, 7, True]}
+    value, _ = read_untrusted("{'n': 1_0, 'm': 3}")
+    assert value == {"n": 10, "m": 3}
+    for text in ('{"n": ' + "1" * 5000 + "}", "{'n': " + "1" * 5000 + "}"):
+        with pytest.raises(Unreadable, match="5,000 digits"):
+            read_untrusted(text)
 
 
 def test_a_circuit_that_names_a_node_twice(tmp_path: Path) -> None:

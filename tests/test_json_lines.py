@@ -1,13 +1,18 @@
 """Programs that speak JSON lines: what they say arrives, and whatever they do wrong is one line."""
 
+import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.processes import PATIENCE, until, until_gone
+from tests.sandbox.conftest import family
 from vesalius.errors import BadInput, Failed
-from vesalius.json_lines import LineProgram, arguments_of, command_of, short_name
+from vesalius.json_lines import arguments_of, command_of, short_name
+from vesalius.sandbox.command import Grants
+from vesalius.sandbox.line_program import LineProgram
 
 #: Everything a program may do wrong, and what is said of it. `{line}` reads what it is sent.
 FAULTS = {
@@ -39,7 +44,7 @@ def test_what_a_program_does_wrong_is_one_line(fault: str, tmp_path: Path, monke
     code, said = FAULTS[fault]
     timeout = 0.5 if fault == "silence" else PATIENCE
     if fault == "endless blank lines":
-        monkeypatch.setattr("vesalius.json_lines.MOST_OUTPUT", 1 << 20)
+        monkeypatch.setattr("vesalius.sandbox.line_program.MOST_OUTPUT", 1 << 20)
     with LineProgram(python(tmp_path, code), timeout=timeout) as program:
         program.send({"task": 1})
         with pytest.raises(Failed) as caught:
@@ -67,17 +72,41 @@ def test_a_program_that_does_not_read_is_given_up(tmp_path: Path) -> None:
 
 
 def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
-    code = f"""
+    code = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
 print("not json", flush=True)
 """
-    with LineProgram(python(tmp_path, code)) as program, pytest.raises(Failed, match="not JSON"):
+    with LineProgram(python(tmp_path, code)) as program:
+        until(lambda: len(family(program._process.pid)) >= 4)
+        members = family(program._process.pid)
+        with pytest.raises(Failed, match="not JSON"):
+            program.receive()
+    for member in members:
+        until_gone(member)
+
+
+def test_what_a_program_used_is_written_down(tmp_path: Path) -> None:
+    log = tmp_path / "programs" / "c01.jsonl"
+    for code in ("print('{}')", "raise SystemExit(4)"):
+        with LineProgram(python(tmp_path, code), log=log) as program, suppress(Failed):
+            program.receive()
+            program.receive()
+    first, second = (json.loads(line) for line in log.read_text().splitlines())
+    assert first["contained"]
+    assert (first["stdout_bytes"], first["status"]) == (3, 0)
+    assert second["ended"] == "ended before it gave its answer (exit code 4)"
+    assert second["cpu_seconds"] > 0
+
+
+def test_a_program_that_misses_a_file_is_told_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("x = 1")
+    with LineProgram(python(tmp_path, "import helper")) as program, pytest.raises(Failed, match="`allow_read`"):
         program.receive()
-    pid = tmp_path / "pid"
-    until(lambda: pid.exists() and pid.read_text() != "")
-    until_gone(int(pid.read_text()))
+    tmp_path.chmod(0o755)
+    allowed = Grants(read=(str(tmp_path),))
+    with LineProgram(python(tmp_path, "import helper\nprint('{\"a\": 1}')"), grants=allowed) as program:
+        assert program.receive() == {"a": 1}
 
 
 def test_a_crashed_program_whose_child_holds_its_stdout_is_not_waited_for(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ import random
 from pathlib import Path
 
 import pytest
+from benchmarks import kills
 from benchmarks.kills import attack, commands, comparable, left_behind
+
+from tests.forked import forked
 
 
 def test_times_and_places_are_not_compared() -> None:
@@ -33,6 +36,7 @@ def test_there_are_five_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_that_is_killed_twice_ends_the_same(tmp_path: Path) -> None:
+def test_a_training_that_is_killed_twice_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills, "PYTHON", forked())
     tally = attack(commands(tmp_path)["train"], tmp_path, kills=2, dice=random.Random(3))
     assert (tally.kills, tally.different) == (2, [])

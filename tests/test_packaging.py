@@ -69,6 +69,9 @@ def test_the_pages_that_the_server_offers_are_in_the_wheel() -> None:
     resources = pytest.importorskip("vesalius_agents.mcp.resources")
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     included = wheel["wheel"]["force-include"]
+    recorded = {source for source in included if source.startswith(("benchmarks/results/", "examples/recorded/"))}
+    assert all(included.pop(source) == f"vesalius_bench/papers/recorded/{source}" for source in recorded)
+    assert all((ROOT / source).exists() for source in recorded)
     assert included == {f"docs/{page}": f"vesalius_agents/mcp/docs/{page}" for page in resources.PAGES.values()}
     for name, page in resources.PAGES.items():
         assert resources.documentation_page(name) == (ROOT / "docs" / page).read_text(encoding="utf-8")
@@ -83,5 +86,5 @@ def test_the_hooks_before_a_commit_run_what_ci_runs() -> None:
     repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
     hooks = {hook["id"]: hook for repository in repositories for hook in repository["hooks"]}
     assert {"check-json", "check-toml", "check-yaml", "end-of-file-fixer", "ruff-check", "ruff-format"} < set(hooks)
-    assert hooks["pyright"]["pass_filenames"] is False
+    assert hooks["pyrefly"]["pass_filenames"] is False
     assert all(repository["repo"] == "local" or repository["rev"].startswith("v") for repository in repositories)

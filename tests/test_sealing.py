@@ -44,7 +44,7 @@ def test_a_signature_is_held_against_fields_and_signer(tmp_path: Path) -> None:
     forged = with_seal({"a": 2}, tmp_path / "theirs.pem")
     assert set(seal_faults(forged).values()) == {None}
     assert seal_faults(forged, signer=ours)["signer"]
-    assert seal_faults(with_seal({"a": 2}), signer=ours)["signature"]
+    assert seal_faults(with_seal({"a": 2}), signer=ours)["seal"]
     # The signature of another document, with a digest that fits.
     body = {"a": 2, "seal": {name: sealed["seal"][name] for name in ("signer", "signature")}}
     moved = {"a": 2, "seal": {**body["seal"], "digest": digest(body)}}

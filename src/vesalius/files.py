@@ -10,15 +10,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, quoted
 
 #: Brackets inside each other that a JSON document may have.
 MAX_DEPTH = 100
 #: Bytes of the largest file that is read as JSON; a pipe or a device may have no end.
 MOST_BYTES = 1 << 30
 _CHUNK = 1 << 20
+#: Bytes of a file's name, and characters of a path.
+MOST_NAME, MOST_PATH = 255, 4_000
 #: Levels that are kept of what another program sent.
 MAX_SENT_DEPTH = 20
+#: A whole number that another program sent has fewer digits than this; Python writes no more than 4,300.
+MAX_SENT_DIGITS = 300
+_LARGEST_SENT = 10**MAX_SENT_DIGITS
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -85,19 +90,30 @@ def _is_too_deep(data: object) -> bool:
     return True
 
 
+def require_possible(name: str, *, what: str) -> None:
+    """Refuse a name that no file can have, before a file is looked for."""
+    longest = max((len(os.fsencode(part)) for part in name.split("/")), default=0)
+    if longest > MOST_NAME or len(name) > MOST_PATH or "\0" in name:
+        raise BadInput(
+            f"{what} {quoted(name, 80)}: no file can have this name; names have at most {MOST_NAME} characters"
+        )
+
+
 def plain_text(text: str) -> str:
     """A text that any file can hold: half characters, which UTF-8 does not have, become `?`."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def plain_json(given: object, depth: int = 0) -> Any:
-    """What another program sent as JSON that any file can hold: no half characters, no infinities, no bottomless
-    nesting.
+    """What another program sent as JSON that any file can hold: no half characters, no infinities, no numbers of
+    thousands of digits, no bottomless nesting.
     """
     if isinstance(given, str):
         return plain_text(given)
     if isinstance(given, float):
         return given if math.isfinite(given) else str(given)
+    if isinstance(given, int) and not isinstance(given, bool) and abs(given) >= _LARGEST_SENT:
+        return f"a whole number of more than {MAX_SENT_DIGITS} digits"
     if isinstance(given, list | tuple | dict) and depth >= MAX_SENT_DEPTH:
         return "..."
     if isinstance(given, list | tuple):

@@ -12,6 +12,7 @@ from vesalius.behaviours.trial import trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.checks import HELD_OUT_SEED
 from vesalius.documents import Circuit, Discovery, Faithfulness, Member
+from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 
 
@@ -45,6 +46,17 @@ def test_the_whole_model_keeps_all_and_nothing_keeps_nothing(specimen: Specimen)
     assert (whole.faithfulness.value, whole.random.value, whole.size) == (pytest.approx(1), pytest.approx(1), 10)
     nothing = ves.faithfulness(specimen, parts, n=4, prune=parts)
     assert (nothing.faithfulness.value, nothing.size) == (pytest.approx(0), 0)
+
+
+def test_the_share_asked_for_decides(specimen: Specimen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = {keep: ves.faithfulness(specimen, "L0_MLP", n=16, keep=keep, out=True) for keep in (0.1, 0.9)}
+    assert asked[0.1].faithfulness == asked[0.9].faithfulness
+    verdicts = {keep: one.answer and one.answer["verdict"] for keep, one in asked.items()}
+    assert verdicts == {0.1: "yes", 0.9: "no"}
+    assert len(list((tmp_path / "vesalius-runs").iterdir())) == 2  # neither takes the place of the other
+    with pytest.raises(BadInput, match=r"keep=1\.5 is not a share of the behaviour"):
+        ves.faithfulness(specimen, "L1H2", keep=1.5)
 
 
 def scores_with_hooks(specimen: Specimen, kept: set[str], n: int, seed: int) -> torch.Tensor:

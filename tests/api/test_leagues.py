@@ -24,6 +24,7 @@ from vesalius.components import Component
 from vesalius.documents import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
+from vesalius.documents.ran import Ran
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Program, roles_of
@@ -114,6 +115,7 @@ def test_no_file_of_the_league_gives_the_key_away(league: Path, sources: Path) -
     for path in sources.rglob("spec.py"):
         secret |= {line.strip() for line in path.read_text().splitlines() if len(line.strip()) > 12}
     for category, drawn in key["functions"].items():
+        assert drawn["seed"] >= 2**64  # fewer bits could be tried out against what the functions answer
         for function in Suite(category, drawn["seed"], drawn["count"]).functions():
             secret |= {text for text in leaves(json.loads(json.dumps(function.truth(), default=str))) if len(text) > 3}
     # A short text may stand in weights and ciphers by chance: there it is looked for as a JSON string, outside them.
@@ -225,6 +227,43 @@ def test_giving_up_does_not_raise_a_score_and_a_scorer_chooses_what_runs(own: Pa
     place.write_text(json.dumps({**submission, "interpreter": "command:touch /tmp/ran"}))
     with pytest.raises(BadInput, match="a program that would run here"):
         api.score_league(own, "always-MAPPER", passphrase=PASSPHRASE)
+
+
+def test_an_interpreter_that_cannot_run_is_refused_before_any_work(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.submit_league(own, scientist="empty", interpreter="no_such_package:look", progress=False)
+    monkeypatch.setattr(scoring, "_score_circuits", lambda *_: pytest.fail("circuits were scored"))
+    with pytest.raises(BadInput, match="there is no module no_such_package"):
+        api.score_league(own, "empty", passphrase=PASSPHRASE, interpreter="no_such_package:look", progress=False)
+
+    def cannot(*_: Any, **__: Any) -> None:
+        raise Failed("this kernel cannot contain commands")
+
+    place = own / "submissions" / "empty" / "submission.json"
+    place.write_text(json.dumps({**json.loads(place.read_text()), "interpreter": "builtin"}))
+    monkeypatch.setattr(scoring, "Confined", cannot)
+    with pytest.raises(Failed, match="cannot contain"):
+        api.score_league(own, "empty", passphrase=PASSPHRASE, progress=False)
+
+
+def test_an_interpreter_that_fails_on_every_function_of_a_category_earns_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(**_: Any) -> None:
+        raise Failed("no function could be interpreted and graded")
+
+    monkeypatch.setattr(scoring, "bench_functions", fails)
+    drawn = {"numeric": {"seed": 2**70, "count": 4}, "strings": {"seed": 2**70, "count": 3}}
+    checked = Ran(contained=True, isolation="contained by all")
+    options: dict[str, Any] = {"report": lambda *_: None, "checked": checked, "unsafe_sandbox": False}
+    with pytest.warns(ves.Note, match="command:/bin/true on functions of strings: no function could"):
+        metrics, errors, ran = scoring._function_metrics("command:/bin/true", drawn, **options)
+    assert {name: (one.value, one.n) for name, one in metrics.items()} == {
+        "functions.numeric.success": (0.0, 4),
+        "functions.strings.exact_match": (0.0, 3),
+        "functions.strings.unit_test": (0.0, 3),
+    }
+    assert [error.case for error in errors] == ["functions.numeric", "functions.strings"]
+    assert ran == checked
 
 
 def test_a_supported_component_outside_the_circuit_is_false_support(own: Path, tmp_path: Path) -> None:

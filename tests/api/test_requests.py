@@ -30,6 +30,7 @@ from vesalius_mechrl.documents import HeadSets
 UNDECIDING = {
     *("out", "progress", "engine", "jobs", "device"),
     *("max_cost", "prices", "record", "replay", "unsafe_sandbox", "timeout"),
+    *("pass_env", "allow_read", "allow_network"),  # what a command is let to; the request of a command names them
 }
 #: Of the work itself, and where the files are.
 OF_THE_WORK = ("seconds", "directory", "heatmap")

@@ -206,6 +206,42 @@ def test_a_key_that_is_echoed_in_another_spelling(echo: str, key: str) -> None:
     assert redacted.endswith(" is not valid")
 
 
+LOOSE: dict[str, Callable[[str], str]] = {
+    "upper case": str.upper,
+    "other dashes": lambda key: key.replace("-", "\u2013"),
+    "underscores": lambda key: key.replace("-", "_"),
+    "groups of four": lambda key: " ".join(key[at : at + 4] for at in range(0, len(key), 4)),
+    "dashes between": lambda key: "-".join(key),
+    "a line break": lambda key: f"{key[:9]}\n    {key[9:]}",
+    "a line break and an indentation": lambda key: f"{key[:9]}\r\n{' ' * 10}{key[9:]}",
+    "a long way": lambda key: f"{key[:9]}{' .' * 5_000}{key[9:]}",
+    "an escaped line break": lambda key: f"{key[:9]}\\n{key[9:]}",
+    "reversed and in upper case": lambda key: key[::-1].upper(),
+}
+
+
+@pytest.mark.parametrize("echo", LOOSE)
+def test_case_dashes_spaces_and_line_breaks_do_not_hide_a_key(echo: str) -> None:
+    key = "org-7Kq2Lm9Zx4-Tv8Bn1"
+    redacted = Redactor([key], environment={}).text(f"error 401: {LOOSE[echo](key)} is not valid")
+    assert redacted == "error 401: [secret] is not valid"
+
+
+def test_a_key_in_letters_that_no_pattern_finds_takes_the_whole_text_along() -> None:
+    """The small letter of the first one is two characters."""
+    redactor = Redactor(["\u0130STANBUL-2026-xy"], environment={})
+    assert redactor.text("error 401: \u0130STA NBUL 2026 xy is not valid") == "[secret]"
+    assert redactor.text("error 401: ISTANBUL 2026 is not valid") == "error 401: ISTANBUL 2026 is not valid"
+
+
+def test_most_of_a_key_with_escapes_between_does_not_keep_the_reader_busy() -> None:
+    """Backslashes and an n can be read in many ways; trying all of them for every gap would never end."""
+    key = "org7Kq2Lm9Zx4Pv8Bs1"
+    decoy = ("\\" * 9 + "n").join(key[:-1]) + "\\" * 50_000
+    text = f"{decoy}? {key[:9]} {key[9:]}"
+    assert Redactor([key], environment={}).text(text) == f"{decoy}? [secret]"
+
+
 def test_ordinary_words_stay() -> None:
     text = "The key=value token is short; sk-8 and task-oriented words, AIza, bearer of news."
     assert Redactor(environment={"A_KEY": "short", "TOKENIZERS_PARALLELISM": "disabled-by-me"}).text(text) == text

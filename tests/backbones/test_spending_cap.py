@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from vesalius.errors import BadInput
 from vesalius_backbones import (
     Backbone,
     CapReached,
+    Garbled,
     Prices,
     RetryPolicy,
     Scripted,
@@ -24,6 +26,7 @@ from vesalius_backbones import (
 )
 from vesalius_backbones.messages import CallSettings, ModelRequest, user
 from vesalius_backbones.records import token_bound
+from vesalius_backbones.runs.access import SharedCap, SpendingFile, booked
 
 
 @pytest.fixture
@@ -188,3 +191,63 @@ def test_the_bound_exceeds_any_count(texts: list[str]) -> None:
     bound = token_bound(request)
     assert bound.input > sum(len(text.encode("utf-8", "backslashreplace")) for text in texts)
     assert bound.output == 9
+
+
+def test_a_provider_that_bills_beyond_the_bound_gets_no_further_call(prices: Path, tmp_path: Path) -> None:
+    """The bill of one call cannot be known before it is made; that of a second one can be refused."""
+    file = SpendingFile(tmp_path / "spending.json")
+    for cap in (SpendingCap(0.5), SharedCap(0.5, file, "one")):
+        greedy = ScriptedReply(text="ok", usage=TokenUsage(input=200_000, output=10))
+        script = Scripted([greedy] * 5)
+        backbone = open_backbone(script, prices=prices, cap=cap, max_tokens=50, clock=FakeClock())
+        assert backbone.chat("one").cost > 0.5
+        for _ in range(2):
+            with pytest.raises(CapReached, match=r"a call that could cost at most .* was billed at"):
+                backbone.chat("two")
+        assert len(script.requests) == 1
+    other = SharedCap(1e6, file, "another process")
+    with pytest.raises(CapReached, match="was billed at"):
+        other.hold(0.01)
+
+
+@pytest.mark.parametrize("text", ["ok", ""], ids=["an answer", "an empty reply, which is tried again elsewhere"])
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_stop_after_such_a_bill_outlasts_a_resume(is_shared: bool, text: str, prices: Path, tmp_path: Path) -> None:
+    """A resumed process knows the bill from the record, whatever the file of the cap says, and the other way round."""
+    record, file = tmp_path / "calls.jsonl", SpendingFile(tmp_path / "spending.json")
+
+    def opened() -> tuple[Backbone, Scripted]:
+        script = Scripted([ScriptedReply(text=text, usage=TokenUsage(input=20_000, output=10))] * 5)
+        cap = SharedCap(1e3, file, record.name) if is_shared else SpendingCap(1e3)
+        options = {"cap": cap, "max_tokens": 50, "clock": FakeClock(), "record": record}
+        return open_backbone(script, prices=prices, **options), script  # type: ignore[arg-type]
+
+    def require_stopped() -> None:
+        backbone, script = opened()
+        with pytest.raises(CapReached, match=r"at most \$\d.* was billed at \$20\.01"):
+            backbone.chat("two")
+        assert script.requests == []
+
+    backbone, script = opened()
+    with nullcontext() if text else pytest.raises(Garbled):
+        backbone.chat("one")
+    assert len(script.requests) == 1
+    require_stopped()
+    assert booked(record)[0] == pytest.approx(20.01)
+    if is_shared:
+        file.begin({record.name: (20.01, None)})  # killed before the bill was recorded: the file alone knows
+        require_stopped()
+        file.path.unlink()
+        file.begin({record.name: booked(record)})
+        with pytest.raises(CapReached, match="was billed at"):
+            SharedCap(1e3, file, "another").hold(0.01)
+
+
+def test_tries_that_are_billed_within_the_bound_stop_nothing(prices: Path, tmp_path: Path) -> None:
+    """Two empty replies and an answer cost three times what one may, which no single call exceeds."""
+    usage = TokenUsage(input=60, output=50)
+    script = Scripted([ScriptedReply(text=text, usage=usage) for text in ("", "", "ok", "ok")])
+    options = {"cap": SpendingCap(10), "max_tokens": 50, "clock": FakeClock(), "record": tmp_path}
+    backbone = open_backbone(script, prices=prices, **options)  # type: ignore[arg-type]
+    assert backbone.chat("one").cost == pytest.approx(0.33)
+    assert booked(tmp_path / "calls.jsonl") == (pytest.approx(0.33), None)

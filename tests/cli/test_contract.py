@@ -1,5 +1,6 @@
 """The JSON each command prints keeps its fields, and stdout holds nothing else."""
 
+import hashlib
 import inspect
 import json
 import re
@@ -34,7 +35,7 @@ BENCHMARKS = ["circuits", "discovery", "functions", "mechrl"]
 CLAIMS = ["register", "verify", "show", "key"]
 LEAGUE = ["make", "submit", "score", "table"]
 MIB = ["write", "check", "score"]
-FUNCTIONS = ["sample", "serve", "reliability", "unit-tests", "evaluator-data"]
+FUNCTIONS = ["sample", "serve", "reliability", "unit-tests", "evaluator-data", "evaluator-train"]
 GROUPS = {"bench": BENCHMARKS, "functions": FUNCTIONS, "claims": CLAIMS, "league": LEAGUE, "mib": MIB}
 ALL = [*COMMANDS, *(f"{group} {name}" for group, names in GROUPS.items() for name in names)]
 
@@ -185,7 +186,8 @@ def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
     assert got.code == 0
     assert "10 components, 2 prompts" in got.out
     assert sum(line.strip().startswith(("L0", "L1")) for line in got.out.splitlines()) == 3
-    assert Path("vesalius-runs/sweep-tiny-induction-resample-n2-seed0/heatmap.png").exists()
+    digits = hashlib.sha256(str(tiny.resolve()).encode()).hexdigest()[:6]
+    assert Path(f"vesalius-runs/sweep-tiny-{digits}-induction-resample-n2-seed0/heatmap.png").exists()
     assert "heatmap.png" in got.out
 
 
@@ -336,7 +338,12 @@ def test_check(vesalius: Vesalius, tiny: Path) -> None:
     assert (document["family"], document["dtype"], document["n"]) == ("gpt2", "float32", 8)
     if document["compared_with"] is not None:
         assert document["max_difference"] <= 1e-4
-        assert "agrees to" in vesalius("check", tiny, "--n", 2).out
+        printed = vesalius("check", tiny, "--n", 2).out
+        assert re.match(
+            r"Yes: gpt2: agrees to \S+ \(float32, 2 prompts\)\nnext: vesalius behaviours \S*tiny\n", printed
+        )
+        assert document["answer"]["verdict"] == "yes"
+        assert document["summary"] in document["answer"]["text"]
     refused = vesalius("check", tiny, "--dtype", "int3")
     assert refused.code == 2
     assert "dtype 'int3' does not exist" in refused.err

@@ -12,6 +12,7 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
 from vesalius.explanations.session import setting
 from vesalius.sandbox import sandbox as sandbox_module
+from vesalius.sandbox.warm_process import WarmProcess
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ def test_a_model_explains_and_leaves_its_files(vesalius: Vesalius, tmp_path: Pat
 def test_code_of_a_model_runs_uncontained_only_where_that_is_asked_for(
     vesalius: Vesalius, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Unisolated(sandbox_module.WarmProcess):
+    class Unisolated(WarmProcess):
         def __init__(self, start: dict, **options: float) -> None:
             super().__init__({**start, "layers": []}, **options)
 

@@ -1,6 +1,7 @@
 """Behaviours of one's own from the command line: a file, one prompt, every metric, and what they refuse."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -134,23 +135,35 @@ def test_one_prompt_is_checked_as_a_file_is(vesalius: Vesalius, tiny: Path) -> N
 def test_a_file_is_swept_as_a_name_is(vesalius: Vesalius, tiny: Path, file: Path, kind: str) -> None:
     asked = ["sweep", tiny, "--behaviour", file, "--kind", kind]
     if kind == "resample":  # a random model's score does not fall with everything replaced
-        refused(vesalius, [*asked, "--json"], "behaviour capitals: the contrast is reversed: the score is -0.07")
+        refused(vesalius, [*asked, "--json"], "behaviour capitals: the contrast is reversed: the score is -0.")
         asked.append("--force")
     found = answer(vesalius, *asked)
     assert found.get("contrast", {}).get("verdict") == ("reversed" if kind == "resample" else None)
     assert (found["behaviour"], found["n"], len(found["components"])) == (str(file), 4, 10)
     assert all(row["ci_low"] <= row["effect"] <= row["ci_high"] for row in found["components"])
-    assert Path(found["directory"]).name == f"sweep-tiny-capitals-{kind}-n4-seed0"
+    digits = "-[0-9a-f]{6}"  # of the paths
+    assert re.fullmatch(f"sweep-tiny{digits}-capitals{digits}-{kind}-n4-seed0", Path(found["directory"]).name)
+
+
+def test_files_of_one_name_do_not_share_a_directory(vesalius: Vesalius, tiny: Path, file: Path) -> None:
+    elsewhere = file.parent / "other" / file.name
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("\n".join(file.read_text().splitlines()[:6]))
+    for one in (file, elsewhere, file):
+        assert vesalius("sweep", tiny, "-b", one, "--n", 2, "--force").code == 0
+    documents = [json.loads(path.read_text()) for path in Path("vesalius-runs").glob("sweep-*/sweep.json")]
+    assert {one["behaviour"] for one in documents} == {str(file), str(elsewhere)}
+    assert len(documents) == 2
 
 
 def test_one_prompt_has_effects_without_intervals(vesalius: Vesalius, tiny: Path) -> None:
-    got = vesalius("sweep", tiny, *PROMPT, "--wrong", " Rome", "--json")
+    got = vesalius("sweep", tiny, *PROMPT, "--wrong", " Rome", "--json", "--force")
     assert got.code == 0, got.err
     assert "one prompt shows what this model does on this prompt: effects have no interval" in got.err
     found = json.loads(got.out)
     assert (found["n"], found["baseline_low"], found["baseline_high"]) == (1, None, None)
     assert {(row["ci_low"], row["ci_high"]) for row in found["components"]} == {(None, None)}
-    again = answer(vesalius, "sweep", tiny, "--behaviour", found["behaviour"])
+    again = answer(vesalius, "sweep", tiny, "--behaviour", found["behaviour"], "--force")
     assert [row["effect"] for row in again["components"]] == [row["effect"] for row in found["components"]]
     assert "no interval" in vesalius("sweep", tiny, *PROMPT).err
 

@@ -19,7 +19,7 @@ def test_without_a_number_everything_is_listed(vesalius: Vesalius, paper: str) -
     listing = json.loads(got.out)
     assert [entry["id"] for entry in listing["entries"]] == [entry.id for entry in PAPERS[paper].entries]
     assert all(entry["command"].startswith("vesalius ") and entry["differs"] for entry in listing["entries"])
-    assert "not here" in vesalius("paper", paper).out
+    assert ("not here" in vesalius("paper", paper).out) == any(not entry["measured"] for entry in listing["entries"])
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,8 @@ def test_every_published_figure_is_printed_in_its_row(vesalius: Vesalius, paper:
         assert any(line == figures or line.startswith(f"{figures} ") for line in lines), figures
     entry = next(entry for entry in PAPERS[paper].entries if entry.id == id)
     from_code = not entry.reads and all(map(installed, entry.data))
-    assert ("not measured here; to measure: vesalius" in got.out) == (not from_code)
+    kept = "recorded with the code; to measure yours: vesalius" in got.out
+    assert ("not measured here; to measure: vesalius" in got.out) == (not from_code and not kept)
 
 
 def test_without_the_data_packages_a_table_says_what_to_install(
@@ -54,7 +55,7 @@ def test_a_run_stands_below_the_published_rows(vesalius: Vesalius, tmp_path: Pat
     lines = [" ".join(line.split()) for line in vesalius("paper", "hyve", run, "--table", "2").out.splitlines()]
     assert "GPT-5.4 published 0.74 0.46 0.63 0.52" in lines
     assert "mine ours 0.938 – – –" in lines
-    assert "measured: builtin, n = 2, n_error = 0" in lines
+    assert f"measured: {run}, builtin, no language model, n = 2, n_error = 0" in lines
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,12 @@ from vesalius.runs.ledger import read_ledger
 from vesalius_bench.ratings.reading import majority
 from vesalius_bench.study import steps
 from vesalius_bench.study import study as verbs
-from vesalius_bench.study.documents import Localisation, Study, evidence_table
+from vesalius_bench.study.documents import Localisation, Study
+from vesalius_bench.study.evidence import evidence_table
+from vesalius_bench.study.measuring import measured_evidence
 from vesalius_bench.study.roles import read_roles
 from vesalius_bench.study.run import StudySettings
-from vesalius_bench.study.steps import localise, measured_evidence
+from vesalius_bench.study.steps import localise
 
 STEPS = ["performed", "localised", "measured", "explained"]
 NAMED = ("L0H3", "L1H0", "L2_MLP")
@@ -138,7 +140,7 @@ def test_the_evidence_shows_which_operand_a_head_moves(study: Study) -> None:
     assert mover.moved["operand B"] > 0.1 > max(abs(mover.moved["operand A"]), abs(mover.moved["operand C"]))
     assert max(mover.attention, key=lambda role: mover.attention[role]) == "operand B"
     assert 0 < sum(mover.attention.values()) <= 1 + 1e-3  # four decimals are kept
-    assert set(mover.cut) == {"operand A", "operand B", "operand C"}
+    assert set(mover.cut) == {"BOS", "operand A", "operand B", "operand C", "itself"}
     assert (dict(writer.attention), dict(writer.cut), writer.once_others_zeroed) == ({}, {}, None)
     assert writer.lens_top_5 > mover.lens_top_5
     assert {step.component for step in study.evidence.pruning} == {"L0H3", "L1H0"}
@@ -156,10 +158,11 @@ def test_a_backup_group_is_zeroed_without_each_and_as_a_whole() -> None:
         assert part.once_others_zeroed[1] == pytest.approx(whole)
     columns, rows = evidence_table(evidence)
     assert columns == [
-        *("component", "zeroed", "attends to", "cut", "moved A", "moved B", "moved C", "lens", "backups gone")
+        *("component", "zeroed", "mean", "CAMA", "attends to", "cut"),
+        *("moved A", "moved B", "moved C", "lens", "backups gone"),
     ]
     assert [row[0] for row in rows] == list(group)
-    assert all(row[2].startswith("C 0.") for row in rows)
+    assert all(row[4].startswith("C 0.") for row in rows)
 
 
 def test_a_study_costs_the_sum_of_its_steps(
@@ -179,15 +182,15 @@ def test_a_study_costs_the_sum_of_its_steps(
     got = vesalius("study", "af1", "--model", "arithmetic", "--n", 4, "--top", 10, "--plan", "--json")
     assert got.code == 0, got.err
     plan = json.loads(got.out)
-    # 100 to explain, 8 * 10 + 55 for interventions, 15 to sweep, 18 heads and their 153 pairs for the sets.
-    assert plan["forwards"] == pytest.approx(100 + 135 + 15 + 171)
+    # 100 to explain, 11 * 10 + 55 + 7 * 45 for interventions, 15 to sweep, 18 heads and their 153 pairs for the sets.
+    assert plan["forwards"] == pytest.approx(100 + 480 + 15 + 171)
     assert plan["checks_forwards"] == 5.0
     # A pass of the explanation takes 0.1 s, one of the sweep 2 / 20 s.
-    assert plan["seconds"] == pytest.approx(10 + 13.5 + 2 + 17.1)
+    assert plan["seconds"] == pytest.approx(10 + 48 + 2 + 17.1)
     assert not Path("vesalius-runs").exists()
-    shape(tmp_path)  # Llama-3-8B without weights: nothing to discover
+    shape(tmp_path)  # Llama-3-8B without weights: nothing to discover; 7 of 10 are heads, 110 + 28 + 7 * 21 passes
     asked.clear()
-    assert verbs.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(235)
+    assert verbs.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(385)
     assert asked == [("explain", tuple(map(str, AF1_COMPONENTS)))]
     refused(vesalius, ["study", "af1", "--model", "arithmetic", "--plan", "--judge", "a:b"], "--plan: how often")
 

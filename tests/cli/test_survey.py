@@ -295,6 +295,6 @@ def test_a_directory_of_another_survey(vesalius: Vesalius, inducer: Path) -> Non
 
 def test_a_model_in_memory_is_refused(inducer: Path) -> None:
     with pytest.raises(ves.BadInput, match=r"Specimen cannot be found again .*\.save\(directory\)"):
-        ves.survey([ves.load(inducer)], ["ioi"])  # pyright: ignore[reportArgumentType]
+        ves.survey([ves.load(inducer)], ["ioi"])
     with pytest.raises(ves.BadInput, match="a survey of no models says nothing"):
         ves.survey([], ["ioi"])

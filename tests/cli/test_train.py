@@ -283,12 +283,23 @@ def test_generate_is_settled_by_its_seed(vesalius: Vesalius) -> None:
         assert 1 <= len(row["components"]) <= 6
 
 
+def test_generated_kinds_take_turns(vesalius: Vesalius) -> None:
+    kinds = ("--kind", "pointer", "--kind", "mean")
+    tasks = json.loads(vesalius("generate", "--seed", 7, "--count", 4, *kinds, "--out", "tasks", "--json").out)["tasks"]
+    assert [row["kind"] for row in tasks] == ["pointer", "mean", "pointer", "mean"]
+    assert [load_spec(row["path"]).numerical for row in tasks] == [False, True, False, True]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["--seed", "1", "--count", "0", "--out", "new"], "Invalid value for '--count'"),
         (["--seed", "1", "--depth", "0", "--out", "new"], "Invalid value for '--depth'"),
         (["--seed", "1", "--depth", "6", "--out", "new"], "Invalid value for '--depth'"),
+        (
+            ["--seed", "1", "--kind", "sorts", "--out", "new"],
+            "kind 'sorts' of task does not exist; give one or more of ",
+        ),
         (["--seed", "1"], "Missing option '--out'"),
         (["--out", "new"], "Missing option '--seed'"),
         (["--seed", "1", "--out", "spec.py"], "--out spec.py: cannot be used as a directory (File exists)"),

@@ -1,4 +1,4 @@
-"""The first line of a sweep, a what-if and a given set: Yes, Partly or No by rule, and the command to run next."""
+"""The first line of results: Yes, Partly or No by rule, and the command to run next."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 from vesalius.documents.answers import (
     HALF_WIDTH,
     Effect,
+    agreement_answer,
     beyond_chance,
+    cells_answer,
     effects_answer,
+    groups_answer,
     kept_answer,
+    names_answer,
     program_answer,
+    ranked_answer,
     replaced_answer,
 )
 from vesalius.documents.claims import Evidence
@@ -170,12 +175,12 @@ def test_the_next_command_is_about_the_same_model_and_behaviour() -> None:
         "vesalius discover 'my model' --behaviour 'past tense.jsonl' --dtype bfloat16"
     )
     assert (
-        asked.with_prompts(8)
+        asked.with_options(n=8)
         == asked.model_copy(update={"options": {"kind": "resample", "n": 8, "dtype": "bfloat16"}}).command_line()
     )
     given_in_python = asked.model_copy(update={"options": {"material": "0a1b"}})
     assert given_in_python.followed_by("discover") is None
-    assert given_in_python.with_prompts(8) is None
+    assert given_in_python.with_options(n=8) is None
 
 
 @pytest.mark.parametrize(
@@ -203,3 +208,38 @@ def test_a_share_whose_interval_holds_0_is_a_no_and_so_is_an_empty_contrast() ->
     assert (
         kept_answer("s", metric(0.9, 0.85, 0.95), keep=0.8, random=0.0, empty="the contrast is empty").verdict == "no"
     )
+
+
+def test_scores_without_a_circuit_are_a_part_of_an_answer_at_most() -> None:
+    assert ranked_answer("3 of 9", empty=None, doubt="nothing was checked").verdict == "partly"
+    said = ranked_answer("3 of 9", empty="the contrast is empty", doubt="nothing was checked")
+    assert str(said) == "No: 3 of 9, but the contrast is empty"
+
+
+@pytest.mark.parametrize(
+    ("named", "unmeasured", "verdict"),
+    [(0, False, "no"), (4, False, "partly"), (5, False, "yes"), (10, True, "partly")],
+)
+def test_standard_names_describe_a_model_from_half_of_its_heads_on(named: int, unmeasured: bool, verdict: str) -> None:
+    assert names_answer("named", named, 10, unmeasured=unmeasured).verdict == verdict
+
+
+def test_a_survey_says_yes_only_where_every_cell_is_performed() -> None:
+    assert [cells_answer("cells", performed, 4).verdict for performed in (0, 1, 4)] == ["no", "partly", "yes"]
+    assert cells_answer("cells", 0, 0).verdict == "no"
+
+
+def test_heads_stand_in_for_each_other_where_prompts_are_enough_and_it_is_known_how() -> None:
+    def verdict(groups: int = 1, n: int = 32, *, known: bool = True, empty: str | None = None) -> str | None:
+        return groups_answer("they do", n, groups=groups, known=known, complete=True, empty=empty).verdict
+
+    assert (verdict(), verdict(known=False), verdict(n=5)) == ("yes", "partly", "partly")  # 2 ** -4 is chance
+    assert (verdict(0), verdict(empty="the contrast is empty")) == ("no", "no")
+    early = groups_answer("none", 32, groups=0, known=False, complete=False, empty=None)
+    assert str(early) == "No: none before the budget ended (--budget)"
+
+
+def test_a_model_agrees_only_where_it_was_compared_and_every_limit_was_reached() -> None:
+    verdicts = [agreement_answer("it", agrees, unreached=False).verdict for agrees in (True, None, False)]
+    assert verdicts == ["yes", "partly", "no"]
+    assert agreement_answer("it", True, unreached=True).verdict == "partly"

@@ -1,7 +1,7 @@
 """The screen of a natural model: joined paths, gaps and verdicts, from a document whose answers are worked by hand."""
 
 from vesalius.documents import ClaimRecord, ComponentExplanation, Evidence, Explanation
-from vesalius.documents.claims import Composition, Verdict
+from vesalius.documents.claims import Composition, NotAsked, Verdict
 from vesalius.documents.view import subject_of, title_of
 
 
@@ -141,3 +141,24 @@ def test_a_path_begins_at_the_tokens_or_is_not_established() -> None:
         "what these read: L0H0, L1H0, L3_MLP",
         "how these connect to the tokens and to the answer: L1H1, L2H2",
     )
+
+
+def test_questions_that_were_not_asked_are_counted_with_the_undecided() -> None:
+    """Of 8 claims 2 are open; with 2 that were too close to ask and 1 that a narrower claim replaced: 5 of 11."""
+    left = (
+        NotAsked(kind="feeds", about="L3_MLP"),
+        NotAsked(kind="acts_at"),
+        NotAsked(kind="necessary", why="narrower"),
+    )
+    parts = (*PARTS[:-1], PARTS[-1].model_copy(update={"not_asked": left}))
+    assert sum(len(one.claims) for one in parts) == 8
+    gaps = document(components=parts).in_short().gaps
+    assert gaps[-3:] == (
+        "2 questions not asked, since other prompts leave them too close to the bar to call: feeds 1, acts at 1",
+        "1 question tested and open, with a narrower claim decided instead: necessary 1",
+        "with these 5 of 11 questions (45%) are not decided",
+    )
+    assert not any("not asked" in gap for gap in document().in_short().gaps)
+    assert "not_asked" not in PARTS[0].model_dump(mode="json")
+    read = ComponentExplanation.model_validate(parts[-1].model_dump(mode="json"))
+    assert read.not_asked == left

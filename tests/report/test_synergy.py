@@ -16,7 +16,7 @@ def draw(value: float, path: Path, **options: object) -> np.ndarray:
     """One tested pair of three heads."""
     matrix = np.full((3, 3), np.nan)
     matrix[0, 1] = matrix[1, 0] = value
-    assert draw_synergy(matrix, HEADS, path, title="t", unit="logits", **options) == path  # pyright: ignore
+    assert draw_synergy(matrix, HEADS, path, title="t", unit="logits", **options) == path
     return matplotlib.image.imread(path)[..., :3]
 
 

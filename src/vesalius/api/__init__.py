@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.listing import models, specimens
-    from vesalius.api.loading import check, check_document, load
+    from vesalius.api.loading import check, load
     from vesalius.api.looking import attention, instruments, lens, look, why_attends
     from vesalius.api.plans import plan
     from vesalius.api.plugin_listing import plugins
@@ -58,7 +58,7 @@ _DEFINED = {
     "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
     "vesalius.api.knockouts": ("save_what_if", "what_if"),
     "vesalius.api.listing": ("models", "specimens"),
-    "vesalius.api.loading": ("check", "check_document", "load"),
+    "vesalius.api.loading": ("check", "load"),
     "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
     "vesalius.api.plans": ("plan",),
     "vesalius.api.plugin_listing": ("plugins",),
@@ -77,7 +77,6 @@ __all__ = [
     "bench",
     "bos_text",
     "check",
-    "check_document",
     "convert",
     "diff",
     "discover",

@@ -119,13 +119,9 @@ def discover(
         whole = None
         if checks and not rules:
             result, whole = _whole(specimen, result, cut, draw, progress)
-        how = {
-            "cut": "rule" if rules else "whole" if whole else None,
-            "seed": seed,
-            "spread": spread,
-            "progress": progress,
-        }
-        figures = run_checks(specimen, result, **how) if checks else None
+        cut_by = "rule" if rules else "whole" if whole else None
+        how = {"seed": seed, "spread": spread, "progress": progress}
+        figures = run_checks(specimen, result, cut=cut_by, **how) if checks else None
         compared = {"rivals": checked.rivals, "by": by, "seed": seed, "progress": progress}
         others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
     found = {"selection": selection, "rivals": others, "whole": whole}

@@ -25,6 +25,7 @@ from vesalius.api.loading import loaded
 from vesalius.behaviours.behaviour import Behaviour, label_of
 from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.trial import Trial
+from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import split_names
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import MATERIAL, Command, Request
@@ -227,14 +228,30 @@ def place_for(
     return directory_for(
         out,
         request.command.replace(" ", "-"),
-        specimen.name,
-        request.behaviour and label_of(request.behaviour),
+        *subject_words(specimen),
         str(request.options.get("metric") or "") or None,
         *(word for name, word in named if name not in _LAST_WORDS),
         *words,
         None if mark is None else f"material{mark}",
         *(word for name, word in named if name in _LAST_WORDS),
     )
+
+
+def subject_words(specimen: Specimen) -> tuple[str, str | None]:
+    """The model and the behaviour in the name of a directory. What was read from a path has a few digits of it as well,
+    so that the result of one file does not take the place of that of another of the same name.
+    """
+    source, behaviour = specimen.source or specimen.id, specimen.behaviour
+    model = specimen.name if benchmark_directory(source) else specimen.name + _digits(source)
+    return model, behaviour and label_of(behaviour) + _digits(behaviour)
+
+
+def _digits(name: str) -> str:
+    """Some of the digest of a path; nothing for what is none."""
+    with suppress(OSError, RuntimeError):  # a row written out is too long for a path, and ~NAME may have no home
+        place = Path(name.partition(":")[0]).expanduser()
+        return f"-{hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:6]}" if place.exists() else ""
+    return ""
 
 
 def _usual(command: str) -> list[Record]:

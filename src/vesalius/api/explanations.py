@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, circuit_fields
-from vesalius.api.door import directory_for, note_problems, removed_if_empty, subject_options, verb
+from vesalius.api.door import directory_for, note_problems, removed_if_empty, subject_options, subject_words, verb
 from vesalius.api.loading import loaded
-from vesalius.behaviours.behaviour import label_of
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.discover import circuit_method
 from vesalius.documents.experiments import RETEST_FILE, Retest
@@ -40,8 +39,9 @@ from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Fo
 from vesalius.plugins import VERBS, loaded_plugin
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_page
-from vesalius.runs.directory import EXECUTIONS, calls_path, under_way
+from vesalius.runs.directory import EXECUTIONS, PROGRAMS_FILE, calls_path, under_way
 from vesalius.runs.parts import parts_on
+from vesalius.sandbox.command import Grants
 
 __all__ = [
     "BUILTIN",
@@ -124,6 +124,7 @@ def explain(
             backbone_options=_backbone_options(ask.base_url, ask.max_tokens),
             sandbox_unsafe=ask.unsafe_sandbox,
             timeout=ask.timeout,
+            grants=Grants(**ask.granted),
             loaded=specimen,
             progress=progress,
             spread=parts_on(parts, specimen, progress),
@@ -133,7 +134,9 @@ def explain(
         task = replace(task, progress=stack.enter_context(under_way(directory, progress)))
         scope = f"{specimen.id} {protocol_of(scientist)} seed {study.seed}"
         kept = _kept_calls(calls.record or directory, calls.replay, specimen.id, scope=scope)
-        task = replace(task, **kept.executions, **_circuit_file(task, directory))
+        task = _with_circuit_file(replace(task, **kept.executions), directory)
+        if directory is not None:
+            task = replace(task, programs=directory / PROGRAMS_FILE)
         if isinstance(backbone, str):
             how = {"base_url": ask.base_url, "max_tokens": ask.max_tokens, "timeout": ask.timeout, **kept.calls}
             opened = _open_backbone(backbone, **how, prices=ask.prices, cap=ask.max_cost)
@@ -153,11 +156,13 @@ def _open_backbone(name: str, **options: Any) -> Any:
     return opener(name, **options)
 
 
-def _circuit_file(task: Task, directory: Path | None) -> dict[str, str]:
-    """A circuit that was in memory only, written beside its explanation so that the request can name it."""
+def _with_circuit_file(task: Task, directory: Path | None) -> Task:
+    """The task with its circuit, if that was in memory only, written beside the explanation, so that the request can
+    name it.
+    """
     if directory is None or task.circuit is None or task.circuit_file is not None:
-        return {}
-    return {"circuit_file": str(task.circuit.save(directory))}
+        return task
+    return replace(task, circuit_file=str(task.circuit.save(directory)))
 
 
 @dataclass(frozen=True)
@@ -200,9 +205,8 @@ def _place(specimen: Specimen) -> Path | None:
 def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     """The parts of the directory's name."""
     scientist = None if task.scientist.name == BUILTIN else short_name(task.scientist.label)
-    label = specimen.behaviour and label_of(specimen.behaviour)
     metric, mark = subject_options(specimen).get("metric"), _mark(task)
-    return "explain", specimen.name, label, metric, scientist, protocol_of(task.scientist), mark, f"seed{task.seed}"
+    return "explain", *subject_words(specimen), metric, scientist, protocol_of(task.scientist), mark, f"seed{task.seed}"
 
 
 def _mark(task: Task) -> str | None:
@@ -255,7 +259,7 @@ def retest(
     number, before = record_of(given, component, claim)
     asked = given.request
     options: dict[str, Any] = {name: asked.options[name] for name in _OF_THE_MODEL if asked and name in asked.options}
-    name = specimen if specimen is not None else (asked and asked.specimen) or given.specimen
+    name = specimen if specimen is not None else (asked.specimen if asked else None) or given.specimen
     if not isinstance(name, Specimen):
         name = loaded(name, Load(**{"behaviour": given.behaviour, **options}), progress=progress)
     progress(f"testing {component} again", 0, 1)

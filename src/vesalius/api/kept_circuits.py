@@ -1,5 +1,6 @@
 """Whether a given circuit, whole or pruned, keeps the behaviour."""
 
+import hashlib
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.runs import edges_between
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.specimen import Specimen
-from vesalius.options import FAITHFUL, Cut, Draw, Out, Pruned
+from vesalius.options import FAITHFUL, Draw, Out, Pruned, Selected
 from vesalius.progress import Progress, silent
 
 __all__ = ["MAX_EDGES", "edges_in", "explained_circuit", "faithfulness"]
@@ -55,7 +56,7 @@ def faithfulness(
     *,
     circuit: Source = None,
     pruned: Pruned,
-    cut: Cut,
+    selected: Selected,
     draw: Draw = FAITHFUL,
     out: Out = None,
     progress: Progress = silent,
@@ -66,30 +67,37 @@ def faithfulness(
     one, or of an explanation. Where it lists edges, edges are cut, otherwise components are ablated (`kind`
     as in `ves.sweep`). Pruned first: what the rule `select` ("top", "greedy", "exact" or "positive-ratio",
     as in `ves.discover`) does not keep among `size`, what scores less than `least`, and what `prune` names; what `pin`
-    names stays. The prompts are those of the checks of a discovery: of another split than the discovery's, and for
-    random inputs other ones where the discovery is known.
+    names stays. The answer is whether it keeps the share `keep`. The prompts are those of the checks of a discovery: of
+    another split than the discovery's, and for random inputs other ones where the discovery is known.
     """
-    rules = _one_rule(cut)
+    rules = _one_rule(selected)
     start = time.perf_counter()
     pruned = replace(pruned, pin=_texts(pruned.pin or ()), prune=_texts(pruned.prune or ()))
     subject = _subject(specimen, components, circuit)
-    kept = _cut(specimen, subject.circuit, rules, cut.size)
+    kept = _cut(specimen, subject.circuit, rules, selected.size)
     kept = kept.pruned(least=pruned.least, pin=pruned.pin, prune=pruned.prune)
     progress("ablating the rest", 0, 1)
-    document = _measured(specimen, subject, kept, (pruned, cut, draw), start)
+    document = _measured(specimen, subject, kept, (pruned, selected, draw), start)
     progress("ablating the rest", 1, 1)
-    if directory := place_for(out, specimen, document.request, draw, words=(f"{document.size}",)):
+    if directory := place_for(out, specimen, document.request, draw, words=(f"{document.size}", _mark(document, kept))):
         if subject.named.get("circuit") is None and subject.named.get("components") is None:
             document = _with_circuit_beside(document, subject, directory)
         document.write(directory / FAITHFULNESS_FILE)
     return document
 
 
-def _one_rule(cut: Cut) -> tuple[str, ...]:
-    rules = parse_rules(cut.select, cut.size)
+def _mark(document: Faithfulness, kept: Circuit) -> str:
+    """A few digits that stand for the circuit and for what takes the place of the rest."""
+    members = kept.kept_edges or _components_of(kept)
+    given = (*sorted(map(str, members)), document.request.options.get("kind"), document.keep)
+    return hashlib.sha256(repr(given).encode()).hexdigest()[:6]
+
+
+def _one_rule(selected: Selected) -> tuple[str, ...]:
+    rules = parse_rules(selected.select, selected.size)
     if len(rules) > 1:
         raise BadInput(f"`select` {','.join(rules)}: one circuit is measured here; name one rule")
-    if rules and cut.size is None:
+    if rules and selected.size is None:
         raise BadInput("`select` needs a `size` here: how many edges or components the circuit may have")
     return rules
 
@@ -111,7 +119,7 @@ def _with_circuit_beside(document: Faithfulness, subject: _Subject, directory: P
 
 
 def _measured(
-    specimen: Specimen, subject: _Subject, circuit: Circuit, asked: tuple[Pruned, Cut, Draw], start: float
+    specimen: Specimen, subject: _Subject, circuit: Circuit, asked: tuple[Pruned, Selected, Draw], start: float
 ) -> Faithfulness:
     kind, draw = ablation_named(asked[0].kind), asked[2]
     model, by_edges = specimen.model, bool(circuit.edges)

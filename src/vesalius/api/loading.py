@@ -1,6 +1,6 @@
 """Turn a name, a path, a hub id or a model in memory into a specimen, and hold it to what transformers computes."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import SPECIMEN_FILE, benchmark_directory, known_names, load_specimen
 from vesalius.documents.request import IN_PYTHON
 from vesalius.errors import BadInput, Failed
+from vesalius.files import require_possible
 from vesalius.model.devices import Devices, asked_dtype, named_devices, place
 from vesalius.model.reference import PROMPTS, Agreement, compare, load_references
 from vesalius.model.sources import loader_names, loader_of, read_model
@@ -59,6 +60,7 @@ def load(
     text = str(name)
     if not text.strip():
         raise BadInput(f"specimen {text!r} is not a name; use one that `vesalius specimens` lists, a path or a hub id")
+    require_possible(text, what="specimen")
     path = Path(text).expanduser()
     directory = benchmark_directory(text) or (path if (path / SPECIMEN_FILE).is_file() else None)
     if directory is not None:
@@ -76,11 +78,11 @@ def load(
         raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
     natural = specimen.kind == "natural"
     place(specimen.model, device, natural=natural)
-    asked = {"dtype": asked_dtype(dtype), **_read_with(tokenizer, revision)} if natural else {}
-    return replace(specimen, source=text, **asked)
+    specimen = replace(specimen, source=text)
+    return replace(specimen, dtype=asked_dtype(dtype), **_read_with(tokenizer, revision)) if natural else specimen
 
 
-def _read_with(tokenizer: Any, revision: str | None) -> dict[str, str | None]:
+def _read_with(tokenizer: Any, revision: str | None) -> dict[str, Any]:
     """How a model was read, as its requests name it."""
     if tokenizer is not None:
         tokenizer = str(tokenizer) if isinstance(tokenizer, str | Path) else IN_PYTHON
@@ -148,10 +150,5 @@ def check(
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             raise Failed(f"{loaded.label}: transformers could not load this model ({reason})") from None
         report("comparing", 2, 3)
-        return compare(loaded, references, n=n, seed=seed)
-
-
-def check_document(model: Any, **options: Any) -> dict[str, Any]:
-    """The same as plain data, with one line in words."""
-    agreement = check(model, **options)
-    return {**asdict(agreement), "summary": agreement.describe()}
+        found = compare(loaded, references, n=n, seed=seed)
+        return found.model_copy(update={"model": str(model)}) if isinstance(model, str | Path) else found

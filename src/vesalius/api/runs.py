@@ -88,7 +88,7 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
             return kind_of_directory(directory).page(directory, progress=tell)
     if kind is None or not issubclass(kind, Viewable):
         raise BadInput(f"{run}: holds no result that has a page; {MADE}")
-    result = kind.read(directory / str(kind.FILE))
+    result = kind.read(directory / str(kind.FILE))  # pyrefly: ignore[missing-attribute]  # a view is a document
     if isinstance(result, Explanation):
         return render_page(result, directory / PAGE_FILE, specimen=_specimen(result))
     return result.page(directory)

@@ -58,8 +58,15 @@ def train(
         return _train_one(paths[0], programs[0], directory, **options)
 
 
-def generate(*, seed: int, out: str | Path, count: int = 20, depth: int = 4) -> GeneratedTasks:
-    """Write fresh RASP tasks over renamed vocabularies as SPEC.py files; the same seed gives the same tasks."""
+def generate(
+    *, seed: int, out: str | Path, count: int = 20, depth: int = 4, kinds: Sequence[str] = ("plain",)
+) -> GeneratedTasks:
+    """Write fresh RASP tasks over renamed vocabularies as SPEC.py files; the same seed gives the same tasks.
+
+    `kinds` take turns: `"plain"` is the free grammar, which `depth` bounds; `"redundant"`, `"rare"`, `"pointer"`,
+    `"induction"`, `"sort"`, `"mean"`, `"two"` and `"deep"` are small families that it seldom draws (`rasp/kinds.py`).
+    """
+    drawn = list(generated_tasks(seed, count, depth, kinds))
     directory = directory_for(out)
     tasks = [
         GeneratedTask(
@@ -68,8 +75,9 @@ def generate(*, seed: int, out: str | Path, count: int = 20, depth: int = 4) -> 
             components=tuple(str(placed.component) for placed in task.program.components),
             vocab=tuple(task.program.vocab),
             max_len=task.program.max_len,
+            kind=task.kind,
         )
-        for task in generated_tasks(seed, count, depth)
+        for task in drawn
     ]
     return GeneratedTasks(seed=seed, depth=depth, tasks=tuple(tasks))
 
@@ -139,6 +147,7 @@ def _figures(name: str, trained: FitResult, directory: Path) -> TrainedSpecimen:
         **gate.metrics,
         iia=gate.iia,
         iia_changed=gate.iia_changed,
+        moved=gate.crossed_changed,
         inert=gate.inert,
         accepted=gate.passed,
         n=gate.n,

@@ -19,6 +19,8 @@ ERROR = 0.05
 HALF_WIDTH = 1.959964
 #: Effects that the sentence names.
 NAMED = 3
+#: From this share of heads on, the standard names describe a model's heads.
+MOST_NAMED = 0.5
 
 #: A component with its effect and the ends of its interval, which one prompt does not have.
 Effect = tuple[str, float, float | None, float | None]
@@ -152,3 +154,47 @@ def program_answer(said: str, agreement: Evidence | None, *, supported: int, com
     if not supported or (value if high is None else high) < KEEP_LISTED:
         return Answer(text, "no")
     return Answer(text, "yes" if supported == components and low is not None and low >= KEEP_LISTED else "partly")
+
+
+def ranked_answer(said: str, *, empty: str | None, doubt: str) -> Answer:
+    """What components with scores amount to where no circuit was searched among them: nothing where the contrast is
+    `empty`, otherwise a part of the answer, for the reason in `doubt`.
+    """
+    return Answer(f"{said}, but {empty}", "no") if empty else Answer(f"{said}, but {doubt}", "partly")
+
+
+def names_answer(said: str, named: int, heads: int, *, unmeasured: bool = False) -> Answer:
+    """Whether standard names describe the heads of a model: Yes from half of them on, where everything that names
+    follow from was measured; No where no head has one.
+    """
+    if not named:
+        return Answer(said, "no")
+    return Answer(said, "yes" if named >= MOST_NAMED * heads and not unmeasured else "partly")
+
+
+def cells_answer(said: str, performed: int, cells: int) -> Answer:
+    """Whether models perform behaviours: Yes where all do in every cell, No where none is known to."""
+    return Answer(said, "yes" if cells and performed == cells else "partly" if performed else "no")
+
+
+def groups_answer(said: str, n: int, *, groups: int, known: bool, complete: bool, empty: str | None) -> Answer:
+    """Whether heads stand in for each other, where `groups` were confirmed by intervals that hold for all that was
+    tested at once, on `n` other prompts: Partly where it is not `known` what they are to each other, and where so few
+    prompts may agree by chance. A search that ended early showed nothing.
+    """
+    if empty:
+        return Answer(f"nothing can be said: {empty}", "no")
+    if not groups:
+        return Answer(said if complete else f"{said} before the budget ended (--budget)", "no")
+    if not one_sign_decides(n):
+        return Answer(f"{said}, but so few may agree by chance: {MORE}", "partly")
+    return Answer(said, "yes" if known else "partly")
+
+
+def agreement_answer(said: str, agrees: bool | None, *, unreached: bool) -> Answer:
+    """Whether a model computes what its authors' module does; Partly where nothing was there to compare with, or where
+    no prompt reached a limit of the model.
+    """
+    if agrees is False:
+        return Answer(said, "no")
+    return Answer(said, "yes" if agrees and not unreached else "partly")

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
 from vesalius.components import Component
-from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.answers import names_answer
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.request import Request
 from vesalius.documents.view import (
@@ -145,7 +147,7 @@ class AtlasMlp(Record):
     parts: tuple[Part, ...] = ()
 
 
-class Atlas(ResultDocument, kind="atlas"):
+class Atlas(Answered, ResultDocument, kind="atlas"):
     """What every head and MLP of a model is.
 
     `model` is the digest of shape and weights that it belongs to. `chance` gives what uniform attention has of each
@@ -214,12 +216,20 @@ class Atlas(ResultDocument, kind="atlas"):
         ]
         return f"{named} of {len(self.heads)} heads have a standard name: {', '.join(kinds) or 'none'}"
 
+    def answered(self) -> Answer:
+        """Whether standard names describe the heads; then the behaviours of a text model, or the explanation of what
+        has inputs of its own.
+        """
+        named = sum(bool(head.names) for head in self.heads)
+        said = names_answer(self.summary(), named, len(self.heads), unmeasured=bool(self.notes))
+        return replace(said, then=self.request.followed_by("behaviours" if self.sample else "explain"))
+
     def view(self) -> View:
         """The map of the model, each head with its figures, and the neurons of its MLPs."""
         subject = str(self.request.specimen or "")
         return View(
             f"{subject}: atlas",
-            Answer(self.summary()),
+            self.answered(),
             [
                 Facts(self._facts()),
                 self._named(),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.components import Component, Edge, Shape
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member, Node, node_name
 from vesalius.errors import BadInput, note
 from vesalius.files import read_json, write_json
@@ -202,7 +203,10 @@ def _summed(before: Member | None, entry: Mapping[str, Any], field: str, source:
     if before is not None and before.score is not None:
         score = before.score + (score or 0.0)
     kept = entry.get(_KEPT, True) is True or (before is not None and before.in_graph)
-    return Member(score=score, in_graph=kept, more=entry.get(_MORE, {}))
+    more = entry.get(_MORE, {})
+    if not isinstance(more, Mapping):
+        raise BadInput(f"{source}: {_MORE} {str(more)[:40]!r} is not an object; leave it out")
+    return Member(score=score, in_graph=kept, more=FrozenDict(more))
 
 
 # Circuits from one file format into the other.

@@ -26,6 +26,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    computed_field,
     model_serializer,
     model_validator,
 )
@@ -97,6 +98,21 @@ class Record(BaseModel):
 
     def _repr_html_(self) -> str:
         return html_table([{"field": name, "value": getattr(self, name)} for name in type(self).model_fields])
+
+
+class Answered(Record):
+    """What has a first line that a rule decides (`documents/answers.py`); JSON holds the answer as well."""
+
+    def answered(self) -> Answer | None:
+        """The first line and the next command; None where no rule decides."""
+        raise NotImplementedError
+
+    @computed_field
+    @property
+    def answer(self) -> dict[str, str] | None:
+        """Yes, partly or no by the rule for such results, the figures that decide it, and the next command."""
+        said = self.answered()
+        return None if said is None else said.as_data()
 
 
 @dataclass(frozen=True)

@@ -206,19 +206,19 @@ class Checks(Viewable, Record):
     @property
     def metrics(self) -> dict[str, float]:
         """One figure per check, where there is one."""
+        promised = self.guarantee
+        answers, kept, withheld = (promised.answers, promised.kept, promised.withheld) if promised else (None,) * 3
         figures = {
-            "cmd": self.faithfulness and self.faithfulness.cmd,
-            "cpr": self.faithfulness and self.faithfulness.cpr,
-            "edge_cmd": self.edge_faithfulness and self.edge_faithfulness.cmd,
-            "edge_cpr": self.edge_faithfulness and self.edge_faithfulness.cpr,
-            "jaccard": self.stability and self.stability.value,
-            "guaranteed_answers": self.guarantee
-            and self.guarantee.answers
-            and (None if self.guarantee.withheld else self.guarantee.answers.low),
-            "guaranteed_kept": self.guarantee and self.guarantee.kept and self.guarantee.kept.low,
-            "specificity": self.specificity and self.specificity.ratio,
-            "detectors": self.detectors and self.detectors.share,
-            "known_heads": self.known_heads and self.known_heads.share,
+            "cmd": None if self.faithfulness is None else self.faithfulness.cmd,
+            "cpr": None if self.faithfulness is None else self.faithfulness.cpr,
+            "edge_cmd": None if self.edge_faithfulness is None else self.edge_faithfulness.cmd,
+            "edge_cpr": None if self.edge_faithfulness is None else self.edge_faithfulness.cpr,
+            "jaccard": None if self.stability is None else self.stability.value,
+            "guaranteed_answers": None if answers is None or withheld else answers.low,
+            "guaranteed_kept": None if kept is None else kept.low,
+            "specificity": None if self.specificity is None else self.specificity.ratio,
+            "detectors": None if self.detectors is None else self.detectors.share,
+            "known_heads": None if self.known_heads is None else self.known_heads.share,
         }
         return {name: value for name, value in figures.items() if value is not None}
 

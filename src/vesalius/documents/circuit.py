@@ -22,10 +22,13 @@ from pydantic_core import CoreSchema
 from vesalius.components import Component, Edge, Shape
 from vesalius.documents.base import VERSION_FIELDS, FrozenDict, FrozenMap, Record, ShownDocument
 from vesalius.documents.view import Answer, Facts, HeadMap, Row, Sheet, View, as_table, join_first
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, quoted
 from vesalius.files import read_json, write_json
 
 CIRCUIT_FILE = "circuit.json"
+#: Heads and MLPs, and numbers of the residual stream, that a circuit may say a model has: far beyond any there is, and
+#: so few that they can be listed. Checked before anything is listed.
+MOST_PARTS = 1 << 20
 Node = Component | Literal["input", "logits"]
 Interval = tuple[float, float]
 #: What nodes call the ends of the 95 % interval of their score.
@@ -382,7 +385,12 @@ def _sizes(config: Mapping[str, Any], source: str) -> dict[str, int]:
     for name in names:
         value = config.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BadInput(f"{source}: cfg.{name} is {value!r}; a positive integer is needed")
+            raise BadInput(f"{source}: cfg.{name} is {quoted(value, 60)}; a positive integer is needed")
+    parts = config["n_layers"] * (config["n_heads"] + 1)
+    if parts > MOST_PARTS or config["d_model"] > MOST_PARTS:
+        size, most = ("its heads and MLPs", parts) if parts > MOST_PARTS else ("cfg.d_model", config["d_model"])
+        counted = f"{most:,}" if most < 10**15 else "more than 10^15"
+        raise BadInput(f"{source}: {size}: {counted}, and a circuit has at most {MOST_PARTS:,}; correct cfg")
     return {name: config[name] for name in names}
 
 

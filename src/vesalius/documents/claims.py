@@ -30,6 +30,7 @@ from vesalius.documents.view import (
     View,
     Viewable,
     html_table,
+    prompts,
     shortened,
 )
 from vesalius.errors import visible
@@ -180,6 +181,25 @@ class _Group(BaseModel):
     members: Sequence[str]
 
 
+class _Source(BaseModel):
+    source: str
+    adds: float
+    attention_lost: float | None = None
+
+
+class _Why(BaseModel):
+    """Why a head attends to a role: sources at the query and at the key, with what they add to its score beyond other
+    keys, and the attention that leaves where their path carries its counterfactual value.
+    """
+
+    role: str
+    score: float
+    at_query: Sequence[_Source]
+    at_key: Sequence[_Source]
+    agreement: float | None
+    n: int
+
+
 class _Profile(BaseModel):
     """The parts of a profile that pages and summaries read; figures are a mean with its interval."""
 
@@ -193,6 +213,7 @@ class _Profile(BaseModel):
     attention: dict[str, dict[str, Figures]] | None = None
     group: _Group | None = None
     request: dict[str, Any] | None = None
+    why: _Why | None = None
 
 
 class PartSpecificity(Record):
@@ -221,25 +242,41 @@ class PartSpecificity(Record):
         return " and ".join(part for part in (text, others) if part) or "nothing else was measured"
 
 
+class NotAsked(Record):
+    """A question about a component that has no claim: its `kind`, what it is `about` where several of a kind may be
+    asked (a role, another component), and `why`.
+
+    *close*: on the prompts of the selection the figure lies within its standard errors of the bar, so that it was not
+    tested. *narrower*: it was tested and stays open, and another claim that was decided stands in its place.
+    """
+
+    kind: str
+    about: str = ""
+    why: Literal["close", "narrower"] = "close"
+
+
 class ComponentExplanation(Record):
     """What one head or MLP does.
 
     `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
-    differ the note says both. `tag_by_experiment` is None where experiments settled nothing; `tag_by_model` is what a
-    language model chose, and is the `tag` only where no experiment settled one. `program` is the component's variable
+    differ the note says both. `tag_by_convention` is the reading of a convention where one applies (the note has its
+    rule); it is not the `tag` where a supported claim of the component contradicts it. `tag_by_experiment` is None
+    where experiments settled nothing; `tag_by_model` is what a language model chose, and is the `tag` only where no
+    experiment settled one. `program` is the component's variable
     in RASP, `family` the kind of hypothesis it is, `table` a read-off table where no formula was found, `operation` the
     name of what a supported table does, `refuted` the hypotheses that lost, with their scores. In a natural model
     `role` is the name the field gives to what was measured (an induction head, a previous-token head) and `profile`
     holds the measurements; replacing it alone costs the share `effect` of the range, and lowers the logit of the right
     answer by `effect_right` and that of the wrong one by `effect_wrong` (None where there are no two answers).
-    `specificity` says of a necessary one what it breaks besides.
+    `specificity` says of a necessary one what it breaks besides, `not_asked` which questions were left out and why.
     """
 
-    ABSENT_IF_DEFAULT = (*EFFECT_FIELDS, "specificity")
+    ABSENT_IF_DEFAULT = (*EFFECT_FIELDS, "tag_by_convention", "specificity", "not_asked")
 
     id: str
     tag: Tag | None
     tag_by_experiment: Tag | None
+    tag_by_convention: Tag | None = None
     tag_by_model: Tag | None = None
     note: str
     verdict: Verdict
@@ -256,6 +293,7 @@ class ComponentExplanation(Record):
     effect_right: float | None = None
     effect_wrong: float | None = None
     specificity: PartSpecificity | None = None
+    not_asked: tuple[NotAsked, ...] = ()
 
     @field_validator("profile")
     @classmethod
@@ -312,6 +350,27 @@ def claim_line(claim: ClaimRecord) -> str:
     if evidence is None or evidence.value is None or evidence.low is None or evidence.high is None:
         return said
     return f"{said} {evidence.value:.3f} [{evidence.low:.3f}, {evidence.high:.3f}], n = {evidence.n}"
+
+
+def why_it_attends(profile: Mapping[str, Any]) -> Sheet | None:
+    """The sources that make a head attend where it does, as a table; None where they were not measured."""
+    if not profile.get("why"):
+        return None
+    why = _Why.model_validate(profile["why"])
+    agreed = "" if why.agreement is None else f"; leading pairs agree with path patching at {why.agreement:.2f}"
+    return Sheet(
+        ("where", "source", "adds to the score", "attention that leaves"),
+        [
+            (where, one.source, one.adds, one.attention_lost)
+            for where, side in (("at the key", why.at_key), ("at the query", why.at_query))
+            for one in side
+        ],
+        title=f"Why it attends to {why.role}",
+        caption=f"The score there is {why.score:+.2f} above the mean of other keys, an exact sum over pairs of sources "
+        f"({prompts(why.n)}{agreed}). What leaves: attention on {why.role} where the source's path into the queries or "
+        "keys carries its value on the counterfactual prompt.",
+        signed=("adds to the score",),
+    )
 
 
 def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:

@@ -194,7 +194,10 @@ def metric_pairs(a: Mapping[str, Metric], b: Mapping[str, Metric]) -> dict[str, 
     """Metrics by name, with their intervals."""
     return {
         name: figure_pair(
-            one and one.value, other and other.value, one and (one.low, one.high), other and (other.low, other.high)
+            one.value if one else None,
+            other.value if other else None,
+            (one.low, one.high) if one else None,
+            (other.low, other.high) if other else None,
         )
         for name in dict.fromkeys([*a, *b])
         for one, other in [(a.get(name), b.get(name))]

@@ -16,7 +16,8 @@ from pydantic import (
 )
 
 from vesalius.components import Edge
-from vesalius.documents.base import FrozenDict, FrozenMap, Line
+from vesalius.documents.answers import ranked_answer
+from vesalius.documents.base import Answered, FrozenDict, FrozenMap, Line
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
@@ -61,7 +62,7 @@ MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
 SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
 
 
-class Discovery(PromptedDocument, kind="discovery"):
+class Discovery(Answered, PromptedDocument, kind="discovery"):
     """The circuit that a method found, with the checks of it (None where they were left out).
 
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
@@ -122,13 +123,6 @@ class Discovery(PromptedDocument, kind="discovery"):
 
     @computed_field
     @property
-    def answer(self) -> dict[str, str] | None:
-        """Whether a circuit of this size carries the behaviour: yes, partly or no, and why."""
-        said = self._answer()
-        return None if said is None else said.as_data()
-
-    @computed_field
-    @property
     def kept(self) -> Metric | None:
         """The share of the behaviour that the circuit keeps on prompts that chose nothing."""
         return None if self.whole is None else self.whole.kept
@@ -145,13 +139,35 @@ class Discovery(PromptedDocument, kind="discovery"):
         """Whether every component lies on a path of its edges from the tokens to the logits."""
         return None if self.whole is None else self.whole.connected
 
-    def _answer(self) -> Answer | None:
-        if self.whole is None:
-            return None
+    def answered(self) -> Answer:
+        """Whether a circuit of this size carries the behaviour, and what to do next."""
         subject = title_of(self.behaviour) if self.behaviour else "the outputs"
-        asked = self.performance
-        said = answer(self.whole, subject, weak=asked and asked.weak, empty=asked and asked.empty)
+        weak, empty = (self.performance.weak, self.performance.empty) if self.performance else (None, None)
+        if self.whole is None:
+            return self._ranked(subject, empty)
+        said = answer(self.whole, subject, weak=weak, empty=empty)
         return replace(said, then=self._next(said.verdict, self.whole))
+
+    def _ranked(self, subject: str, empty: str | None) -> Answer:
+        """The answer where no circuit was searched: none was asked for, a rule cut one, or nothing can be kept."""
+        strongest = [f"{row.id} {row.score:+.3g}" for row in self.components if row.score]
+        said = (
+            f"{len(strongest)} of {len(self.components)} components have a score for {subject} by {self.method} on "
+            f"{prompts(self.n)} (largest: {join_first(strongest, 3, total=min(3, len(strongest))) or 'none'})"
+        )
+        if not strongest or (self.checks is not None and "faithfulness" in self.checks.missing):
+            empty = empty or "everything replaced scores the same, so that no circuit can keep anything"
+        doubt = f"no circuit was searched{' and nothing was checked (--quick)' if self.checks is None else ''}"
+        if cut := self.selection:
+            kept = cut.rule.faithfulness
+            share = "was not measured" if kept is None else f"is {kept:.3f} without an interval"
+            doubt = f"the {cut.rule.size} {cut.by} were cut by the rule {cut.rule.rule}, and what they keep {share}"
+        answer = ranked_answer(said, empty=empty, doubt=doubt)
+        if answer.verdict == "no":
+            return replace(answer, then=self.request.followed_by("behaviours" if self.behaviour else "sweep"))
+        if cut and self.directory is not None:
+            return replace(answer, then=self.request.followed_by("faithfulness", "--circuit", self.directory))
+        return replace(answer, then=self.request.with_options(quick=None, select=None, size=None))
 
     def _next(self, verdict: str | None, whole: WholeCircuit) -> str | None:
         """Explain a circuit that there is; where there is none, ask for the size that was found to be enough, and where
@@ -288,9 +304,8 @@ class Discovery(PromptedDocument, kind="discovery"):
             f"Discovery in {subject} by {self.method} on {prompts(self.n)}, {len(self.components)} components"
             f"{f' and {self.n_edges} edges' if self.n_edges else ''} ({self.unit}){f'; {areas}' if areas else ''}"
         )
-        said = self._answer()
         sections: list[Section] = [
-            *([] if said is None else [Facts([("", described)])]),
+            Facts([("", described)]),
             Facts([("strongest", join_first(strongest, 5) or "none other than 0"), ("", checks)]),
             Facts(self._facts()),
             *([Text(self.notes, bullets=True)] if self.notes else []),
@@ -307,7 +322,7 @@ class Discovery(PromptedDocument, kind="discovery"):
         sections.append(Text([self._what_files_hold()], title="All scores", pages_only=True))
         return View(
             f"{subject}: discovered circuit",
-            said or Answer(described),
+            self.answered(),
             sections,
             command=self.request.command_line(),
             place=self.directory and str(Path(self.directory) / DISCOVERY_PAGE),

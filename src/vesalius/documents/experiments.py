@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import computed_field
 
 from vesalius.documents.answers import kept_answer, replaced_answer
-from vesalius.documents.base import FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
@@ -44,7 +44,7 @@ class WhatIfRow(Record):
     edited_likely: tuple[Likely, ...] = ()
 
 
-class WhatIf(ResultDocument, kind="what_if"):
+class WhatIf(Answered, ResultDocument, kind="what_if"):
     """Components replaced together on some prompts: `effect` is the clean minus the edited score, `changed` the share
     of prompts whose output is another one. One prompt has no interval. `contrast` says whether replacing everything
     lowers the score, where values come from a behaviour's counterfactual prompts.
@@ -74,12 +74,6 @@ class WhatIf(ResultDocument, kind="what_if"):
     effect_rest: Metric | None = None
     acts: str | None = None
 
-    @computed_field
-    @property
-    def answer(self) -> dict[str, str] | None:
-        """Whether the replacement changes the score: yes or no, the figures, and the next command."""
-        return self._answer().as_data()
-
     def listed(self) -> Line:
         """What a list of results says of it: the effect of the replacement."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
@@ -93,7 +87,7 @@ class WhatIf(ResultDocument, kind="what_if"):
         flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in changed]
         return View(
             f"{subject}: what if {parts} is replaced ({how})",
-            self._answer(),
+            self.answered(),
             [
                 Facts([("outputs changed", f"{len(flips)} of {len(self.rows)}; {join_first(flips, 2) or 'none'}")]),
                 Facts(
@@ -125,7 +119,8 @@ class WhatIf(ResultDocument, kind="what_if"):
         subject = subject_of(self.request.specimen, self.request.behaviour)
         return subject, join_first(self.request.components or (), 6), f"{kind}{f' at {at}' if at is not None else ''}"
 
-    def _answer(self) -> Answer:
+    def answered(self) -> Answer:
+        """Whether the replacement changes the score, and what to do next."""
         subject, parts, how = self._replaced()
         scores, what = f"{self.clean.figures} -> {self.edited.figures} {self.unit}", f"{parts} of {subject} ({how})"
         said = replaced_answer(self.effect, scores, what, acts=self.acts, contrast=self.contrast)
@@ -234,7 +229,7 @@ class LensLook(ResultDocument):
 FAITHFULNESS_FILE = "faithfulness.json"
 
 
-class Faithfulness(ResultDocument, kind="faithfulness"):
+class Faithfulness(Answered, ResultDocument, kind="faithfulness"):
     """The faithfulness of a circuit of `size` out of `candidates` components or edges: 0 with everything ablated
     (`ablated`, a mean score), 1 for the whole model (`full`).
 
@@ -263,11 +258,11 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
     forwards: float
     seconds: float
 
-    @computed_field
     @property
-    def answer(self) -> dict[str, str] | None:
-        """Whether the circuit keeps the behaviour: yes, partly or no, and why."""
-        return self._answer().as_data()
+    def keep(self) -> float:
+        """The share that counts as kept, as it was asked for."""
+        asked = self.request.options.get("keep")
+        return float(asked) if isinstance(asked, int | float) else KEEP
 
     def listed(self) -> Line:
         """What a list of results says of it: the share kept, beside that of random circuits."""
@@ -282,7 +277,7 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
         rows = [(name, self.size, one.value, one.low, one.high, one.n) for name, one in figures.items()]
         return View(
             f"{subject}: faithfulness of a circuit",
-            self._answer(),
+            self.answered(),
             [
                 Facts(
                     [
@@ -300,13 +295,14 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
             command=self.request.command_line(),
         )
 
-    def _answer(self) -> Answer:
+    def answered(self) -> Answer:
+        """Whether the circuit keeps the behaviour, and what to do next."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
         said = kept_answer(
             f"{self.size} of {self.candidates} {self.by} keep{'s' * (self.size == 1)} "
             f"{self.faithfulness.figures} of {subject} on {prompts(self.faithfulness.n)} (faithfulness)",
             self.faithfulness,
-            keep=KEEP,
+            keep=self.keep,
             random=self.random.value,
         )
         if said.verdict == "yes":
@@ -314,7 +310,7 @@ class Faithfulness(ResultDocument, kind="faithfulness"):
             given = {"--components": named, "--circuit": self.request.circuit}
             options = [word for name, value in given.items() if value is not None for word in (name, value)]
             return replace(said, then=self.request.followed_by("explain", *options))
-        below = self.faithfulness.high is not None and self.faithfulness.high < KEEP
+        below = self.faithfulness.high is not None and self.faithfulness.high < self.keep
         few = not below and (too_few(self.faithfulness) or shows_nothing(self.faithfulness))
         more = self.request.on_more_prompts(self.faithfulness.n) if few else None
         return replace(said, then=more or self.request.followed_by("discover"))

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, computed_field
+from pydantic import Field
 
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
 from vesalius.documents.answers import program_answer
-from vesalius.documents.base import FrozenList, Line, ShownDocument
+from vesalius.documents.base import Answered, FrozenList, Line, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     EFFECT_FIELDS,
@@ -42,9 +42,11 @@ from vesalius.documents.claims import (
     read_records,
     read_table,
     spell,
+    why_it_attends,
 )
 from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.performance import Performance
+from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
 from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, Summary, summarise, verdict_counts
 from vesalius.documents.view import (
@@ -88,6 +90,8 @@ __all__ = [
 EXPLANATION_FILE = "explanation.json"
 #: A component at work: the sentence above, and the drawings.
 AtWork = tuple[str, Sequence[Grid]]
+#: The sender of arrows from the position.
+POSITION = "indices"
 NO_SPECIMEN = "This page was made without the model at hand, so there is no picture of the component at work."
 #: Characters of the answer and of what a component computes, components and lines of the program on one screen.
 ANSWER, COMPUTES, ROLE, PATH, SCREEN, PROGRAM_LINES = 280, 60, 34, 200, 11, 5
@@ -97,19 +101,21 @@ BEFORE_FIGURES = 200
 FLOW_LINES, GAP_LINES = 7, 7
 
 
-class Explanation(ShownDocument, kind="explanation"):
-    """A whole circuit explained. `program` is for reading, `executable` for running; `behaviour` is set for natural
-    models.
+class Explanation(Answered, ShownDocument, kind="explanation"):
+    """A whole circuit explained. `formula` is the program with every variable substituted, `program` the same line by
+    line, `executable` what is run; `behaviour` is set for natural models.
 
     `request` is what was asked (None if a scientist was called directly). `edges` are connections that the scientist
-    measured: sender, receiver, strength; the ends of the circuit are `tokens` and `logits`. `compositions` say which
-    components write the queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was
-    explained, by score. `performance` is how well a natural model does the behaviour, and whether its contrast can show
-    anything; `account` is which share of it the named components carry and what is left out, from which `answer`
-    follows.
+    measured: sender, receiver, strength; the ends of the circuit are `tokens` and `logits`, or `output`. Edges from the
+    position (`indices`), and all edges of a circuit that has no `executable`, are what the built-in scientist's program
+    reads: their number is the score of the search, no measurement. `compositions` say which components write the
+    queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was explained, by score.
+    `performance` is how well a natural model does the behaviour, and whether its contrast can show anything; `account`
+    is which share of it the named components carry and what is left out, from which `answer` follows. `ran` says how
+    the scientist ran, where it is a foreign program.
     """
 
-    ABSENT_IF_DEFAULT = ("performance", "account", "answer")
+    ABSENT_IF_DEFAULT = ("performance", "account", "answer", "formula", "ran")
 
     FILE = EXPLANATION_FILE
     RANK = 20
@@ -130,6 +136,7 @@ class Explanation(ShownDocument, kind="explanation"):
     circuit_edges: tuple[Score, ...] = ()
     task_description: str
     program: str | None = None
+    formula: str | None = None
     executable: Executable | None = None
     program_agreement: Evidence | None = None
     cost: float = 0.0
@@ -138,19 +145,13 @@ class Explanation(ShownDocument, kind="explanation"):
     rows: int = 0
     performance: Performance | None = None
     account: Account | None = None
+    ran: Ran | None = None
     directory: str | None = Field(default=None, exclude=True)
 
-    @computed_field
-    @property
-    def answer(self) -> dict[str, str] | None:
-        """Whether the named components carry the behaviour of a natural model, or the program that of a circuit: yes,
-        partly or no, why, and the next command.
+    def answered(self) -> Answer | None:
+        """Whether the named components carry the behaviour of a natural model, or the program that of a circuit, and
+        what to do next; None where no rule decides.
         """
-        said = self.decided_answer()
-        return None if said is None else said.as_data()
-
-    def decided_answer(self) -> Answer | None:
-        """The answer as it is shown; None where no rule decides one."""
         if self.behaviour is None:
             said = program_answer(
                 shortened(_in_brief(self.task_description), BEFORE_FIGURES),
@@ -202,7 +203,7 @@ class Explanation(ShownDocument, kind="explanation"):
     @property
     def _asked(self) -> str:
         """The model, as it was asked for where that is known."""
-        return (self.request and self.request.specimen) or self.specimen
+        return (self.request.specimen if self.request else None) or self.specimen
 
     @property
     def title(self) -> str:
@@ -237,7 +238,7 @@ def view_of(
 ) -> View:
     """The view of an explanation. `name` is the specimen's own name."""
     natural, account = explanation.behaviour is not None, explanation.account
-    description, said = explanation.task_description, explanation.decided_answer()
+    description, said = explanation.task_description, explanation.answered()
     long = (natural and said is not None) or len(description) > ANSWER
     return View(
         subject_of(name or explanation.specimen, explanation.behaviour),
@@ -246,10 +247,11 @@ def view_of(
             *([] if account is None else account.sections()),
             *([Text([_in_brief(description)], terminal_only=True)] if natural and said is not None else []),
             Facts(_brief(explanation)),
+            *([Text([explanation.ran.sentence])] if explanation.ran else []),
             *([Text([description], pages_only=True)] if long else []),
             *(_summary(explanation) if natural else ()),
             *_screen(explanation),
-            *([] if natural or not explanation.program else [_short_program(explanation.program)]),
+            *([] if natural or not explanation.program else [_short_program(explanation)]),
             Facts(_facts(explanation)),
             Group(_circuit(explanation), title="The circuit", pages_only=True),
             Group(_whole(explanation, examples), title="The behaviour" if natural else "The program", pages_only=True),
@@ -340,10 +342,13 @@ def _screen(explanation: Explanation) -> list[Section]:
     return [whole, short]
 
 
-def _short_program(program: str) -> Code:
-    """The lines that compute something; those before the first blank line say what the program is for."""
+def _short_program(explanation: Explanation) -> Code:
+    """The program as a formula where there is one, else its lines that compute something: those before the first blank
+    line say what the program is for.
+    """
+    program = explanation.program or ""
     _, _, body = program.strip().partition("\n\n")
-    return Code((body or program).strip(), terminal=PROGRAM_LINES, terminal_only=True)
+    return Code(explanation.formula or (body or program).strip(), terminal=PROGRAM_LINES, terminal_only=True)
 
 
 def _computes(part: ComponentExplanation) -> str:
@@ -392,12 +397,19 @@ def _in_brief(description: str) -> str:
 
 
 def _circuit(explanation: Explanation) -> list[Section]:
-    edges = sorted(explanation.edges, key=lambda edge: -abs(edge[2]) if math.isfinite(edge[2]) else 0.0)
+    # The score of the search is no measurement; it says how well the receiver's hypothesis predicts.
+    ran = explanation.behaviour is not None or explanation.executable is not None or explanation.scientist != "builtin"
+    edges = sorted(
+        (edge for edge in explanation.edges if not ran or edge[0] != POSITION),
+        key=lambda edge: -abs(edge[2]) if math.isfinite(edge[2]) else 0.0,
+    )
+    said = "measured edges" if ran else "edges of the search, none of them measured"
+    columns = ("from", "to", "strength" if ran else "score")
     return [
         graph_of(explanation),
         Text([explanation.information_flow], title="Information flow"),
         *([] if explanation.account is None else explanation.account.sheets()),
-        Sheet(("from", "to", "strength"), edges, title=f"All {len(edges)} measured edges", folded=True)
+        Sheet(columns, edges, title=f"All {len(edges)} {said}", folded=True)
         if edges
         else Text(["No edge was measured."], quiet=True),
     ]
@@ -418,6 +430,8 @@ def _whole(explanation: Explanation, examples: Sequence[Mapping[str, Any]]) -> l
             )
         )
     elif explanation.program:
+        if explanation.formula:
+            sections.append(Code(explanation.formula, title="The whole circuit as a formula"))
         sections.append(Code(explanation.program, title="Program of the whole circuit"))
         if explanation.executable:
             held = "the field executable of explanation.json holds it as data."
@@ -467,6 +481,8 @@ def _component(part: ComponentExplanation, explanation: Explanation, picture: At
         sections.append(Group(bars, side_by_side=True))
         if chosen := part.profile.get("chosen_by"):
             sections.append(Text([f"Chosen by {chosen}."], quiet=True))
+    if part.profile and (why := why_it_attends(part.profile)) is not None:
+        sections.append(why)
     sections.append(Text([caption], title="At work", quiet=True))
     if grids:
         sections.append(Group(grids, side_by_side=True))

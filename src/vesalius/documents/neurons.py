@@ -3,11 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-from pydantic import computed_field
-
 from vesalius.components import Component
 from vesalius.documents.answers import kept_answer
-from vesalius.documents.base import FrozenList, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenList, Line, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
@@ -29,14 +27,15 @@ NEURONS_FILE, NEURONS_PAGE = "neurons.json", "neurons.html"
 
 
 class NeuronPoint(Record):
-    """The share of the behaviour that `size` neurons keep on held-out prompts, with its 95 % interval, and what as many
-    neurons keep that were ranked by how much their replacement changes what they write (`magnitude`) or at random.
+    """The share of the behaviour that `size` neurons keep on held-out prompts, with its 95 % interval (None on one
+    prompt), and what as many neurons keep that were ranked by how much their replacement changes what they write
+    (`magnitude`) or at random.
     """
 
     size: int
     share: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     magnitude: float
     random: float
 
@@ -60,7 +59,7 @@ class NeuronDetail(Record):
     activations: tuple[float, ...]
 
 
-class NeuronCircuit(ResultDocument, kind="neurons"):
+class NeuronCircuit(Answered, ResultDocument, kind="neurons"):
     """The smallest set of neurons found that keeps the share `keep` of a behaviour, all other neurons resampled.
 
     `components` are the neurons with their scores, means over `n` prompts, strongest first, out
@@ -92,12 +91,6 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
     performance: Performance | None = None
     directory: str | None = None
 
-    @computed_field
-    @property
-    def answer(self) -> dict[str, str] | None:
-        """Whether they keep their share on held-out prompts: yes, partly or no, and why."""
-        return self._answer().as_data()
-
     def listed(self) -> Line:
         """What a list of results says of it: how few neurons keep how much."""
         title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.request.method}"
@@ -109,7 +102,7 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
         subject = subject_of(self.request.specimen, self.request.behaviour)
         return View(
             f"{subject}: circuit of neurons",
-            self._answer(),
+            self.answered(),
             [
                 Facts([("strongest", join_first([repr(one) for one in self.components], 5))]),
                 Facts(self._facts()),
@@ -131,7 +124,8 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             note="neurons.json has these figures, circuit.json the neurons as nodes.",
         )
 
-    def _answer(self) -> Answer:
+    def answered(self) -> Answer:
+        """Whether they keep their share on held-out prompts, and what to do next."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
         said = kept_answer(
             f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures} of {subject} on "
@@ -140,7 +134,7 @@ class NeuronCircuit(ResultDocument, kind="neurons"):
             self.share,
             keep=self.keep,
             random=self.share.baseline,
-            empty=self.performance and self.performance.empty,
+            empty=self.performance.empty if self.performance else None,
         )
         if said.verdict == "yes":
             return replace(said, then=self.request.followed_by("explain"))

@@ -131,7 +131,9 @@ class Performance(Record):
         """What is wrong with the behaviour as it was asked, gravest first: the answer is not preferred for certain, the
         contrast cannot show it, or it is not what the model says.
         """
-        return tuple(filter(None, (self._not_preferred, self.contrast and self.contrast.doubt, self._not_said)))
+        return tuple(
+            filter(None, (self._not_preferred, self.contrast.doubt if self.contrast else None, self._not_said))
+        )
 
     @property
     def weak(self) -> str | None:

@@ -252,6 +252,7 @@ GATE = (
     "accuracy",
     "iia_worst",
     "iia_changed_worst",
+    "moved_worst",
     "strict_worst",
     "strict_all",
     "mean_ablated",
@@ -262,21 +263,24 @@ GATE = (
 class TrainedSpecimen(Viewable, Record):
     """A specimen that was trained and accepted, with the figures of the gate on `n` fresh inputs.
 
-    `iia` is the interchange accuracy of every component, `iia_changed` the same where the answer changes, `inert` the
-    components that no interchange shows. `strict_worst` and `strict_all` are accuracies with one component, and with
-    all, outside the circuit patched; `mean_ablated` and `zero_ablated` with all of them ablated.
+    `iia` is the interchange accuracy of every component, `iia_changed` the same where the answer changes, `moved` the
+    same with its output moved to other positions, `inert` the components that no interchange at the same position
+    shows. `strict_worst` and `strict_all` are accuracies with one component, and with all, outside the circuit patched;
+    `mean_ablated` and `zero_ablated` with all of them ablated.
     """
 
     name: str
     accuracy: float
     iia_worst: float
     iia_changed_worst: float
+    moved_worst: float
     strict_worst: float
     strict_all: float
     mean_ablated: float
     zero_ablated: float
     iia: FrozenMap[str, float]
     iia_changed: FrozenMap[str, float | None]
+    moved: FrozenMap[str, float | None]
     inert: tuple[str, ...]
     accepted: bool
     n: int
@@ -293,7 +297,10 @@ class TrainedSpecimen(Viewable, Record):
     def view(self) -> View:
         """What was trained, and how it passed."""
         tries = "1 try" if self.attempts == 1 else f"{self.attempts} tries"
-        rows = [(name, value, self.iia_changed.get(name), name in self.inert) for name, value in self.iia.items()]
+        rows = [
+            (name, value, self.iia_changed.get(name), self.moved.get(name), name in self.inert)
+            for name, value in self.iia.items()
+        ]
         return View(
             f"Trained specimen {self.name}",
             Answer(
@@ -311,7 +318,7 @@ class TrainedSpecimen(Viewable, Record):
                     ]
                 ),
                 Facts([(name.replace("_", " "), f"{value:.4f}") for name, value in self.gate.items()]),
-                Sheet(("component", "iia", "iia_changed", "inert"), rows, title="Components"),
+                Sheet(("component", "iia", "iia_changed", "moved", "inert"), rows, title="Components"),
             ],
             files=[("specimen", self.directory)],
         )
@@ -333,6 +340,7 @@ class TrainingRow(Record):
     accuracy: float | None = None
     iia_worst: float | None = None
     iia_changed_worst: float | None = None
+    moved_worst: float | None = None
     strict_worst: float | None = None
     strict_all: float | None = None
     mean_ablated: float | None = None
@@ -365,13 +373,14 @@ class TrainedSpecimens(Viewable, Record):
 
 
 class GeneratedTask(Record):
-    """One task: its SPEC.py, the components that its program takes, its tokens and its longest input."""
+    """One task: its SPEC.py, the components that its program takes, its tokens, its longest input and its kind."""
 
     name: str
     path: str
     components: tuple[str, ...]
     vocab: tuple[Any, ...]
     max_len: int
+    kind: str = "plain"
 
 
 class GeneratedTasks(Viewable, Record):
@@ -384,13 +393,13 @@ class GeneratedTasks(Viewable, Record):
     def view(self) -> View:
         """The tasks, and how to train the first."""
         names = join_first([task.name for task in self.tasks], 5)
-        rows = [(task.name, task.path, " ".join(task.components), task.max_len) for task in self.tasks]
+        rows = [(task.name, task.kind, task.path, " ".join(task.components), task.max_len) for task in self.tasks]
         first = self.tasks[0]
         return View(
             "Generated tasks",
             Answer(f"{len(self.tasks)} generated tasks of seed {self.seed}, depth {self.depth}: {names}"),
             [
-                Sheet(("name", "path", "components", "max_len"), rows),
+                Sheet(("name", "kind", "path", "components", "max_len"), rows),
                 Facts([("train one with", f"vesalius train {first.path} --out specimens/{first.name}")]),
             ],
         )

@@ -101,11 +101,11 @@ class Request(Document, kind="request"):
         words += [word for name, value in loaded.items() for word in _option(command, name, value)]
         return " ".join(map(shlex.quote, [*words, *options]))
 
-    def with_prompts(self, n: int) -> str | None:
-        """The same command on so many prompts; None where no command takes what was given."""
+    def with_options(self, **options: JsonValue) -> str | None:
+        """The same command with other options (None: without one); None where no command takes what was given."""
         if self.specimen is None or MATERIAL in self.options:
             return None
-        return self.model_copy(update={"options": FrozenDict({**self.options, "n": n})}).command_line()
+        return self.model_copy(update={"options": FrozenDict({**self.options, **options})}).command_line()
 
     def on_more_prompts(self, used: int) -> str | None:
         """The same command on more prompts than were used. A file of rows may have no more of them, so it is looked at
@@ -113,7 +113,7 @@ class Request(Document, kind="request"):
         """
         asked = self.behaviour or ""
         own = asked.startswith("{") or PurePath(asked.partition(":")[0]).suffix  # one prompt, or a file
-        return self.followed_by("behaviours") if own else self.with_prompts(max(LEAST_REPORTING, 2 * used))
+        return self.followed_by("behaviours") if own else self.with_options(n=max(LEAST_REPORTING, 2 * used))
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of the function of `vesalius` that gives the same result."""

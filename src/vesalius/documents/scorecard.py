@@ -12,6 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import FrozenMap, Record, ShownDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
+from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Row, Section, Sheet, Text, View, as_table, interval
 
@@ -268,8 +269,12 @@ class Scorecard(ShownDocument, kind="scorecard"):
     budget: int | None = None
     access: Literal["white box"] | None = None
     families: FrozenMap[str, Family] | None = None
+    kinds: FrozenMap[str, FrozenMap[str, float]] | None = None
     failures: tuple[FunctionFailure, ...] | None = None
     caveats: tuple[str, ...] | None = None
+
+    # circuits and functions: how a foreign program ran, the least confined of its runs
+    ran: Ran | None = None
     left_out: FrozenMap[str, str] | None = None
 
     def table(self, *, cases: bool = False) -> Any:
@@ -290,6 +295,7 @@ class Scorecard(ShownDocument, kind="scorecard"):
             ),
             [
                 metric_facts(self.metrics, first=HEADLINES),
+                *([Text([self.ran.sentence])] if self.ran else []),
                 self._metrics(),
                 *self._of_circuits(),
                 *self._of_methods(),

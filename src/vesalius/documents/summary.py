@@ -124,6 +124,13 @@ def verdict_counts(verdicts: Iterable[str]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in words)
 
 
+#: Why questions have no claim, as people say it.
+NOT_ASKED = {
+    "close": "not asked, since other prompts leave them too close to the bar to call",
+    "narrower": "tested and open, with a narrower claim decided instead",
+}
+
+
 class Flow:
     """The paths of a circuit that were established, and where they end."""
 
@@ -310,6 +317,22 @@ def _undecided(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
         prompts = "1 prompt, which has no interval" if n == 1 else f"{n} prompts" if n else "what was measured"
         claims = "1 claim is" if len(undecided) == 1 else f"{len(undecided)} claims are"
         yield f"{claims} undecided on {prompts}; more prompts decide more"
+    yield from _not_asked(parts)
+
+
+def _not_asked(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
+    """How many questions have no claim, why, and of which kinds they are; with them, what share is not decided."""
+    left = [one for part in parts for one in part.not_asked]
+    open_ = sum(claim.verdict in ("undecided", "untested") for part in parts for claim in part.claims)
+    whole = sum(len(part.claims) for part in parts) + len(left)
+    for why, words in NOT_ASKED.items():
+        kinds = Counter(one.kind.replace("_", " ") for one in left if one.why == why)
+        if n := kinds.total():
+            listed = join_first([f"{kind} {count}" for kind, count in kinds.most_common()], LISTED)
+            yield f"{n} question{'s' * (n != 1)} {words}: {listed}"
+    if left:
+        share = (open_ + len(left)) / whole
+        yield f"with these {open_ + len(left)} of {whole} questions ({share:.0%}) are not decided"
 
 
 def _necessity(part: ComponentExplanation) -> Evidence | None:

@@ -9,7 +9,7 @@ from pydantic import Field, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.answers import Effect, effect_text, effects_answer
-from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Line, Record
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, Record
 from vesalius.documents.difference import (
     Compared,
     ComponentDifference,
@@ -114,7 +114,7 @@ class HalfAgreement(Record):
     halvings: int
 
 
-class Sweep(PromptedDocument, kind="sweep"):
+class Sweep(Answered, PromptedDocument, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
     `beside` holds the effects of further kinds of replacement, where several were asked for. `contrast` says whether
@@ -161,12 +161,6 @@ class Sweep(PromptedDocument, kind="sweep"):
         """The pool that the prompts were drawn from."""
         return str(self.request.options.get("split", "test"))
 
-    @computed_field
-    @property
-    def answer(self) -> dict[str, str] | None:
-        """Whether components change the score beyond chance: yes, partly or no, which do, and the next command."""
-        return self._answer().as_data()
-
     def compared(self, other: "Sweep") -> Compared:
         """How another sweep differs: components whose effects have intervals that do not overlap."""
         rows = [{row.id: row for row in one.components} for one in (self, other)]
@@ -210,7 +204,7 @@ class Sweep(PromptedDocument, kind="sweep"):
         signed = any(row.effect_right is not None for row in self.components)
         return View(
             f"{subject}: {self.kind} ablation",
-            self._answer(),
+            self.answered(),
             [
                 Facts(
                     [
@@ -249,7 +243,7 @@ class Sweep(PromptedDocument, kind="sweep"):
             ],
         )
 
-    def _answer(self) -> Answer:
+    def answered(self) -> Answer:
         """Which components matter beyond chance; then the circuit, or more prompts where they are too few to say."""
         said = effects_answer(
             [row.figures for row in self.components],

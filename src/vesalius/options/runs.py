@@ -2,6 +2,7 @@
 `verbs`.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,18 +40,53 @@ class Paid(Cap):
     ] = None
 
 
-class Spend(Paid):
-    """What language models may cost, and what code they write may do."""
+class Foreign(Record):
+    """What foreign programs are given: they are confined, with their own files and an empty environment."""
 
     unsafe_sandbox: Annotated[
         bool,
         flag(
-            "Run code written by a model even where the kernel offers no isolation.",
+            "Run code of models and foreign programs even where the kernel offers no isolation.",
             "--unsafe-sandbox",
             rare=True,
             asked="never",
         ),
     ] = False
+    pass_env: Annotated[
+        Sequence[str] | None,
+        flag(
+            "A variable of the environment that a `command:` program gets; give it again for more.",
+            "--pass-env",
+            metavar="NAME",
+            rare=True,
+            asked="never",
+        ),
+    ] = None
+    allow_read: Annotated[
+        Sequence[str] | None,
+        flag(
+            "A file or directory that a `command:` program may read, beside its own files.",
+            "--allow-read",
+            metavar="PATH",
+            rare=True,
+            asked="never",
+        ),
+    ] = None
+    allow_network: Annotated[
+        bool,
+        flag("Give a `command:` program the network.", "--allow-network", rare=True, asked="never"),
+    ] = False
+
+    @property
+    def granted(self) -> dict[str, Any]:
+        """The fields of `vesalius.sandbox.command.Grants`."""
+        read = tuple(os.path.abspath(os.path.expanduser(path)) for path in self.allow_read or ())
+        own = {"env": tuple(self.pass_env or ()), "read": read, "network": self.allow_network}
+        return {**own, "unsafe": self.unsafe_sandbox}
+
+
+class Spend(Paid, Foreign):
+    """What language models may cost, and what code they write and foreign programs may do."""
 
 
 class Ask(Spend):

@@ -175,7 +175,24 @@ class Force(Record):
     ] = False
 
 
-class Cut(Record):
+class Selected(Record):
+    """By which rule a circuit is cut to a size."""
+
+    select: Annotated[
+        str | Sequence[str] | None,
+        flag(
+            "Cut the circuit by a rule: top, greedy, exact, bootstrap or positive-ratio; others after a comma are "
+            "compared with it.",
+            word="{}",
+        ),
+    ] = None
+    size: Annotated[
+        int | None,
+        flag("Edges (or components) that --select keeps at most. Default: enough to keep 0.9.", least=1, word="size{}"),
+    ] = None
+
+
+class Cut(Selected):
     """How small a circuit is looked for, or by which rule it is cut to a size."""
 
     keep: Annotated[
@@ -189,19 +206,6 @@ class Cut(Record):
     most: Annotated[
         int | None,
         flag("Components that the circuit has at most. Default: a fifth of the model.", least=1, word="most{}"),
-    ] = None
-
-    select: Annotated[
-        str | Sequence[str] | None,
-        flag(
-            "Cut the circuit by a rule: top, greedy, exact, bootstrap or positive-ratio; others after a comma are "
-            "compared with it.",
-            word="{}",
-        ),
-    ] = None
-    size: Annotated[
-        int | None,
-        flag("Edges (or components) that --select keeps at most. Default: enough to keep 0.9.", least=1, word="size{}"),
     ] = None
 
 
@@ -227,6 +231,12 @@ class Checked(Record):
     )
 
 
+def require_share(keep: float) -> None:
+    """Refuse a share that a circuit cannot keep."""
+    if not 0 < keep <= 1:
+        raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
+
+
 class Scoring(Record):
     """How neurons are scored, and how much of the behaviour they keep."""
 
@@ -248,8 +258,7 @@ class Scoring(Record):
     def __post_init__(self) -> None:
         if self.method not in NEURON_RULES:
             raise BadInput(f"method {self.method!r} does not score neurons; choose one of {', '.join(NEURON_RULES)}")
-        if not 0 < self.keep <= 1:
-            raise BadInput(f"keep={self.keep:g} is not a share of the behaviour; give a number above 0, at most 1")
+        require_share(self.keep)
 
 
 class Charted(Record):
@@ -270,15 +279,17 @@ class Charted(Record):
 
 
 class Pruned(Record):
-    """What of a circuit is measured, and what takes the place of everything else."""
+    """What of a circuit is measured, what takes the place of everything else, and how much has to stay."""
 
     least: Annotated[float, flag("Prune what scores less than this, by magnitude.", least=0.0)] = 0.0
     pin: Annotated[Any, flag("Components and edges that stay whatever they score: L1H2,a0.h1->m1.")] = None
     prune: Annotated[Any, flag("Components and edges to prune as well.")] = None
     kind: Annotated[Any, flag("resample, zero, mean or value-bias; edges are resampled.", "--kind", "-k")] = "resample"
+    keep: Annotated[float, flag("Share of the behaviour that the circuit has to keep, above 0, at most 1.")] = 0.8
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", str(self.kind))
+        require_share(self.keep)
 
 
 class HowFound(Record):

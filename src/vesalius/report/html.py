@@ -100,10 +100,10 @@ def shown(value: object) -> Any:
     return visible(cut)
 
 
-def add_filters(filters: Mapping[str, object], tests: Mapping[str, object]) -> None:
+def add_filters(filters: Mapping[str, Any], tests: Mapping[str, Any]) -> None:
     """Let templates use these."""
-    _environment().filters |= filters
-    _environment().tests |= tests
+    _environment().filters.update(filters)
+    _environment().tests.update(tests)
 
 
 @cache
@@ -125,7 +125,8 @@ def _environment() -> Environment:
         "words": words,
         "short_role": short_role,
     }
-    environment.globals |= {"verdict_mark": VERDICTS, "strip": SHARED["strip"], "tags": TAG_MEANINGS}
+    used: dict[str, Any] = {"verdict_mark": VERDICTS, "strip": SHARED["strip"], "tags": TAG_MEANINGS}
+    environment.globals.update(used)
     return environment
 
 

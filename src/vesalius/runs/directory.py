@@ -187,6 +187,8 @@ SCHEMA = 1
 RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", SCORECARD_FILE
 EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
 SPENDING, CIRCUITS, EXECUTIONS = "spending.json", "circuits", "executions"
+#: What foreign programs used: a folder with one file per case, or one file.
+PROGRAMS, PROGRAMS_FILE = "programs", "programs.jsonl"
 #: Bytes of a file that is read whole; calls are read piece by piece.
 MOST_BYTES = 128 * 2**20
 _SHOWN = 60
@@ -261,6 +263,10 @@ class Run:
     def calls_path(self, case: str, role: str = "") -> Path:
         """Where the calls of a case are recorded; each judge has its own file."""
         return calls_path(self.directory, case, role)
+
+    def programs_path(self, case: str) -> Path:
+        """Where it is kept how foreign programs ran for a case, and what they used."""
+        return self.directory / PROGRAMS / f"{case}.jsonl"
 
     def executions_path(self, case: str) -> Path:
         """Where it is kept what the executed code of a case gave."""

@@ -50,7 +50,7 @@ USUAL_JOBS = 2
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"
 #: Imported before workers are forked, where this process has imported torch as well. None of them starts a thread.
-PRELOADED = ("torch", "vesalius.intervene")
+PRELOADED: tuple[str, ...] = ("torch", "vesalius.intervene")
 
 
 @dataclass(frozen=True)

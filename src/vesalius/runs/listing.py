@@ -160,7 +160,9 @@ def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
     kind = document.kind_name() if document is not None else "benchmark" if file == RUN else "explanation"
     try:
         described = _described(place, file, document)
-        return ResultRow(**common, **{"kind": kind, "state": "finished", **described, **_at_work(worker, described)})
+        return ResultRow.model_validate(
+            {**common, "kind": kind, "state": "finished", **described, **_at_work(worker, described)}
+        )
     except (RuntimeError, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         return ResultRow(**common, kind=kind, state="unreadable", problem=" ".join(str(error).split())[:400])
 

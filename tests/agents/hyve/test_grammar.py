@@ -126,6 +126,7 @@ def test_the_grammar_lists_every_kind_of_claim_with_its_fields() -> None:
         assert f'"kind": "{name}"' in text
         form = next(line for line in text.splitlines() if f'"kind": "{name}"' in line)
         assert all(f'"{field}"' in form for field in kind.model_fields if field != "hypothesis")
+        assert '"carriers"?: COMPONENT' not in form
     assert len(CIRCUIT_KINDS) == 11
 
 
@@ -150,6 +151,10 @@ def test_a_claim_about_a_program_is_read_flat_or_nested() -> None:
         ({"kind": "computes", "program": PROGRAM}, "carriers must say"),
         ({"kind": "computes", "program": PROGRAM, "carriers": {"L0_MLP": ["past"]}}, "no component of the program"),
         ({"kind": "computes", "program": PROGRAM, "carriers": {"L1H0": ["mean"]}}, "what L0_MLP carries"),
+        ({"kind": "depends_only_on", "variables": ["tokens"], "carriers": "L0H0"}, "carriers must say"),
+        ({"kind": "depends_only_on", "variables": ["tokens"], "carriers": {"L0H0": ["nope"]}}, "'nope', which no"),
+        ({"kind": "combines", "variables": ["tokens", "indices"], "carriers": {"L0H0": "indices"}}, "'indices', which"),
+        ({"kind": "depends_only_on", "variables": ["tokens"], "carried": ["nope"]}, "'nope', which no"),
         ({"kind": "reads_from", "offset": 10**30}, "beyond the longest input"),
         ({"kind": "guess"}, "the kinds are aggregates"),
     ],
@@ -257,6 +262,11 @@ def test_what_the_schema_of_claims_allows_can_be_read() -> None:
     for claim in claims:
         properties = claim["properties"]
         smallest = {name: properties[name].get("const") or values[name] for name in claim["required"]}
+        if properties["kind"]["const"] in ("depends_only_on", "combines"):  # the whole object as well
+            whole = smallest | {name: values[name] for name in ("program", "carriers")} | {"carried": ["v"]}
+            assert set(properties) == set(whole)
+            assert properties["carriers"]["type"] == "object"
+            assert read_claim(whole, MLP, vocabulary, causal=True).model_dump()["carriers"] == {"L0_MLP": ("v",)}
         assert smallest["component"] == "L0_MLP"
         kind = smallest["kind"]
         if kind in ("copies", "reads_from", "aggregates"):  # about heads: read, and refused for an MLP

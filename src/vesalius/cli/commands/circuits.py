@@ -40,6 +40,7 @@ from vesalius.options import (
     Pruned,
     Read,
     Scoring,
+    Selected,
     flag,
 )
 
@@ -284,7 +285,7 @@ def faithfulness(
     *,
     printed: Printed,
     pruned: Pruned,
-    cut: Cut,
+    selected: Selected,
 ) -> None:
     """Ablate everything outside a circuit and print how much of the behaviour stays, beside random circuits.
 
@@ -293,7 +294,7 @@ def faithfulness(
     Example: vesalius faithfulness 3 --circuit vesalius-runs/discover-frac_prevs-eap-n16-seed0 --least 0.01
     """
     result = api.faithfulness(
-        specimen, load, pruned, cut, draw, components=components, circuit=circuit, out=printed.out or True
+        specimen, load, pruned, selected, draw, components=components, circuit=circuit, out=printed.out or True
     )
     return output(result, as_json=printed.json)
 

@@ -178,9 +178,9 @@ def check(
     Example: vesalius check path/to/model
     """
     reading = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
-    document = api.check_document(model, n=n, seed=seed, **reading)
-    output(document, lambda found: print_line(f"{found['family']}: {found['summary']}"), as_json=json)
-    if document["agrees"] is False:
+    agreement = api.check(model, n=n, seed=seed, **reading)
+    output(agreement, as_json=json)
+    if agreement.agrees is False:
         raise typer.Exit(1)
 
 
@@ -250,11 +250,20 @@ def generate(
     seed: Annotated[int, typer.Option(help="The same seed gives the same tasks.")],
     out: Annotated[str, typer.Option(help="Directory for the SPEC.py files.")],
     count: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 20,
-    depth: Annotated[int, typer.Option(min=1, max=5, help="Longest chain of operators.")] = 4,
+    depth: Annotated[int, typer.Option(min=1, max=5, help="Longest chain of operators of plain tasks.")] = 4,
+    kind: Annotated[list[str] | None, typer.Option(help="Kind of tasks; give several and they take turns.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Generate fresh RASP tasks over renamed vocabularies, ready for `vesalius train`.
 
+    Kinds: plain (the free grammar, without --kind), redundant (two heads hold the same value), rare (a condition that
+    fewer than 2 % of the positions meet), pointer (the token says where to look), induction (what followed earlier
+    copies of the token), sort (sorting, ranks, the k-th smallest), mean (means of numbers), two (two tasks in one
+    model), deep (six to ten components).
+
     Example: vesalius generate --seed 7 --count 20 --depth 4 --out tasks
+
+    Of some kinds: vesalius generate --seed 7 --kind pointer --kind induction --count 10 --out tasks
     """
-    output(api.generate(seed=seed, out=out, count=count, depth=depth), as_json=json)
+    kinds = tuple(kind or ("plain",))
+    output(api.generate(seed=seed, out=out, count=count, depth=depth, kinds=kinds), as_json=json)
