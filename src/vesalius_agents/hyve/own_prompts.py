@@ -18,7 +18,6 @@ from vesalius.errors import BadInput, choices
 if TYPE_CHECKING:
     from vesalius.components import Component
     from vesalius.explanations.session.briefing import Briefing
-    from vesalius_agents.hyve.prompting import Known
 
 SYSTEM = "system.md"
 #: Fields that every file may hold, and what they stand for.
@@ -84,32 +83,32 @@ class OwnPrompts:
         briefing: "Briefing",
         component: "Component | None" = None,
         *,
-        known: "Sequence[Known]" = (),
+        known: Sequence[tuple[str, str, str]] = (),
         **facts: Any,
     ) -> str:
-        """The text of a file with its fields replaced; braces in what is put in are text."""
+        """The text of a file with its fields replaced; braces in what is put in are text. `known` are components with
+        the verdict on their last hypothesis, and the hypothesis.
+        """
         values = {**_shared(briefing, component, known), **_of_stage(**facts)}
         return _FIELD.sub(lambda found: values[found[1]], self.texts[name]).strip() + "\n"
 
 
-def _shared(briefing: "Briefing", component: "Component | None", known: "Sequence[Known]") -> dict[str, str]:
+def _shared(
+    briefing: "Briefing", component: "Component | None", known: Sequence[tuple[str, str, str]]
+) -> dict[str, str]:
     """What the fields of every file stand for."""
     facts = briefing.facts
     circuit = ", ".join(facts["components"])
     given, answer = ("input", "output") if briefing.scores_variables else ("prompt", "answer")
     examples = [[json.dumps(one[key], ensure_ascii=False) for key in (given, answer)] for one in facts["examples"]]
-    supported = [f"{one.component}: {one.hypothesis}" for one in known if one.verdict == "supported"]
-    verdicts = {one.component: "supported" if one.verdict == "supported" else "not supported" for one in known}
     return {
         "NUM_LAYERS": str(facts["config"].n_layers),
         "NUM_HEADS": str(facts["config"].n_heads),
         "ALL_COMPONENTS": circuit,
         "LOCALIZED": circuit,
         COMPONENT: circuit if component is None else str(component),
-        "VALIDATED": _lines(supported),
-        "VALIDATED_HYPOTHESES": _lines(
-            f"{one.component} ({verdicts[one.component]}): {one.hypothesis}" for one in known
-        ),
+        "VALIDATED": _lines(f"{name}: {said}" for name, verdict, said in known if verdict == "supported"),
+        "VALIDATED_HYPOTHESES": _lines(f"{name} ({_status(verdict)}): {said}" for name, verdict, said in known),
         "TASK_INFORMATION": _lines(f"{shown} -> {output}" for shown, output in examples),
         "MAX_EXECUTE_ROUNDS": str(facts["max_executions"]),
     }
@@ -133,6 +132,10 @@ def _of_stage(
         "REFUTED": _lines(f"{one['hypothesis']} ({one['how']}: {one['why'] or 'no reason given'})" for one in failures),
         "ROLES": _lines(f"{name}: {tag}. {description}" for name, tag, description in roles),
     }
+
+
+def _status(verdict: str) -> str:
+    return verdict if verdict == "supported" else "not supported"
 
 
 def _lines(texts: Iterable[str]) -> str:

@@ -70,19 +70,24 @@ class StagePrompts:
         the user's may name the component under study and what is known so far.
         """
         if self.own is not None:
-            return self.own.filled(SYSTEM, self.briefing, component, known=known)
+            return self.own.filled(SYSTEM, self.briefing, component, known=_in_own(known))
         return self._render(SYSTEM)
 
     def stage(self, template: str, component: Component | None = None, **facts: Any) -> str:
         """One stage's instructions; what differs between components stands last, so that the rest can be cached."""
         if self.own is not None:
-            return self.own.filled(template, self.briefing, component, **facts)
+            known = _in_own(facts.pop("known", ()))
+            return self.own.filled(template, self.briefing, component, known=known, **facts)
         hooks = [] if component is None else hooks_of(component, self.briefing.specimen)
         return self._render(template, component=component, hooks=hooks, **facts)
 
     def _render(self, template: str, **more: Any) -> str:
         text = self._environment.get_template(template).render(**self.briefing.facts, **more)
         return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+
+
+def _in_own(known: Sequence[Known]) -> list[tuple[str, str, str]]:
+    return [(one.component, one.verdict, one.hypothesis) for one in known]
 
 
 def hooks_of(component: Component, specimen: Specimen) -> list[str]:

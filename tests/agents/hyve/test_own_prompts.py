@@ -3,19 +3,21 @@
 import json
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.agents.hyve.scripts import PLAN, opened
 from vesalius.api import load
+from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import scientist_named
 from vesalius.explanations.session.briefing import Briefing
 from vesalius.files import mark_of
 from vesalius_agents.hyve import explain_hyve
 from vesalius_agents.hyve.own_prompts import ABOUT_ONE, FIELDS, NEEDED, OwnPrompts
-from vesalius_agents.hyve.prompting import PROMPTS, Known
+from vesalius_agents.hyve.prompting import PROMPTS
 from vesalius_backbones import ModelRequest
 from vesalius_bench.circuits.selection import chosen_circuits
 from vesalius_bench.circuits.settings import BenchmarkSettings
@@ -79,7 +81,7 @@ def test_every_field_is_replaced_and_nothing_else(folder: Path) -> None:
     briefing = Briefing(specimen, specimen.components)
     everything = " ".join(f"{field}:{{{field}}};" for field in FIELDS)
     (folder / "summarize.md").write_text(f"{{}} {{lower}} {everything} {{ROLES}} {{VALIDATED_HYPOTHESES}}")
-    known = [Known("L0_MLP", "marks {ROLES}", "supported"), Known("L1H2", "guesses", "refuted")]
+    known = [("L0_MLP", "supported", "marks {ROLES}"), ("L1H2", "refuted", "guesses")]
     text = OwnPrompts.read(folder).filled(
         "summarize.md", briefing, known=known, roles=[("L0_MLP", "INDICATOR", "It marks.")]
     )
@@ -90,6 +92,15 @@ def test_every_field_is_replaced_and_nothing_else(folder: Path) -> None:
     assert '["c", "x"] -> [0.0, 0.5]' in text
     assert "MAX_EXECUTE_ROUNDS:5;" in text
     assert "L0_MLP: INDICATOR. It marks." in text
+
+
+def test_the_examples_of_a_natural_model_are_prompts_and_answers(folder: Path) -> None:
+    config = SimpleNamespace(n_layers=30, n_heads=9)
+    shown = {"prompt": "A B A", "answer": " B", "roles": {"end": " A"}, "right": True}
+    facts = {"config": config, "examples": [shown], "components": ["L1H2"], "max_executions": 5}
+    natural: Any = SimpleNamespace(facts=facts, scores_variables=False)
+    text = OwnPrompts.read(folder).filled("system.md", natural, Component.parse("L1H2"))
+    assert text.endswith('TASK_INFORMATION="A B A" -> " B" of L1H2 in L1H2, 30x9, known: none\n')
 
 
 def test_a_run_sends_these_texts_and_keeps_their_checksums(folder: Path) -> None:
