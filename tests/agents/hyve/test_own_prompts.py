@@ -11,6 +11,7 @@ import pytest
 from tests.agents.hyve.scripts import PLAN, opened
 from vesalius.api import load
 from vesalius.components import Component
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import scientist_named
 from vesalius.explanations.session.briefing import Briefing
@@ -21,6 +22,9 @@ from vesalius_agents.hyve.prompting import PROMPTS
 from vesalius_backbones import ModelRequest
 from vesalius_bench.circuits.selection import chosen_circuits
 from vesalius_bench.circuits.settings import BenchmarkSettings
+from vesalius_bench.papers.comparison import card_details
+
+GOLDEN = Path(__file__).parents[2] / "documents" / "golden"
 
 #: All fields that a file needs, in words that are not ours; braces that are not fields are text.
 TEXTS = {
@@ -165,3 +169,10 @@ def test_a_benchmark_keeps_to_the_prompts_that_it_began_with(folder: Path) -> No
     (folder / "observe.md").write_text("{OBSERVATION_PLAN} changed")
     with pytest.raises(BadInput, match=r"^`prompts` .* are not those of the run; put them back$"):
         BenchmarkSettings.of_run(run)
+
+
+def test_a_row_of_the_papers_tables_says_whose_prompts_it_was_made_with(folder: Path) -> None:
+    card = Scorecard.read(GOLDEN / "scorecard_circuits.json")
+    digests = OwnPrompts.read(folder).digests
+    assert "own prompts" not in card_details(card)
+    assert f"own prompts {mark_of(digests)}, n = " in card_details(card.model_copy(update={"own_prompts": digests}))
