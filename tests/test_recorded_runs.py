@@ -1,6 +1,6 @@
 """The recorded runs in `examples/recorded`: anybody replays them without the model and gets the same explanation.
 
-They quote the prompts of their day. Where a prompt changed, record them again: docs/how-to/hyve.md says how.
+They quote the prompts of their day. Where a prompt changed, record them again: `python scripts/record_runs.py`.
 """
 
 from pathlib import Path
@@ -12,7 +12,6 @@ import vesalius as ves
 from tests.closeness import assert_same_document
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
-from vesalius_backbones.failures import NotRecorded
 
 RECORDED = Path(__file__).parents[1] / "examples" / "recorded"
 RUNS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())
@@ -44,16 +43,8 @@ def test_a_run_is_small_and_is_that_of_a_real_model(run: str) -> None:
     assert trace.usage.output_tokens > 0
 
 
-#: Asked before the schema of claims named carriers, and before circuit 3 was trained on: their prompts are others now.
-#: They are to be recorded again with their models, which pass here then.
-OUTDATED = ("hybrid", "typed")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "run",
-    [pytest.param(run, marks=[pytest.mark.xfail(raises=NotRecorded, strict=True)] * (run in OUTDATED)) for run in RUNS],
-)
+@pytest.mark.parametrize("run", RUNS)
 def test_a_run_is_replayed_without_the_model(run: str) -> None:
     before = stored(run)
     after = ves.rerun(before, replay=RECORDED / run, progress=False)

@@ -170,3 +170,9 @@ def sha256(path: Path) -> str:
     """Checksum of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def mark_of(checksums: Mapping[str, str]) -> str:
+    """A few digits that stand for several files, by their names and checksums."""
+    text = "".join(f"{name} {checksum}\n" for name, checksum in sorted(checksums.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -210,13 +210,12 @@ def interpret(
     limits: DialogueLimits | None = None,
     grading_seed: int | None = None,
     timeout: float = TIMEOUT,
-    grants: Grants = NOTHING,
-    log: Path | None = None,
+    **confined: Unpack[ConfinedOptions],
 ) -> Interpretation:
     """Let the interpreter of that name explain a function. Only the oracle is given more than the box.
 
     `grading_seed` is needed only to show no exemplar that is an input of a unit test, `timeout` only for commands: the
-    seconds that one may be silent; `grants` is what one is given, and `log` keeps what it used.
+    seconds that one may be silent; `confined` says what one is given, and where what it used is kept.
     """
     if name == ORACLE:
         return Interpretation(suite.module.oracle(function))
@@ -229,13 +228,13 @@ def interpret(
         return Interpretation(interpolate(box, seed=seed))
     guest_seed = seed_for_guests(function)
     if (command := command_of(name)) is not None:
-        answer, ran = interpret_by_command(command, box, seed=guest_seed, timeout=timeout, grants=grants, log=log)
+        answer, ran = interpret_by_command(command, box, seed=guest_seed, timeout=timeout, **confined)
         return Interpretation(answer, ran=ran)
     if (guest := confined_guest(name)) is not None:
         command, read = guest_command(guest)
-        given = replace(grants, read=(*grants.read, *read))
-        options = {"grants": given, "own": guest_files(), "log": log}
-        answer, ran = interpret_by_command(command, box, seed=guest_seed, timeout=timeout, **options)
+        grants = confined.get("grants", NOTHING)
+        confined = {**confined, "grants": replace(grants, read=(*grants.read, *read)), "own": guest_files()}
+        answer, ran = interpret_by_command(command, box, seed=guest_seed, timeout=timeout, **confined)
         return Interpretation(answer, ran=ran)
     if name not in WITH_MODEL:
         answer = _guest(name)(box, seed=guest_seed)

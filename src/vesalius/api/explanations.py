@@ -33,6 +33,7 @@ from vesalius.explanations.scientists import (
     protocol_of,
     scientist_named,
 )
+from vesalius.files import mark_of
 from vesalius.json_lines import short_name
 from vesalius.model.specimen import Specimen
 from vesalius.options import MAX_TOKENS, Ask, Calls, CircuitFrom, Explaining, Force, Load, Out, Parts, require_drawable
@@ -71,6 +72,7 @@ def scientist_of(study: Explaining, ask: Ask, **options: object) -> Scientist:
     """Who explains, with the options that are given beside a name."""
     own = {name: getattr(study, name) for name in ("n", "top", "leave_out")}
     own |= {"protocol": ask.protocol, "compact": ask.compact or None}
+    own |= {"prompts": None if ask.prompts is None else str(ask.prompts)}
     return chosen_scientist(study.scientist, ask.backbone is not None, **own, **options)
 
 
@@ -104,7 +106,8 @@ def explain(
     the behaviour they were loaded with (`n` held-out prompts, the `top` components by effect; `force` continues
     although the model does not perform the behaviour). With `backbone`, such as "openai:gpt-5.4", a language model
     proposes (docs/how-to/hyve.md), by the `protocol` "typed" or "paper"; `record` keeps its calls and `replay` serves
-    them; `compact` keeps its typed prompts short, for a small context.
+    them; `compact` keeps its typed prompts short, for a small context, and `prompts` is a directory of your own for the
+    protocol "paper".
 
     `engine` ("local" processes or "ray") and `jobs` let the built-in scientist study components of a natural model
     elsewhere, some in each process. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
@@ -205,8 +208,10 @@ def _place(specimen: Specimen) -> Path | None:
 def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     """The parts of the directory's name."""
     scientist = None if task.scientist.name == BUILTIN else short_name(task.scientist.label)
-    metric, mark = subject_options(specimen).get("metric"), _mark(task)
-    return "explain", *subject_words(specimen), metric, scientist, protocol_of(task.scientist), mark, f"seed{task.seed}"
+    metric, mark, own = subject_options(specimen).get("metric"), _mark(task), task.scientist.checksums
+    prompts = f"prompts-{mark_of(own)[:6]}" if own else None
+    words = scientist, protocol_of(task.scientist), prompts, mark
+    return "explain", *subject_words(specimen), metric, *words, f"seed{task.seed}"
 
 
 def _mark(task: Task) -> str | None:

@@ -20,7 +20,7 @@ from pydantic import Field
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
 from vesalius.documents.answers import program_answer
-from vesalius.documents.base import Answered, FrozenList, Line, ShownDocument
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     EFFECT_FIELDS,
@@ -70,6 +70,7 @@ from vesalius.documents.view import (
     subject_of,
 )
 from vesalius.errors import visible
+from vesalius.files import mark_of
 
 __all__ = [
     "EXPLANATION_FILE",
@@ -112,10 +113,11 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was explained, by score.
     `performance` is how well a natural model does the behaviour, and whether its contrast can show anything; `account`
     is which share of it the named components carry and what is left out, from which `answer` follows. `ran` says how
-    the scientist ran, where it is a foreign program.
+    the scientist ran, where it is a foreign program; `prompts` are the user's own prompts of a language model by file,
+    with the SHA-256 of each.
     """
 
-    ABSENT_IF_DEFAULT = ("performance", "account", "answer", "formula", "ran")
+    ABSENT_IF_DEFAULT = ("performance", "account", "answer", "formula", "ran", "prompts")
 
     FILE = EXPLANATION_FILE
     RANK = 20
@@ -146,6 +148,7 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     performance: Performance | None = None
     account: Account | None = None
     ran: Ran | None = None
+    prompts: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     directory: str | None = Field(default=None, exclude=True)
 
     def answered(self) -> Answer | None:
@@ -372,6 +375,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     return [
         *facts,
         ("scientist", f"{explanation.scientist}, seed {explanation.seed}"),
+        *([("prompts", f"your own, {mark_of(explanation.prompts)}")] if explanation.prompts else []),
         ("effort", f"{duration(explanation.seconds)}{rows}, {cost}"),
     ]
 

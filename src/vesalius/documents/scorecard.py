@@ -240,6 +240,7 @@ class Scorecard(ShownDocument, kind="scorecard"):
 
     # circuits
     protocol: str | None = None
+    own_prompts: FrozenMap[str, str] | None = None
     judges: tuple[str, ...] | None = None
     grading_seed: int | None = None
     leave_out: str | None = None

@@ -99,6 +99,11 @@ class Scientist(Configured):
         """What requests and explanations call it."""
         return self.name
 
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The user's own files that decide what it asks, by name, with the SHA-256 of each."""
+        return {}
+
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse a specimen that the options do not fit, before anything is measured."""
 

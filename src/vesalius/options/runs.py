@@ -109,6 +109,10 @@ class Ask(Spend):
         bool,
         flag("Short typed prompts without free code, for models with a small context.", "--compact", rare=True),
     ] = False
+    prompts: Annotated[
+        str | Path | None,
+        flag("A directory of your own prompts for --protocol paper, such as the published ones.", rare=True),
+    ] = None
 
 
 class Calls(Record):

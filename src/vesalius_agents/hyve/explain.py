@@ -12,9 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Unpack, get_args
 
 from vesalius.components import Component
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Attempt, ComponentTrace, Protocol, Trace
 from vesalius.documents.view import shortened
@@ -39,6 +41,7 @@ from vesalius.rasp.document import from_document
 from vesalius.rasp.text import render
 from vesalius.sandbox import Executions
 from vesalius_agents.hyve.asking import TASK, Asker
+from vesalius_agents.hyve.own_prompts import own_prompts
 from vesalius_agents.hyve.stages import Stages, State, run_stages, study_components
 from vesalius_backbones import Backbone
 
@@ -62,6 +65,7 @@ def explain_hyve(
     seed: int = 0,
     sandbox_unsafe: bool = False,
     executions: Executions | None = None,
+    prompts: str | Path | None = None,
     **options: Unpack[SettingOptions],
 ) -> HyveResult:
     """Let a language model explain a specimen, component by component.
@@ -71,17 +75,21 @@ def explain_hyve(
     selects). Whatever the model says, the explanation is valid: answers that cannot be read are counted in the trace
     and leave a component tentative. Failures that say nothing about the model (no connection, no credit, a spending
     cap) are raised. `sandbox_unsafe` runs the model's code even where it cannot be contained; `executions` keeps what
-    it gave, and answers for it where it has been kept. `options` are those of a setting: `compact` leaves out free
+    it gave, and answers for it where it has been kept. `prompts` is a directory of your own prompts for the protocol
+    `paper` (docs/how-to/hyve.md). `options` are those of a setting: `compact` leaves out free
     code, for models with a small context.
     """
     if protocol not in get_args(Protocol):
         raise BadInput(f"protocol {protocol!r} does not exist; use typed or paper")
+    own = own_prompts(prompts, protocol)
     asker = Asker(backbone, teller(specimen, options.get("progress")))
     with Session.open(
         specimen, components, seed=seed, executions=executions, unsafe=sandbox_unsafe, **options
     ) as session:
-        state = run_stages(Stages(asker, session, protocol == "typed"))
+        state = run_stages(Stages(asker, session, protocol == "typed", own))
     explanation = session.explained(state.findings, statement_of(state), scientist=HYVE, cost=asker.usage.cost or 0.0)
+    if own is not None:
+        explanation = explanation.model_copy(update={"prompts": FrozenDict(own.digests)})
     return HyveResult(explanation, trace_of(state, asker, specimen.id, protocol, backbone.name))
 
 

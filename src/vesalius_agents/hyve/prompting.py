@@ -1,5 +1,6 @@
 """The prompts: template files in `prompts/`, filled with what an agent is told of the specimen (`Briefing`) and what is
-known so far. Natural models go through the same stages with other templates (`prompts/natural`).
+known so far. Natural models go through the same stages with other templates (`prompts/natural`). A user's own prompts
+(`own_prompts`) take the place of all of them.
 """
 
 import json
@@ -16,6 +17,7 @@ from vesalius.documents.trace import Attempt
 from vesalius.documents.view import shortened
 from vesalius.explanations.session.briefing import Briefing
 from vesalius.model.specimen import Specimen
+from vesalius_agents.hyve.own_prompts import SYSTEM, OwnPrompts
 
 PROMPTS = Path(__file__).parent / "prompts"
 #: Characters of a compact prompt for what is known of one component, and for one text of the model's own.
@@ -49,9 +51,10 @@ class Known:
 
 @dataclass(frozen=True)
 class StagePrompts:
-    """Renders the prompts of one run."""
+    """Renders the prompts of one run: ours, or the user's `own`."""
 
     briefing: Briefing
+    own: OwnPrompts | None = None
 
     @cached_property
     def _environment(self) -> Environment:
@@ -62,18 +65,29 @@ class StagePrompts:
         environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
         return environment
 
-    def system(self) -> str:
-        """The standing instructions: the same in every call of a run, so that a provider's cache finds them."""
-        return self._render("system.md")
+    def system(self, component: Component | None = None, known: Sequence[Known] = ()) -> str:
+        """The standing instructions. Ours are the same in every call of a run, so that a provider's cache finds them;
+        the user's may name the component under study and what is known so far.
+        """
+        if self.own is not None:
+            return self.own.filled(SYSTEM, self.briefing, component, known=_in_own(known))
+        return self._render(SYSTEM)
 
     def stage(self, template: str, component: Component | None = None, **facts: Any) -> str:
         """One stage's instructions; what differs between components stands last, so that the rest can be cached."""
+        if self.own is not None:
+            known = _in_own(facts.pop("known", ()))
+            return self.own.filled(template, self.briefing, component, known=known, **facts)
         hooks = [] if component is None else hooks_of(component, self.briefing.specimen)
         return self._render(template, component=component, hooks=hooks, **facts)
 
     def _render(self, template: str, **more: Any) -> str:
         text = self._environment.get_template(template).render(**self.briefing.facts, **more)
         return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+
+
+def _in_own(known: Sequence[Known]) -> list[tuple[str, str, str]]:
+    return [(one.component, one.verdict, one.hypothesis) for one in known]
 
 
 def hooks_of(component: Component, specimen: Specimen) -> list[str]:

@@ -17,6 +17,7 @@ from vesalius.explanations.scientists import (
     require_protocol,
 )
 from vesalius.options.objects import option
+from vesalius_agents.hyve.own_prompts import own_prompts
 
 if TYPE_CHECKING:
     from vesalius.model.specimen import Specimen
@@ -34,9 +35,17 @@ class Hyve(Studying):
         DEFAULT_PROTOCOL, "typed: claims that the engine decides. paper: code that is judged by the model."
     )
     compact: bool = option(False, "Short typed prompts without free code, for models with a small context.")
+    prompts: str | None = option(None, "A directory of your own prompts, for the protocol paper.")
 
     def __post_init__(self) -> None:
         require_protocol(self.protocol)
+        own_prompts(self.prompts, self.protocol)
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Those of the user's own prompts."""
+        own = own_prompts(self.prompts, self.protocol)
+        return {} if own is None else own.digests
 
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse options of natural models for a listed vocabulary."""
@@ -52,7 +61,7 @@ class Hyve(Studying):
         assert backbone is not None
         task = replace(task, loaded=task.specimen())
         self.require(task.specimen(), force=task.force)
-        explain = partial(explain_hyve, protocol=cast(Protocol, self.protocol))
+        explain = partial(explain_hyve, protocol=cast(Protocol, self.protocol), prompts=self.prompts)
         return _with_language_model(explain, self, task, backbone)
 
 

@@ -44,13 +44,8 @@ from vesalius_agents.hyve.asking import (
     classification,
     names,
 )
-from vesalius_agents.hyve.prompting import (
-    LONGEST_KNOWN,
-    LONGEST_QUOTE,
-    Known,
-    StagePrompts,
-    failures_of,
-)
+from vesalius_agents.hyve.own_prompts import OwnPrompts
+from vesalius_agents.hyve.prompting import LONGEST_KNOWN, LONGEST_QUOTE, Known, StagePrompts, failures_of
 from vesalius_agents.hyve.tools import Bench
 from vesalius_backbones import Message, system, user
 
@@ -90,6 +85,7 @@ class Stages:
     asker: Asker
     session: Session
     typed: bool
+    own: OwnPrompts | None = None
     free: Counter[Component] = field(default_factory=Counter)
 
     @property
@@ -100,7 +96,7 @@ class Stages:
     @cached_property
     def prompts(self) -> StagePrompts:
         """The prompts of the session's specimen."""
-        return StagePrompts(self.briefing)
+        return StagePrompts(self.briefing, self.own)
 
     def component(self, state: State) -> Component:
         """The component under study: the first that has no finding."""
@@ -119,7 +115,7 @@ class Stages:
         if self.typed:
             return state
         prompt = self._stage("observe_plan.md", state)
-        return replace(state, plan=self._plan(prompt, f"{component} observation plan"))
+        return replace(state, plan=self._plan(prompt, state, f"{component} observation plan"))
 
     def observe(self, state: State) -> State:
         """Look, and say what was seen; typed, also what it means."""
@@ -133,7 +129,7 @@ class Stages:
         bench = Bench("observe", self.session, subject=subject)
         label = f"{component} observation"
         shape = Looked if self.typed else Observed
-        answer = self.asker.work(self._turns(prompt), shape, label=label, bench=bench)
+        answer = self.asker.work(self._turns(prompt, state), shape, label=label, bench=bench)
         seen = answer.observation if answer else NO_OBSERVATION
         meant = answer.hypothesis if isinstance(answer, Looked) else ""
         return replace(state, observation=seen, observed=tuple(bench.executions), hypothesis=meant.strip())
@@ -150,7 +146,7 @@ class Stages:
             observation=self._quoted(state.observation),
             failures=failures_of(state.attempts, longest=LONGEST_QUOTE if self.briefing.compact else None),
         )
-        reply = self.asker.ask(self._turns(prompt), Proposal, label=f"{component} hypothesis {number}")
+        reply = self.asker.ask(self._turns(prompt, state), Proposal, label=f"{component} hypothesis {number}")
         if reply is None or reply.parsed is None:
             return replace(state, hypothesis="", attempts=(*state.attempts, Attempt(iteration=number, hypothesis="")))
         return replace(state, hypothesis=reply.parsed.hypothesis)
@@ -162,7 +158,7 @@ class Stages:
         if self.typed:
             return state
         prompt = self._stage("validate_plan.md", state, hypothesis=state.hypothesis, observation=state.observation)
-        return replace(state, plan=self._plan(prompt, f"{component} validation plan {number}"))
+        return replace(state, plan=self._plan(prompt, state, f"{component} validation plan {number}"))
 
     def validate(self, state: State) -> State:
         """Test it: by the engine (typed), or by code that the model writes and reads itself (paper)."""
@@ -187,7 +183,7 @@ class Stages:
         if self.typed:
             facts |= self.briefing.grammar()
             facts["programs"] = self._programs(state)
-        turns = self._turns(self._stage(template, state, **facts))
+        turns = self._turns(self._stage(template, state, **facts), state)
         label = f"{component} validation {number}"
         answer: Any = self.asker.work(turns, Conclusion if self.typed else Decision, label=label, bench=bench)
         records = self._records(component, state.hypothesis, answer, bench)
@@ -231,7 +227,7 @@ class Stages:
         )
         circuit = [one.component for one in known]
         shape = classification(circuit, summary=self.typed)
-        reply = self.asker.ask(self._turns(prompt), shape, label="classification")
+        reply = self.asker.ask(self._turns(prompt, state), shape, label="classification")
         reply_roles = {} if reply is None or reply.parsed is None else dict(reply.parsed)
         roles = {name: role for name, role in reply_roles.items() if isinstance(role, Role)}
         if reply is not None and (missing := sorted(set(circuit) - set(roles))):
@@ -248,7 +244,7 @@ class Stages:
         known = self._known(state)
         roles = [(name, role.tag, role.description) for name, role in state.roles.items()]
         prompt = self.prompts.stage("summarize.md", known=known, roles=roles)
-        reply = self.asker.ask(self._turns(prompt), CircuitSummary, label="summary")
+        reply = self.asker.ask(self._turns(prompt, state), CircuitSummary, label="summary")
         return replace(state, summary=None if reply is None else reply.parsed)
 
     def name(self, parts: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -294,11 +290,12 @@ class Stages:
         """The model's own text, cut where prompts are compact."""
         return shortened(text, LONGEST_QUOTE) if self.briefing.compact else text
 
-    def _turns(self, prompt: str) -> list[Message]:
-        return [system(self.prompts.system()), user(prompt)]
+    def _turns(self, prompt: str, state: State) -> list[Message]:
+        left = len(state.findings) < len(self.briefing.circuit)
+        return [system(self.prompts.system(self.component(state) if left else None, self._known(state))), user(prompt)]
 
-    def _plan(self, prompt: str, label: str) -> str:
-        reply = self.asker.ask(self._turns(prompt), ExperimentPlan, label=label)
+    def _plan(self, prompt: str, state: State, label: str) -> str:
+        reply = self.asker.ask(self._turns(prompt, state), ExperimentPlan, label=label)
         return NO_PLAN if reply is None or reply.parsed is None else str(reply.parsed)
 
     def _records(self, component: Component, hypothesis: str, answer: Any, bench: Bench) -> tuple[ClaimRecord, ...]:

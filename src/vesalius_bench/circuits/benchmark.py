@@ -18,6 +18,7 @@ from vesalius.documents.ran import least_confined
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Command, Explained, Task
+from vesalius.files import mark_of
 from vesalius.grading.circuits import CircuitGrade
 from vesalius.grading.tags import donor_of
 from vesalius.json_lines import short_name
@@ -201,11 +202,12 @@ def bench_circuits(
     or a hub dataset; default: `annotations` in or beside it). `ids` chooses among the 84, or among the cases;
     `circuit_from` names a method that discovers the circuit instead of taking the given one. `base_url`, `max_tokens`
     and `compact` are for the scientist's language model: where it is served, its longest reply, and short typed
-    prompts.
+    prompts; `prompts` is a directory of your own for the protocol "paper".
     """
     model, annotations = ask.backbone, None if chosen.annotations is None else str(chosen.annotations)
     circuits = chosen_circuits(chosen.folder, chosen.names, chosen.limit, annotations)
-    ask = replace(ask, backbone=findable_model(ask.backbone), prices=absolute(ask.prices))
+    places = {"prices": absolute(ask.prices), "prompts": absolute(ask.prompts)}
+    ask = replace(ask, backbone=findable_model(ask.backbone), **places)
     judges = tuple(findable_model(judge) or "" for judge in judged.judges)
     settings = BenchmarkSettings.of(circuits, who, ask, judges, source.circuit_from)
     if ask.base_url is not None and ask.backbone is None:
@@ -219,6 +221,7 @@ def bench_circuits(
         None if model is None else model.replace(":", "_"),
         settings.protocol,
         "compact" if settings.compact else None,
+        f"prompts-{mark_of(settings.prompt_sums)[:6]}" if settings.prompts else None,
         selection_word(chosen.folder, chosen.names, chosen.limit),
         None if source.circuit_from is None else f"from-{source.circuit_from}",
         None if settings.leave_out is None else f"without-{settings.leave_out}",

@@ -114,6 +114,8 @@ def _models(settings: BenchmarkSettings, state: State) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     if settings.backbone:
         sections |= {"backbone": model_name(settings.backbone), "protocol": settings.protocol}
+    if settings.prompts:
+        sections["own_prompts"] = settings.prompt_sums
     if settings.judges:
         sections["judges"] = tuple(model_name(judge) for judge in settings.judges)
     if settings.models:

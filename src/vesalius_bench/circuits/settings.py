@@ -11,7 +11,7 @@ from vesalius.discovery.discover import circuit_method
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.scientists import BUILTIN, Scientist, chosen_scientist, protocol_of, scientist_named
-from vesalius.files import sha256
+from vesalius.files import mark_of, sha256
 from vesalius.options import MAX_TOKENS, Ask, Who
 from vesalius.options.objects import listed
 from vesalius.plugins import JUDGES, find_plugin, loaded_plugin, plugin_names
@@ -36,6 +36,7 @@ class BenchmarkSettings:
     circuit_from: str | None = None
     compact: bool = False
     max_tokens: int = MAX_TOKENS
+    prompts: str | None = None
 
     def __post_init__(self) -> None:
         self.explainer.require_model(self.backbone is not None)
@@ -58,6 +59,7 @@ class BenchmarkSettings:
     ) -> "BenchmarkSettings":
         """The settings that options state: who explains, and how a language model is asked."""
         own = {"leave_out": who.leave_out, "protocol": ask.protocol, "compact": ask.compact or None}
+        own |= {"prompts": None if ask.prompts is None else str(ask.prompts)}
         scientist = chosen_scientist(who.scientist, ask.backbone is not None, **own)
         if fixed := set(scientist.options) - {*own, "program", "function"}:
             raise BadInput(f"{listed(sorted(fixed))}: a benchmark has its own; leave it out of the scientist")
@@ -73,13 +75,19 @@ class BenchmarkSettings:
             circuit_from=circuit_from,
             compact=getattr(scientist, "compact", False),
             max_tokens=ask.max_tokens,
+            prompts=getattr(scientist, "prompts", None),
         )
 
     @property
     def explainer(self) -> Scientist:
         """Who explains, with its options."""
         own = {"leave_out": self.leave_out, "protocol": self.protocol, "compact": self.compact or None}
-        return scientist_named(self.scientist, **own)
+        return scientist_named(self.scientist, **own, prompts=self.prompts)
+
+    @property
+    def prompt_sums(self) -> dict[str, str]:
+        """The user's own prompts by file, with the checksum of each."""
+        return self.explainer.checksums
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -101,6 +109,7 @@ class BenchmarkSettings:
             "leave_out": self.leave_out,
             "circuit_from": self.circuit_from,
             "prices": self.prices,
+            "prompts": self.prompts,
             **self._asking,
         }
         return Request(
@@ -124,6 +133,7 @@ class BenchmarkSettings:
             "protocol": self.protocol,
             "judges": list(self.judges) or None,
             "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
+            **({"prompts": mark_of(self.prompt_sums)} if self.prompts else {}),
             "version": __version__,
             "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},
             **self._asking,
@@ -138,6 +148,7 @@ class BenchmarkSettings:
             **({"annotations": annotated} if annotated else {}),
             "names": {circuit.id: circuit.name for circuit in self.circuits},
             "prices": self.prices,
+            **({"prompts": self.prompts} if self.prompts else {}),
         }
 
     @classmethod
@@ -166,7 +177,10 @@ class BenchmarkSettings:
             circuit_from=asked.get("circuit_from"),
             compact=asked.get("compact", False),
             max_tokens=asked.get("max_tokens", MAX_TOKENS),
+            prompts=data.get("prompts"),
         )
+        if settings.prompts and mark_of(settings.prompt_sums) != asked.get("prompts"):
+            raise BadInput(f"`prompts` {settings.prompts}: are not those of the run; put them back")
         now = {circuit.id: circuit.fingerprint for circuit in selection}
         changed = next((case for case, mark in asked["specimens"].items() if now.get(case) != mark), None)
         if changed is not None:

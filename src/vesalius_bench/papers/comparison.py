@@ -17,6 +17,7 @@ from vesalius.documents.printed import RunUsage
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable
 from vesalius.errors import BadInput
+from vesalius.files import mark_of
 from vesalius.runs.directory import is_run, read_run, read_scorecard
 from vesalius_backbones.runs.usage import model_name, run_usage
 from vesalius_bench.circuits.settings import BENCHMARK
@@ -251,6 +252,8 @@ def card_details(card: Scorecard) -> str:
 def _conditions(card: Scorecard) -> Iterator[str]:
     """What makes a run other than the reported one: other circuits or functions, or another who answers them."""
     options = {} if card.request is None else card.request.options
+    if card.own_prompts:
+        yield f"own prompts {mark_of(card.own_prompts)}"
     for name, words in (("specimens", "circuits of"), ("dataset", "functions of")):
         if options.get(name):
             yield f"{words} {Path(str(options[name])).name}"

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vesalius.api.benchmarks import absolute
 from vesalius.api.circuit_sources import Given, Source
 from vesalius.api.door import directory_for, removed_if_empty, verb
 from vesalius.api.explanations import explain
@@ -197,7 +198,7 @@ def _circuit_settings(circuit: Given | Source) -> dict[str, Any]:
 def _wanted(asked: Explainer) -> list[ExplainedBy]:
     """Who explains: the built-in scientist, and another one where a language model or a function is named."""
     first = ExplainedBy(BUILTIN, BUILTIN, None, None, {})
-    own = {"protocol": asked.protocol, "compact": asked.compact or None}
+    own = {"protocol": asked.protocol, "compact": asked.compact or None, "prompts": absolute(asked.prompts)}
     scientist = chosen_scientist(asked.scientist, asked.backbone is not None, **own)
     scientist.require_model(asked.backbone is not None)
     chosen, protocol = scientist.label, protocol_of(scientist)
@@ -207,8 +208,10 @@ def _wanted(asked: Explainer) -> list[ExplainedBy]:
     usual = Explainer()
     options = {name: getattr(asked, name) for name in ("base_url", "max_tokens", "compact")}
     given = {name: value for name, value in options.items() if value != getattr(usual, name)}
+    given |= {} if asked.prompts is None else {"prompts": own["prompts"]}
     called = asked.backbone if isinstance(asked.backbone, str) else asked.backbone.name
     label = f"{chosen} {called}" + (f" {protocol}" if protocol == "paper" else "")
+    label += " own prompts" if asked.prompts is not None else ""
     return [first, ExplainedBy(label, chosen, called, protocol, given)]
 
 

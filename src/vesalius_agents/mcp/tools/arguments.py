@@ -23,10 +23,6 @@ BehaviourName = Annotated[str | None, Field(description="For natural models: ioi
 Prompt = Annotated[list[Any] | str, Field(description="List of tokens, or a text for natural models")]
 Components = Annotated[list[str], Field(max_length=64, description="Such as L0H1, L1_MLP")]
 
-#: As the command line says it.
-(_FORCE,) = options_of(Forced)
-Force = Annotated[bool, Field(description=_FORCE.flag.help.removesuffix("."))]
-
 MOST_LISTED = 12
 #: The most of an option that an agent may ask for.
 MOST = {"n": 512, "seed": 2**31}
@@ -35,11 +31,15 @@ MOST = {"n": 512, "seed": 2**31}
 def argument(option: Option) -> Any:
     """A field of a record as pydantic checks it and a schema states it."""
     least = 0 if option.flag.least is None else option.flag.least
-    text = option.flag.help.removesuffix(".")
-    return Annotated[option.type, Field(ge=least, le=MOST[option.name], description=text)]
+    limits = {"ge": least, "le": MOST[option.name]} if option.name in MOST else {}
+    return Annotated[option.type, Field(**limits, description=option.flag.help.removesuffix("."))]
 
 
-Prompts, Seed = map(argument, options_of(Sample))
+Prompts, Seed, Force = map(argument, (*options_of(Sample), *options_of(Forced)))
+
+
+class Trial(Sample, Forced):
+    """How many prompts, and whether the model has to perform the behaviour."""
 
 
 def of_records(function: Tool) -> Tool:

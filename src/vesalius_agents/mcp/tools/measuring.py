@@ -19,13 +19,14 @@ from vesalius_agents.mcp.tools.arguments import (
     Force,
     Prompt,
     SpecimenName,
+    Trial,
     cut,
     of_records,
     shown,
 )
 from vesalius_agents.session import interchange
 
-SAMPLE, FEWER = Sample(n=32), Sample(n=16)
+SAMPLE, FEWER = Sample(n=32), Trial(n=16)
 
 
 @of_records
@@ -112,9 +113,8 @@ def intervene(
     at: Annotated[list[int] | int | str | None, Field(description="Position, role or 'end'; all by default")] = None,
     source_at: Annotated[list[int] | None, Field(description="interchange: positions in source")] = None,
     behaviour: BehaviourName = None,
-    force: Force = False,
     *,
-    sample: Sample = FEWER,
+    trial: Trial = FEWER,
 ) -> Effect:
     """Replace components together and compare outputs. Values come from nothing (zero), the mean, another prompt of
     the distribution (resample), or `source` (patch: same length as `prompt`; interchange: one component, any length,
@@ -133,8 +133,7 @@ def intervene(
         "at": place,
         "prompt": prompt,
         "source": source,
-        "force": force,
-        **sample.values(),
+        **trial.values(),
     }
     result = api.what_if(loaded, components, **asked, progress=call.progress)
     rows = [
