@@ -399,7 +399,7 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
     """Run from an embedding. All heads share one norm and one projection, as in a plain forward pass; what each of
     them would see on its own comes in afterwards, because the norm's slope is the same for all.
     """
-    share, pre, mlp_inputs, z, mlp_outputs = model.config.queries_per_kv, [], [], [], []
+    pre, mlp_inputs, z, mlp_outputs = [], [], [], []
     inputs: list[Heads] = []
     normed: list[Tensor] = []
     tap = Tap(rule_hooks(model, rule))
@@ -407,8 +407,7 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
         resid = embedding.detach().requires_grad_()
         for block in model.blocks:
             resid = resid.to(block.device)
-            q, k, v = block.attn.heads(block.ln1(resid, tap), None, tap)
-            heads = Heads(q, *(x if share == 1 else x.repeat_interleave(share, 2) for x in (k, v)))
+            heads = block.attn.apart(block.ln1(resid, tap), tap)
             pre.append(resid)
             inputs.append(heads)
             z.append(block.attn.mix(heads, layout.on(block.device), None, tap))

@@ -6,8 +6,6 @@ in float32, and the difference of transformers' own half precision from it stand
 installed, or does not read files of this kind, there is nothing to compare with and the answer says so.
 """
 
-import importlib
-import importlib.util
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ from vesalius.documents.answers import agreement_answer
 from vesalius.documents.base import Answered
 from vesalius.documents.view import Answer, Facts, View, Viewable, cell
 from vesalius.errors import BadInput, Failed
+from vesalius.model import huggingface
 from vesalius.model.config import Config
 from vesalius.model.devices import weight_bytes, weight_dtype
 from vesalius.model.sources import LoadedModel
@@ -155,7 +154,7 @@ def compare(loaded: LoadedModel, references: References | None, *, n: int = len(
     size = max((float(one[one.isfinite()].abs().max()) for one in yardstick if one.isfinite().any()), default=0.0)
     limit = tolerance(model.config, weight_dtype(model), size=size, own=None if own is None else float(judged(own)))
     return Agreement(
-        compared_with=f"transformers {_transformers().__version__}",
+        compared_with=f"transformers {huggingface.transformers().__version__}",
         max_difference=None if not_finite else float(far.max()),
         tolerance=limit,
         agrees=not not_finite and float(judged(far)) <= limit,
@@ -197,7 +196,7 @@ def load_references(source: Any, loaded: LoadedModel) -> References | None:
     if not isinstance(source, str) and hasattr(source, "state_dict"):
         same = source if source.dtype == dtype else _copy(source, dtype)
         return References(same, (lambda: _copy(same, torch.float32)) if dtype in HALF else None)
-    if importlib.util.find_spec("transformers") is None or not (loaded.directory or loaded.gguf):
+    if not huggingface.installed() or not (loaded.directory or loaded.gguf):
         return None
 
     def read(dtype: torch.dtype) -> Any:
@@ -213,18 +212,11 @@ def load_references(source: Any, loaded: LoadedModel) -> References | None:
 
 
 def _read(loaded: LoadedModel, dtype: torch.dtype) -> Any:
-    options = {"dtype": dtype, "attn_implementation": "eager", "local_files_only": True}
-    place = loaded.directory
+    place, gguf = loaded.directory, None
     if loaded.gguf is not None:
-        place, options["gguf_file"] = loaded.gguf.parent, loaded.gguf.name
-    try:
-        return _transformers().AutoModelForCausalLM.from_pretrained(place, **options)
-    except ImportError:
-        if loaded.gguf is None:
-            raise
-        raise BadInput(
-            f"{loaded.label}: to read a GGUF file, transformers needs accelerate as well; run: pip install accelerate"
-        ) from None
+        place, gguf = loaded.gguf.parent, loaded.gguf.name
+    assert place is not None
+    return huggingface.read(place, dtype=dtype, label=loaded.label, gguf=gguf)
 
 
 def _copy(model: Any, dtype: torch.dtype) -> Any:
@@ -303,7 +295,3 @@ def _differences(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> tuple[Tens
         odd += int((~both & ~alike).sum())
         largest.append((one - other).abs().where(both, 0.0).amax(-1).flatten())
     return torch.cat(largest), odd
-
-
-def _transformers() -> Any:
-    return importlib.import_module("transformers")

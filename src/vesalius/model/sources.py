@@ -5,6 +5,7 @@ with the text after the colon. It returns a `LoadedModel`, or a model of transfo
 where it has one.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
+from vesalius.model import huggingface
 from vesalius.model.devices import Devices, dtype_named, stored_dtype
-from vesalius.model.families import family
+from vesalius.model.families import Unsupported, family
 from vesalius.model.gguf import GgufFile
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.smollm import installed_gguf, smollm_directory
@@ -42,7 +44,13 @@ def load_huggingface(
     number format of the files. Files are mapped into memory and copied weight by weight to `device`.
     """
     where = directory / "config.json"
-    return _load(read_json(where), lambda: _read_weights(directory), where=str(where), dtype=dtype, device=device)
+    raw = read_json(where)
+    try:
+        return _load(raw, lambda: _read_weights(directory), where=str(where), dtype=dtype, device=device)
+    except Unsupported as error:
+        _require_transformers(raw, error)
+        module = huggingface.read_to_wrap(directory, dtype=dtype or "auto", where=str(where))
+        return wrapped_transformer(module, error, where=str(where))
 
 
 def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transformer:
@@ -56,7 +64,29 @@ def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transf
         )
     if any(weight.is_meta for weight in model.state_dict().values()):
         raise BadInput(f"{where} is on the meta device and has no numbers; load its weights first")
-    return _load(model.config.to_dict(), model.state_dict, where=where, dtype=dtype)
+    raw = model.config.to_dict()
+    try:
+        return _load(raw, model.state_dict, where=where, dtype=dtype)
+    except Unsupported as error:
+        _require_transformers(raw, error)
+        module = copy.deepcopy(model) if dtype is None else copy.deepcopy(model).to(dtype)
+        huggingface.make_watchable(module)
+        return wrapped_transformer(module, error, where=where)
+
+
+def wrapped_transformer(module: Any, error: Unsupported, *, where: str) -> Transformer:
+    """transformers' module behind our hook names, because of what our transformer does not compute."""
+    from vesalius.model.wrapped import wrap
+
+    return wrap(module, reason=error.reason, where=where)
+
+
+def _require_transformers(raw: dict[str, Any], error: Unsupported) -> None:
+    """Only what transformers knows can be wrapped, and only where it is installed."""
+    if not isinstance(raw.get("model_type"), str):
+        raise error
+    if not huggingface.installed():
+        raise BadInput(f"{error}; or wrap transformers' own module: {huggingface.INSTALL}") from None
 
 
 def _load(
@@ -151,6 +181,11 @@ class LoadedModel:
     directory: Path | None = None
     gguf: Path | None = None
 
+    @property
+    def name(self) -> str:
+        """The label; of a wrapped model it says so, here and in every result."""
+        return f"{self.label} (wrapped)" if self.model.config.wrapped else self.label
+
 
 def read_model(
     source: Any,
@@ -170,7 +205,8 @@ def read_model(
         model = from_transformers(source, dtype=wanted)
         raw = source.config.to_dict()
         label = str(getattr(source, "name_or_path", "") or raw["model_type"])
-        return LoadedModel(model, _given(tokenizer, model), Path(label).name, family(raw, where=label).name)
+        own_kind = model.config.wrapped or family(raw, where=label).name
+        return LoadedModel(model, _given(tokenizer, model), Path(label).name, own_kind)
     if not str(source).strip():
         raise BadInput(f"model {str(source)!r} is not a name; give a directory, a GGUF file or a hub id")
     if isinstance(source, str) and (loader := loader_of(source)) is not None:
@@ -200,7 +236,8 @@ def read_model(
         )
     report(f"reading {label}", 0, 0)
     model = load_model(path, dtype=wanted) if ours else load_huggingface(path, dtype=wanted, device=device)
-    kind = OWN if ours else family(read_json(path / "config.json"), where=str(path / "config.json")).name
+    kind = OWN if ours else model.config.wrapped
+    kind = kind or family(read_json(path / "config.json"), where=str(path / "config.json")).name
     own = _given(tokenizer, model) if tokenizer is not None else _beside(path, model)
     return LoadedModel(model, own, label, kind, None if ours else path, gguf)
 

@@ -4,9 +4,9 @@
 `tests/model/test_families.py`; what would not be exact is refused by name.
 """
 
-from vesalius.errors import BadInput, quoted
+from vesalius.errors import quoted
 from vesalius.model.families import gemma, gpt, llama, olmo, phi
-from vesalius.model.families.layout import Family, Raw
+from vesalius.model.families.layout import Family, Raw, Unsupported
 
 FAMILIES: tuple[Family, ...] = (*gpt.FAMILIES, *llama.FAMILIES, *gemma.FAMILIES, *phi.FAMILIES, *olmo.FAMILIES)
 _BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
@@ -41,8 +41,12 @@ def family(raw: Raw, *, where: str) -> Family:
     kind = raw.get("model_type")
     if isinstance(kind, str) and kind in _BY_TYPE:
         return _BY_TYPE[kind]
-    reason = f" ({REFUSED[kind]})" if isinstance(kind, str) and kind in REFUSED else ""
-    raise BadInput(f"{where}: model_type {quoted(kind, 60)} is not supported{reason}; use one of {', '.join(_BY_TYPE)}")
+    known = REFUSED.get(kind) if isinstance(kind, str) else None
+    shown = f" ({known})" if known else ""
+    raise Unsupported(
+        f"{where}: model_type {quoted(kind, 60)} is not supported{shown}; use one of {', '.join(_BY_TYPE)}",
+        known or "no family of this model_type",
+    )
 
 
-__all__ = ["FAMILIES", "REFUSED", "Family", "family"]
+__all__ = ["FAMILIES", "REFUSED", "Family", "Unsupported", "family"]
