@@ -5,6 +5,7 @@ It reads models with their own modules, for the comparison (`reference.py`) and 
 each module's own eager function, with an observer that sees queries, keys, values and pattern.
 """
 
+import copy
 import importlib
 import importlib.util
 import sys
@@ -59,7 +60,13 @@ def read(
         ) from None
 
 
-def read_to_wrap(place: Path, *, dtype: torch.dtype | str, where: str) -> Any:
+def knows(model_type: Any) -> bool:
+    """Whether transformers has a causal language model of this type."""
+    auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    return isinstance(model_type, str) and model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+
+def read_to_wrap(place: Path, *, dtype: torch.dtype | str) -> Any:
     """The same, ready to be watched. Weights that the files do not hold would be random numbers: they are refused."""
     _register()
     common: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "output_loading_info": True}
@@ -70,20 +77,21 @@ def read_to_wrap(place: Path, *, dtype: torch.dtype | str, where: str) -> Any:
         except (ValueError, KeyError):  # modules that do not take attention functions
             model, loading = auto.from_pretrained(place, attn_implementation="eager", **common)
     except Exception as error:  # another library reads files that may hold anything
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        raise BadInput(f"{where}: transformers cannot load this model ({reason})") from None
+        raise ValueError(f"transformers cannot load it ({type(error).__name__}: {error})") from None
     if missing := sorted(loading["missing_keys"]):
-        raise BadInput(f"{where}: weight {missing[0]!r} is missing from the model; download it again")
+        raise ValueError(f"weight {missing[0]!r} is missing from the model")
     return model
 
 
-def make_watchable(model: Any) -> None:
-    """Let the attention of a model in memory run through `watched`, where its modules take attention functions."""
+def copied_to_wrap(model: Any, *, dtype: torch.dtype | None) -> Any:
+    """A copy of a model in memory, its attention watched where its modules take attention functions."""
     _register()
+    model = copy.deepcopy(model) if dtype is None else copy.deepcopy(model).to(dtype)
     try:
         model.set_attn_implementation(IMPLEMENTATION)
     except (ValueError, KeyError, AttributeError):
         model.config._attn_implementation = "eager"
+    return model
 
 
 @contextmanager

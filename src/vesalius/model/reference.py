@@ -56,8 +56,9 @@ class Agreement(Answered, Viewable):
     alone (`not_finite` of them). In half precision the comparison is with transformers in float32, from which its own
     half precision is `reference_difference` away. There, a router may choose other experts at a near tie, and all that
     follows changes: models with experts are judged by `median_difference`, that of the median position. `not_reached`
-    lists limits that no prompt was long enough for. `model` is the one that was asked about, where a command can name
-    it.
+    lists limits that no prompt was long enough for. `wrapped` is why the model runs in transformers' own modules, and
+    `lacks` what must be installed before anything can be compared. `model` is the one that was asked about, where a
+    command can name it.
     """
 
     family: str
@@ -74,13 +75,15 @@ class Agreement(Answered, Viewable):
     longest: int = 0
     not_reached: tuple[str, ...] = ()
     model: str | None = None
+    wrapped: str | None = None
+    lacks: str | None = None
 
     def answered(self) -> Answer:
         """Whether rounding explains the difference; then the behaviours of the model, or what would make it clear."""
         said = f"{self.family}: {self.describe()}"
         answer = agreement_answer(said, self.agrees, unreached=bool(self.not_reached))
         if self.agrees is None:
-            return replace(answer, then="pip install transformers")
+            return replace(answer, verdict="no", then=self.lacks) if self.lacks else answer
         if self.model is None:
             return answer
         half = self.agrees is False and self.dtype != "float32"
@@ -106,6 +109,8 @@ class Agreement(Answered, Viewable):
     def describe(self) -> str:
         """One line."""
         prompts = f"({self.dtype}, {self.n} prompts)"
+        if self.lacks:
+            return f"not compared: transformers is not installed {prompts}"
         if self.agrees is None:
             return f"not compared: transformers cannot load this model here {prompts}"
         if self.not_finite:
@@ -120,6 +125,10 @@ class Agreement(Answered, Viewable):
         if self.reference_difference is not None:
             own = f"{self.reference_difference:.0e}"
             verdict += f"; compared with transformers in float32, from which its own {self.dtype} differs by {own}"
+        if self.wrapped:
+            verdict += (
+                f"; wrapped ({self.wrapped}): transformers' own layers, slower than a family of `vesalius models`"
+            )
         if self.not_reached:
             verdict += f"; not reached by prompts of up to {self.longest} tokens: {', '.join(self.not_reached)}"
         return verdict
@@ -142,8 +151,10 @@ def compare(loaded: LoadedModel, references: References | None, *, n: int = len(
     dtype, longest = str(weight_dtype(model)).removeprefix("torch."), max(map(len, prompts))
     unreached = tuple(words for words, limit in limits(model.config).items() if longest <= limit)
     common = {"family": loaded.family, "dtype": dtype, "device": str(model.device), "n": len(prompts)}
+    common["wrapped"] = getattr(model, "reason", None)
     if references is None:
-        return Agreement(compared_with=None, max_difference=None, longest=longest, **common)
+        lacks = None if huggingface.installed() else huggingface.INSTALL
+        return Agreement(compared_with=None, max_difference=None, longest=longest, lacks=lacks, **common)
     ours = [model(torch.tensor([ids], device=model.device)).float().cpu() for ids in prompts]
     same = _logits(references.same, prompts)
     yardstick = same if references.exact is None else _logits(references.exact(), prompts)

@@ -5,7 +5,6 @@ with the text after the colon. It returns a `LoadedModel`, or a model of transfo
 where it has one.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -49,8 +48,7 @@ def load_huggingface(
         return _load(raw, lambda: _read_weights(directory), where=str(where), dtype=dtype, device=device)
     except Unsupported as error:
         _require_transformers(raw, error)
-        module = huggingface.read_to_wrap(directory, dtype=dtype or "auto", where=str(where))
-        return wrapped_transformer(module, error, where=str(where))
+        return _wrapped(error, lambda: huggingface.read_to_wrap(directory, dtype=dtype or "auto"))
 
 
 def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transformer:
@@ -69,24 +67,30 @@ def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transf
         return _load(raw, model.state_dict, where=where, dtype=dtype)
     except Unsupported as error:
         _require_transformers(raw, error)
-        module = copy.deepcopy(model) if dtype is None else copy.deepcopy(model).to(dtype)
-        huggingface.make_watchable(module)
-        return wrapped_transformer(module, error, where=where)
+        return _wrapped(error, lambda: huggingface.copied_to_wrap(model, dtype=dtype))
 
 
-def wrapped_transformer(module: Any, error: Unsupported, *, where: str) -> Transformer:
+def _wrapped(error: Unsupported, module: Callable[[], Any]) -> Transformer:
     """transformers' module behind our hook names, because of what our transformer does not compute."""
-    from vesalius.model.wrapped import wrap
+    from vesalius.model.wrapped import WrappedTransformer
+    from vesalius.model.wrapped_parts import CannotWrap
 
-    return wrap(module, reason=error.reason, where=where)
+    try:
+        return WrappedTransformer(module(), error.reason)
+    except CannotWrap as refusal:
+        why = str(refusal)
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError) as failure:
+        why = f"its modules ran into {type(failure).__name__}: {(str(failure).splitlines() or [''])[0][:120]}"
+    said = str(error).partition("; use one of")[0]
+    raise BadInput(f"{said}, and transformers' module cannot be wrapped: {why}") from None
 
 
 def _require_transformers(raw: dict[str, Any], error: Unsupported) -> None:
     """Only what transformers knows can be wrapped, and only where it is installed."""
-    if not isinstance(raw.get("model_type"), str):
-        raise error
     if not huggingface.installed():
         raise BadInput(f"{error}; or wrap transformers' own module: {huggingface.INSTALL}") from None
+    if not huggingface.knows(raw.get("model_type")):
+        raise error
 
 
 def _load(

@@ -6,6 +6,7 @@ its mixer's output projection, cut into as many groups as the model has heads: i
 linear attention and state-space layers groups of channels without a pattern.
 """
 
+import inspect
 from typing import Any, cast
 
 import torch
@@ -113,6 +114,15 @@ class WrappedTransformer(Transformer):
             for block in cast("Any", self.blocks)
         ]
 
+    @property
+    def wrapping(self) -> str:
+        """Why the model is wrapped, and which layers have no attention of separate heads."""
+        others = [str(i) for i, kind in enumerate(self.kinds) if kind != "attention"]
+        layers = f"layers {', '.join(others)} have groups of channels in the place of heads, without patterns"
+        return f"{self.config.wrapped} runs in transformers' own layers ({self.reason})" + (
+            f"; {layers}" if others else ""
+        )
+
     def _calls(self, tokens: Tensor, mask: Tensor | None) -> tuple[tuple[Call, ...], Tensor]:
         """The arguments of every layer and what enters the first, from a run in which layers do nothing."""
         got: list[tuple[Call, Tensor]] = []
@@ -124,8 +134,11 @@ class WrappedTransformer(Transformer):
 
             return record
 
+        settings: dict[str, Any] = {"input_ids": tokens, "use_cache": False}
+        if mask is not None and "position_ids" in inspect.signature(self.base.forward).parameters:
+            settings["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0)
         mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-        settings = {"input_ids": tokens, "attention_mask": mask.long(), "use_cache": False}
+        settings["attention_mask"] = mask.long()
         with acting({layer: recorder(i) for i, layer in enumerate(self.layers)}):
             self.base(**settings)
         if len(got) != len(self.layers):
@@ -262,20 +275,6 @@ class WrappedTransformer(Transformer):
         padded = self(tokens, mask=mask).float()
         if not close(padded[0, :-2], theirs[0, :-2]) or not close(padded[1:], theirs[1:]):
             raise CannotWrap("padding changes its logits")
-
-
-def wrap(module: Any, *, reason: str, where: str) -> WrappedTransformer:
-    """A model of transformers behind our hook names, or one line that says why it cannot be. The model is changed."""
-    kind = getattr(module.config, "model_type", type(module).__name__)
-    try:
-        return WrappedTransformer(module, reason)
-    except CannotWrap as error:
-        why = str(error)
-    except BadInput:
-        raise
-    except (RuntimeError, TypeError, ValueError, KeyError, IndexError, AttributeError, AssertionError) as error:
-        why = f"its modules ran into {type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
-    raise BadInput(f"{where}: model_type {kind!r} is not supported ({reason}), and it cannot be wrapped: {why}")
 
 
 def _layers(base: nn.Module, n: int) -> list[nn.Module]:

@@ -234,7 +234,7 @@ def refuse_inexact(raw: Raw) -> None:
         )
     rope = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if "mrope_section" in rope or rope.get("rope_type") == "mrope" or rope.get("type") == "mrope":
-        raise Unsupported("config.json: multimodal rotary positions (mrope) are not supported; use a text model")
+        raise BadInput("config.json: multimodal rotary positions (mrope) are not supported; use a text model")
     if raw.get("is_encoder_decoder"):
         raise BadInput("config.json: encoder-decoder models are not supported; use a decoder")
 
