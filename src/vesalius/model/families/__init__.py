@@ -1,17 +1,25 @@
 """Families of models: how the checkpoint of each becomes our transformer.
 
 `family` finds the reader of a config. Every family here is held to the logits of transformers' own module in
-`tests/model/test_families.py`; what would not be exact is refused by name.
+`tests/model/test_families.py`; what would not be exact is `Unsupported`: transformers' module may be wrapped instead.
 """
 
 from vesalius.errors import quoted
-from vesalius.model.families import gemma, gpt, llama, olmo, phi
+from vesalius.model.families import gemma, glm, gpt, granite, llama, olmo, phi
 from vesalius.model.families.layout import Family, Raw, Unsupported
 
-FAMILIES: tuple[Family, ...] = (*gpt.FAMILIES, *llama.FAMILIES, *gemma.FAMILIES, *phi.FAMILIES, *olmo.FAMILIES)
+FAMILIES: tuple[Family, ...] = (
+    *gpt.FAMILIES,
+    *llama.FAMILIES,
+    *gemma.FAMILIES,
+    *phi.FAMILIES,
+    *olmo.FAMILIES,
+    *granite.FAMILIES,
+    *glm.FAMILIES,
+)
 _BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
 
-#: Well-known model types that are refused, and what stands in the way.
+#: Well-known model types that our transformer does not compute, and what stands in the way.
 REFUSED = {
     "gpt_oss": "attention sinks",
     "falcon": "ALiBi positions and multi-query layouts",

@@ -63,6 +63,8 @@ class Family:
     switches: Mapping[str, tuple[bool, tuple[str, ...]]] = field(default_factory=dict)
     prepare: Callable[[State, Config], State] | None = None
     prefixes: tuple[str, ...] = field(default=())
+    #: Numbers that a config multiplies what some weights compute by, put on the weights.
+    factors: Callable[[Raw], Mapping[str, float]] | None = None
 
     def read_config(self, raw: Raw, *, where: str) -> Config:
         """A `Config` from a parsed config.json; what is missing, impossible or not exact is refused in one line."""
@@ -122,6 +124,11 @@ class Family:
                 raise BadInput(self._missing(ours, theirs))
         if left:
             raise BadInput(self._surplus(min(left), off))
+        for name, factor in self.factors(raw).items() if self.factors else ():
+            if name == UNEMBED and UNEMBED not in state and factor != 1.0:
+                state[UNEMBED] = state["embed.W_E"].T
+            for ours in [ours for ours in state if ours == name or ours.endswith(f".{name}")]:
+                state[ours] = state[ours] if factor == 1.0 else state[ours] * factor
         embed, unembed = state["embed.W_E"], state.get(UNEMBED)
         if unembed is not None and "unembed.b_U" not in state and _same(unembed.T, embed):
             del state[UNEMBED]  # `build` ties the two
