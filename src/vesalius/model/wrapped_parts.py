@@ -117,7 +117,7 @@ def first(value: Any) -> Tensor:
 
 def like(form: Any, value: Tensor) -> Any:
     """A tensor in the form in which a module returns it."""
-    return type(form)((value, *[None] * (len(form) - 1))) if isinstance(form, tuple | list) else value
+    return type(form)((value, *form[1:])) if type(form) in (tuple, list) else value
 
 
 @dataclass
@@ -231,7 +231,8 @@ def _calls(modules: Sequence[nn.Module], run: Callable[[], object]) -> dict[nn.M
 
     def note(module: nn.Module, args: tuple, kwargs: dict, out: Any) -> None:
         read = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
-        seen[module] = _Seen(module, read, out)
+        # Copies: some layers add to what a part returned in its place.
+        seen[module] = _Seen(module, None if read is None else read.clone(), like(out, first(out).clone()))
 
     with ExitStack() as stack:
         for module in modules:
