@@ -279,6 +279,11 @@ class Attention(nn.Module):
         """The values that a query head moves, from normalised input."""
         return self.own("v", x[:, None], [head])[:, 0]
 
+    def read_values(self, x: Float[Tensor, "n d_model"]) -> Float[Tensor, "n head d_head"]:
+        """The values that every query head takes from normalised input, without their bias."""
+        values = torch.einsum("nd,hdk->nhk", x, widened(self.W_V))
+        return values.repeat_interleave(self.config.queries_per_kv, 1)
+
     def result(self, z: Float[Tensor, "batch pos head d_head"]) -> Float[Tensor, "batch pos head d_model"]:
         """Each head's own output, z W_O."""
         return torch.einsum("bphk,hkd->bphd", z, self.W_O)

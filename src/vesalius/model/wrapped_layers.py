@@ -182,6 +182,17 @@ class WrappedAttention(Attention):
         values = repeated(self._projected("v", x, layout.calls[self.layer]), self.config.n_heads)
         return values[:, head]
 
+    def read_values(self, x: Float[Tensor, "n d_model"]) -> Float[Tensor, "n head d_head"]:
+        """The values that every head takes from residual streams, with their bias; only of attention."""
+        if not self.parts.attends:
+            self._none()
+        n, width = len(x), self.parts.tokens
+        rows = F.pad(x.to(self._like()), (0, 0, 0, -n % width)).unflatten(0, (-1, width))
+        first_row = torch.zeros(len(rows), dtype=torch.long, device=x.device)
+        values = self._projected("v", rows, self.parts.call.take(first_row, self.parts.rows))
+        values = repeated(values, self.config.n_heads).transpose(1, 2).flatten(0, 1)[:n]
+        return F.pad(values, (0, self.config.d_head - values.shape[-1])).to(x.dtype)
+
     def _projected(self, port: str, x: Tensor, call: Call) -> Float[Tensor, "batch kv pos d"]:
         """The keys or values that attention gets from an input."""
         kept: list[Tensor] = []

@@ -145,6 +145,9 @@ class Parts:
     parallel: bool | None
     attends: bool
     n_kv_heads: int
+    #: The shape of the batch of `call`.
+    rows: int
+    tokens: int
     factor: Tensor | None = None
     norm: tuple[Tensor, float] | None = None
 
@@ -218,7 +221,8 @@ def dissect(layer: nn.Module, call: Call, x: Float[Tensor, "batch pos d_model"],
         plain and query is not None and query.shape[1] == n_heads and kv and not n_heads % kv and not width % n_heads
     )
     form = None if mixer is None else one[mixer].form
-    parts = Parts(layer, call, mixer, form, out, width, mlps, None, attends, kv if attends else n_heads)
+    kv_heads, (rows, tokens, _) = kv if attends else n_heads, x.shape
+    parts = Parts(layer, call, mixer, form, out, width, mlps, None, attends, kv_heads, rows, tokens)
     _check_adds(parts, x)
     if mixer is not None:
         _find_write(parts, x)
