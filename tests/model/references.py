@@ -109,6 +109,23 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "Olmo3",
         {**SIZES, **MIXED, "rope_parameters": {"full_attention": YARN, "sliding_attention": rope("default")}},
     ),
+    "olmoe": (
+        "Olmoe",
+        {**SIZES, "num_experts": 5, "num_experts_per_tok": 2, "norm_topk_prob": True, "num_key_value_heads": 2},
+    ),
+    "granite": (
+        "Granite",
+        {
+            **SIZES,
+            "tie_word_embeddings": True,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.4,
+            "attention_multiplier": 0.2,
+            "logits_scaling": 2.5,
+        },
+    ),
+    "glm": ("Glm", {**SIZES, **HEAD}),
+    "glm4": ("Glm4", {**SIZES, **HEAD}),
     "smollm3": ("SmolLM3", {**SIZES, "no_rope_layers": [1, 0]}),
     "rope-linear": ("Llama", {**SIZES, "rope_parameters": rope("linear", factor=3.0)}),
     "rope-llama3": ("Llama", {**SIZES, "rope_parameters": LLAMA3}),

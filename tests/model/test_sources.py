@@ -294,7 +294,9 @@ def test_without_transformers_there_is_nothing_to_compare_with(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     agreement = ves.check(directory, device="cpu", progress=False)
     assert (agreement.compared_with, agreement.max_difference) == (None, None)
-    assert "not compared" in agreement.describe()
+    assert "not compared: transformers is not installed" in agreement.describe()
+    assert agreement.lacks == agreement.answered().then == "pip install 'vesalius[transformers]'"
+    assert agreement.answered().verdict == "no"
 
 
 REFUSALS = [
@@ -307,7 +309,6 @@ REFUSALS = [
     ({"rope_parameters": {"rope_type": "proportional"}}, "rope scaling 'proportional' is not supported"),
     ({"rope_parameters": {**LLAMA3, "factor": -1}}, "factor"),
     ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}}, "longrope has 1"),
-    ({"hidden_act": "mish"}, "hidden_act 'mish' is not supported"),
     ({"is_encoder_decoder": True}, "encoder-decoder"),
     ({"num_hidden_layers": 3}, "config.json says 3 layers, the weights hold 2"),
     ({"model_type": "qwen3"}, "self_attn.q_norm.weight' is missing"),

@@ -40,6 +40,10 @@ MODEL_TYPES = {
     "olmo": ["olmo"],
     "olmo2": ["olmo2"],
     "olmo3": ["olmo3"],
+    "olmoe": ["olmoe"],
+    "granite": ["granite"],
+    "glm": ["glm"],
+    "glm4": ["glm4"],
 }
 #: What of `specimen.json` is listed.
 _LISTED = ("id", "name", "kind", "components", "layers", "heads", "d_model")

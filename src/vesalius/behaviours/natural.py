@@ -61,7 +61,7 @@ def load_natural(
 
     specimen = Specimen(
         id=label,
-        name=label,
+        name=loaded.name,
         kind="natural",
         model=model,
         vocabulary=TextVocabulary(tokenizer, model.config.n_ctx),
@@ -162,7 +162,7 @@ def _ids_only(loaded: LoadedModel) -> Specimen:
 
     return Specimen(
         id=loaded.label,
-        name=loaded.label,
+        name=loaded.name,
         kind="natural",
         model=loaded.model,
         vocabulary=IdVocabulary(config.d_vocab, config.n_ctx),

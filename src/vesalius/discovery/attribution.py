@@ -120,7 +120,7 @@ class GIM(EAP):
 class Best(EAPIG):
     """EAP-IG, RelP and RelP-qk on the same prompts: which of them ranks best differs from behaviour to behaviour, and
     the one that gives the smallest circuit on other prompts is taken (`discovery.whole`). Without that search the
-    scores are those of EAP-IG.
+    scores are those of EAP-IG. In a wrapped model, whose norms and MLPs are not seen, EAP-IG is asked alone.
     """
 
     name = "best"
@@ -130,7 +130,8 @@ class Best(EAPIG):
     def score(self, given: MethodInput) -> Scores:
         """The scores of EAP-IG, and those of all under `rankings`."""
         own = EAPIG(self.steps).score(given)
-        rankings = {EAPIG.name: own, **{kind.name: kind().score(given) for kind in self.beside}}
+        beside = () if given.specimen.model.config.wrapped else self.beside
+        rankings = {EAPIG.name: own, **{kind.name: kind().score(given) for kind in beside}}
         return replace(own, rankings=rankings, forwards=sum(one.forwards for one in rankings.values()))
 
     def cost(self, work: Workload) -> float:

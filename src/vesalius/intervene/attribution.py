@@ -18,6 +18,7 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Replacement
 from vesalius.intervene.edges import HEAD_PORTS, EdgeGraph
+from vesalius.intervene.plan import require_units
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.tokens import real_tokens
@@ -67,6 +68,11 @@ def rule_hooks(model: Transformer, rule: Rule) -> list[Hook]:
     """
     if rule == "gradient":
         return []
+    if model.config.wrapped:
+        raise BadInput(
+            f"rule {rule!r} changes the gradients inside norms and MLPs, which are not seen in a wrapped "
+            f"{model.config.wrapped} model; use the rule 'gradient'"
+        )
     if rule == "gim":
         return _gim_hooks()
     constants = (*_CONSTANTS, ".hook_pattern") if rule == "relp" else _CONSTANTS
@@ -203,6 +209,7 @@ def attribute_units(
     """The same for every neuron, and for every expert where MLPs are made of them, in the order of `mlp_units`: all of
     them from one backward pass. The replacement is one with values of neurons.
     """
+    require_units(model.config)
     parts = []
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
@@ -221,6 +228,7 @@ def unit_changes(model: Transformer, batch: Batch, replacement: Replacement) -> 
     """How much of what each unit of an MLP writes its replacement changes, on average over tokens: of a neuron the
     change of its activation times the length of its output weights, of an expert the length of the change.
     """
+    require_units(model.config)
     batch, choices = batch.to(model.device), Copies(replacement.choices)
     real, sizes = real_tokens(model.config, batch).float(), []
     for layer, put_out in enumerate(activations(model, batch, neurons=True).units):
@@ -399,7 +407,7 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
     """Run from an embedding. All heads share one norm and one projection, as in a plain forward pass; what each of
     them would see on its own comes in afterwards, because the norm's slope is the same for all.
     """
-    share, pre, mlp_inputs, z, mlp_outputs = model.config.queries_per_kv, [], [], [], []
+    pre, mlp_inputs, z, mlp_outputs = [], [], [], []
     inputs: list[Heads] = []
     normed: list[Tensor] = []
     tap = Tap(rule_hooks(model, rule))
@@ -407,8 +415,7 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
         resid = embedding.detach().requires_grad_()
         for block in model.blocks:
             resid = resid.to(block.device)
-            q, k, v = block.attn.heads(block.ln1(resid, tap), None, tap)
-            heads = Heads(q, *(x if share == 1 else x.repeat_interleave(share, 2) for x in (k, v)))
+            heads = block.attn.apart(block.ln1(resid, tap), tap)
             pre.append(resid)
             inputs.append(heads)
             z.append(block.attn.mix(heads, layout.on(block.device), None, tap))

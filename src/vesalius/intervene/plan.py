@@ -74,8 +74,18 @@ def units_per_layer(config: Config) -> int:
     return max(config.d_mlp, 0 if config.experts is None else config.experts.n_experts)
 
 
+def require_units(config: Config) -> None:
+    """Refuse neurons and experts of a model whose MLPs are one whole each."""
+    if config.wrapped:
+        raise BadInput(
+            f"neurons and experts are not taken apart in a wrapped {config.wrapped} model; name heads and MLPs, or use "
+            "a model of the families of `vesalius models`"
+        )
+
+
 def unit_place(unit: Component, config: Config) -> int:
     """Place of a neuron or an expert in order of computation."""
+    require_units(config)
     number = unit.expert if unit.neuron is None else unit.neuron
     assert number is not None
     return unit.layer * units_per_layer(config) + number

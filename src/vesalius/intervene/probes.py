@@ -89,13 +89,13 @@ class HeadInputs:
         self._own = head.head
         batch = batch.to(model.device)
         self._layout = model.layout(batch.tokens, batch.mask).on(self._block.device)
-        normed = self._block.ln1(resid, _CLEAN)
+        self._normed = normed = self._block.ln1(resid, _CLEAN)
         self._clean = Heads(self._project(normed, "q"), self._project(normed, "k"), self._project(normed, "v"))
 
     @property
     def values(self) -> Float[Tensor, "prompt pos d_head"]:
         """The values the head moves."""
-        return self._clean.v[:, :, 0]
+        return self._block.attn.moved(self._normed, self._layout, self._own)
 
     @torch.no_grad()
     def pattern(self) -> Float[Tensor, "prompt query key"]:

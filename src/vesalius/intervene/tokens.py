@@ -48,7 +48,7 @@ def spans_to_compute(
 ) -> Spans | None:
     """The spans of a plan's rows (`at`: the positions that matter, None for all); None if all tokens are computed."""
     width = batch.tokens.shape[1]
-    if not config.causal or config.d_head <= SMALL_HEAD or batch.tokens.is_meta:
+    if not config.causal or config.wrapped or config.d_head <= SMALL_HEAD or batch.tokens.is_meta:
         return None
     end = torch.full((len(plan),), width) if at is None else at.cpu().amax(1)[plan.prompt] + 1
     places = torch.arange(width)

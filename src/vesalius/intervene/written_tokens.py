@@ -96,10 +96,8 @@ def embedded(model: Transformer, tokens: Int[Tensor, " n"]) -> Float[Tensor, "n 
 
 
 def read_values(block: Block, inputs: Float[Tensor, "n d_model"]) -> Float[Tensor, "n head d_head"]:
-    """What every query head of a layer takes from a token, without the value bias."""
-    attn, normed = block.attn, widened(block.ln1(inputs[:, None].clone(), _QUIET))[:, 0]
-    values = torch.einsum("nd,hdk->nhk", normed, widened(attn.W_V))
-    return values.repeat_interleave(attn.config.queries_per_kv, 1)
+    """What every query head of a layer takes from a token, without the value bias; in a wrapped model with it."""
+    return block.attn.read_values(widened(block.ln1(inputs[:, None].clone(), _QUIET))[:, 0])
 
 
 def folded(model: Transformer, block: Block, written: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:

@@ -215,6 +215,12 @@ class Attention(nn.Module):
         parts = zip("qkv", (q, k.view(*shape, -1), v.view(*shape, -1)), strict=True)
         return Heads(*(tap(f"{self.prefix}hook_{port}", self._finish(port, x, tap)) for port, x in parts))
 
+    def apart(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Heads:
+        """Queries, keys and values of every query head apart, before rotation."""
+        q, k, v = self.heads(x, None, tap)
+        share = self.config.queries_per_kv
+        return Heads(q, *(part if share == 1 else part.repeat_interleave(share, 2) for part in (k, v)))
+
     def own(
         self,
         port: HeadPort,
@@ -266,6 +272,17 @@ class Attention(nn.Module):
         pattern = tap(self.prefix + "hook_pattern", widened(scores).softmax(-1).to(scores.dtype))
         z = pattern.view(batch, kv, -1, pattern.shape[-1]) @ v.permute(0, 2, 1, 3)
         return tap(self.prefix + "hook_z", z.view(batch, n_heads, n_query, d_head).permute(0, 2, 1, 3))
+
+    def moved(
+        self, x: Float[Tensor, "batch pos d_model"], layout: Layout, head: int
+    ) -> Float[Tensor, "batch pos d_head"]:
+        """The values that a query head moves, from normalised input."""
+        return self.own("v", x[:, None], [head])[:, 0]
+
+    def read_values(self, x: Float[Tensor, "n d_model"]) -> Float[Tensor, "n head d_head"]:
+        """The values that every query head takes from normalised input, without their bias."""
+        values = torch.einsum("nd,hdk->nhk", x, widened(self.W_V))
+        return values.repeat_interleave(self.config.queries_per_kv, 1)
 
     def result(self, z: Float[Tensor, "batch pos head d_head"]) -> Float[Tensor, "batch pos head d_model"]:
         """Each head's own output, z W_O."""

@@ -96,7 +96,8 @@ class Config(BaseModel):
     (`parallel`) or through one (`parallel_one_norm`). `qk_norm`: RMSNorm of queries and keys, of each `head` or of
     `all` heads together. `attn_scale` multiplies scores (None: 1 / sqrt(d_head)); a soft cap c turns x into
     c tanh(x / c). `windows`: how many tokens back a layer sees, itself included (None: all). `layer_rotary`: each
-    layer's own rotation (None: no positions in this layer).
+    layer's own rotation (None: no positions in this layer). `wrapped`: the model type of transformers' module that
+    computes the layers, where our transformer does not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -129,6 +130,7 @@ class Config(BaseModel):
     windows: tuple[PositiveInt | None, ...] = ()
     layer_rotary: tuple[Rotary | None, ...] = ()
     experts: Experts | None = None
+    wrapped: str | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -6,8 +6,6 @@ in float32, and the difference of transformers' own half precision from it stand
 installed, or does not read files of this kind, there is nothing to compare with and the answer says so.
 """
 
-import importlib
-import importlib.util
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ from vesalius.documents.answers import agreement_answer
 from vesalius.documents.base import Answered
 from vesalius.documents.view import Answer, Facts, View, Viewable, cell
 from vesalius.errors import BadInput, Failed
+from vesalius.model import huggingface
 from vesalius.model.config import Config
 from vesalius.model.devices import weight_bytes, weight_dtype
 from vesalius.model.sources import LoadedModel
@@ -57,8 +56,9 @@ class Agreement(Answered, Viewable):
     alone (`not_finite` of them). In half precision the comparison is with transformers in float32, from which its own
     half precision is `reference_difference` away. There, a router may choose other experts at a near tie, and all that
     follows changes: models with experts are judged by `median_difference`, that of the median position. `not_reached`
-    lists limits that no prompt was long enough for. `model` is the one that was asked about, where a command can name
-    it.
+    lists limits that no prompt was long enough for. `wrapped` is why the model runs in transformers' own modules, and
+    `lacks` what must be installed before anything can be compared. `model` is the one that was asked about, where a
+    command can name it.
     """
 
     family: str
@@ -75,13 +75,15 @@ class Agreement(Answered, Viewable):
     longest: int = 0
     not_reached: tuple[str, ...] = ()
     model: str | None = None
+    wrapped: str | None = None
+    lacks: str | None = None
 
     def answered(self) -> Answer:
         """Whether rounding explains the difference; then the behaviours of the model, or what would make it clear."""
         said = f"{self.family}: {self.describe()}"
         answer = agreement_answer(said, self.agrees, unreached=bool(self.not_reached))
         if self.agrees is None:
-            return replace(answer, then="pip install transformers")
+            return replace(answer, verdict="no", then=self.lacks) if self.lacks else answer
         if self.model is None:
             return answer
         half = self.agrees is False and self.dtype != "float32"
@@ -107,6 +109,8 @@ class Agreement(Answered, Viewable):
     def describe(self) -> str:
         """One line."""
         prompts = f"({self.dtype}, {self.n} prompts)"
+        if self.lacks:
+            return f"not compared: transformers is not installed {prompts}"
         if self.agrees is None:
             return f"not compared: transformers cannot load this model here {prompts}"
         if self.not_finite:
@@ -121,6 +125,10 @@ class Agreement(Answered, Viewable):
         if self.reference_difference is not None:
             own = f"{self.reference_difference:.0e}"
             verdict += f"; compared with transformers in float32, from which its own {self.dtype} differs by {own}"
+        if self.wrapped:
+            verdict += (
+                f"; wrapped ({self.wrapped}): transformers' own layers, slower than a family of `vesalius models`"
+            )
         if self.not_reached:
             verdict += f"; not reached by prompts of up to {self.longest} tokens: {', '.join(self.not_reached)}"
         return verdict
@@ -143,8 +151,10 @@ def compare(loaded: LoadedModel, references: References | None, *, n: int = len(
     dtype, longest = str(weight_dtype(model)).removeprefix("torch."), max(map(len, prompts))
     unreached = tuple(words for words, limit in limits(model.config).items() if longest <= limit)
     common = {"family": loaded.family, "dtype": dtype, "device": str(model.device), "n": len(prompts)}
+    common["wrapped"] = getattr(model, "reason", None)
     if references is None:
-        return Agreement(compared_with=None, max_difference=None, longest=longest, **common)
+        lacks = None if huggingface.installed() else huggingface.INSTALL
+        return Agreement(compared_with=None, max_difference=None, longest=longest, lacks=lacks, **common)
     ours = [model(torch.tensor([ids], device=model.device)).float().cpu() for ids in prompts]
     same = _logits(references.same, prompts)
     yardstick = same if references.exact is None else _logits(references.exact(), prompts)
@@ -155,7 +165,7 @@ def compare(loaded: LoadedModel, references: References | None, *, n: int = len(
     size = max((float(one[one.isfinite()].abs().max()) for one in yardstick if one.isfinite().any()), default=0.0)
     limit = tolerance(model.config, weight_dtype(model), size=size, own=None if own is None else float(judged(own)))
     return Agreement(
-        compared_with=f"transformers {_transformers().__version__}",
+        compared_with=f"transformers {huggingface.transformers().__version__}",
         max_difference=None if not_finite else float(far.max()),
         tolerance=limit,
         agrees=not not_finite and float(judged(far)) <= limit,
@@ -197,7 +207,7 @@ def load_references(source: Any, loaded: LoadedModel) -> References | None:
     if not isinstance(source, str) and hasattr(source, "state_dict"):
         same = source if source.dtype == dtype else _copy(source, dtype)
         return References(same, (lambda: _copy(same, torch.float32)) if dtype in HALF else None)
-    if importlib.util.find_spec("transformers") is None or not (loaded.directory or loaded.gguf):
+    if not huggingface.installed() or not (loaded.directory or loaded.gguf):
         return None
 
     def read(dtype: torch.dtype) -> Any:
@@ -213,18 +223,11 @@ def load_references(source: Any, loaded: LoadedModel) -> References | None:
 
 
 def _read(loaded: LoadedModel, dtype: torch.dtype) -> Any:
-    options = {"dtype": dtype, "attn_implementation": "eager", "local_files_only": True}
-    place = loaded.directory
+    place, gguf = loaded.directory, None
     if loaded.gguf is not None:
-        place, options["gguf_file"] = loaded.gguf.parent, loaded.gguf.name
-    try:
-        return _transformers().AutoModelForCausalLM.from_pretrained(place, **options)
-    except ImportError:
-        if loaded.gguf is None:
-            raise
-        raise BadInput(
-            f"{loaded.label}: to read a GGUF file, transformers needs accelerate as well; run: pip install accelerate"
-        ) from None
+        place, gguf = loaded.gguf.parent, loaded.gguf.name
+    assert place is not None
+    return huggingface.read(place, dtype=dtype, label=loaded.label, gguf=gguf)
 
 
 def _copy(model: Any, dtype: torch.dtype) -> Any:
@@ -303,7 +306,3 @@ def _differences(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> tuple[Tens
         odd += int((~both & ~alike).sum())
         largest.append((one - other).abs().where(both, 0.0).amax(-1).flatten())
     return torch.cat(largest), odd
-
-
-def _transformers() -> Any:
-    return importlib.import_module("transformers")

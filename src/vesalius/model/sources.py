@@ -16,8 +16,9 @@ from torch import Tensor
 
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
+from vesalius.model import huggingface
 from vesalius.model.devices import Devices, dtype_named, stored_dtype
-from vesalius.model.families import family
+from vesalius.model.families import Unsupported, family
 from vesalius.model.gguf import GgufFile
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.smollm import installed_gguf, smollm_directory
@@ -42,7 +43,12 @@ def load_huggingface(
     number format of the files. Files are mapped into memory and copied weight by weight to `device`.
     """
     where = directory / "config.json"
-    return _load(read_json(where), lambda: _read_weights(directory), where=str(where), dtype=dtype, device=device)
+    raw = read_json(where)
+    try:
+        return _load(raw, lambda: _read_weights(directory), where=str(where), dtype=dtype, device=device)
+    except Unsupported as error:
+        _require_transformers(raw, error)
+        return _wrapped(error, lambda: huggingface.read_to_wrap(directory, dtype=dtype or "auto"))
 
 
 def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transformer:
@@ -56,7 +62,35 @@ def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transf
         )
     if any(weight.is_meta for weight in model.state_dict().values()):
         raise BadInput(f"{where} is on the meta device and has no numbers; load its weights first")
-    return _load(model.config.to_dict(), model.state_dict, where=where, dtype=dtype)
+    raw = model.config.to_dict()
+    try:
+        return _load(raw, model.state_dict, where=where, dtype=dtype)
+    except Unsupported as error:
+        _require_transformers(raw, error)
+        return _wrapped(error, lambda: huggingface.copied_to_wrap(model, dtype=dtype))
+
+
+def _wrapped(error: Unsupported, module: Callable[[], Any]) -> Transformer:
+    """transformers' module behind our hook names, because of what our transformer does not compute."""
+    from vesalius.model.wrapped import WrappedTransformer
+    from vesalius.model.wrapped_parts import CannotWrap
+
+    try:
+        return WrappedTransformer(module(), error.reason)
+    except CannotWrap as refusal:
+        why = str(refusal)
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError) as failure:
+        why = f"its modules ran into {type(failure).__name__}: {(str(failure).splitlines() or [''])[0][:120]}"
+    said = str(error).partition("; use one of")[0]
+    raise BadInput(f"{said}, and transformers' module cannot be wrapped: {why}") from None
+
+
+def _require_transformers(raw: dict[str, Any], error: Unsupported) -> None:
+    """Only what transformers knows can be wrapped, and only where it is installed."""
+    if not huggingface.installed():
+        raise BadInput(f"{error}; or wrap transformers' own module: {huggingface.INSTALL}") from None
+    if not huggingface.knows(raw.get("model_type")):
+        raise error
 
 
 def _load(
@@ -151,6 +185,11 @@ class LoadedModel:
     directory: Path | None = None
     gguf: Path | None = None
 
+    @property
+    def name(self) -> str:
+        """The label; of a wrapped model it says so, here and in every result."""
+        return f"{self.label} (wrapped)" if self.model.config.wrapped else self.label
+
 
 def read_model(
     source: Any,
@@ -170,7 +209,8 @@ def read_model(
         model = from_transformers(source, dtype=wanted)
         raw = source.config.to_dict()
         label = str(getattr(source, "name_or_path", "") or raw["model_type"])
-        return LoadedModel(model, _given(tokenizer, model), Path(label).name, family(raw, where=label).name)
+        own_kind = model.config.wrapped or family(raw, where=label).name
+        return LoadedModel(model, _given(tokenizer, model), Path(label).name, own_kind)
     if not str(source).strip():
         raise BadInput(f"model {str(source)!r} is not a name; give a directory, a GGUF file or a hub id")
     if isinstance(source, str) and (loader := loader_of(source)) is not None:
@@ -200,7 +240,8 @@ def read_model(
         )
     report(f"reading {label}", 0, 0)
     model = load_model(path, dtype=wanted) if ours else load_huggingface(path, dtype=wanted, device=device)
-    kind = OWN if ours else family(read_json(path / "config.json"), where=str(path / "config.json")).name
+    kind = OWN if ours else model.config.wrapped
+    kind = kind or family(read_json(path / "config.json"), where=str(path / "config.json")).name
     own = _given(tokenizer, model) if tokenizer is not None else _beside(path, model)
     return LoadedModel(model, own, label, kind, None if ours else path, gguf)
 

@@ -296,7 +296,7 @@ class Specimen(Viewable):
     def describe(self) -> dict[str, Any]:
         """The entry of `vesalius specimens`."""
         config = self.model.config
-        return {
+        shape = {
             "id": self.id,
             "name": self.name,
             "kind": self.kind,
@@ -305,12 +305,19 @@ class Specimen(Viewable):
             "heads": config.n_heads,
             "d_model": config.d_model,
         }
+        return shape | ({"wrapped": self.wrapping} if self.wrapping else {})
+
+    @property
+    def wrapping(self) -> str | None:
+        """How and why the layers of transformers run in the place of ours; None where they do not."""
+        return getattr(self.model, "wrapping", None)
 
     def view(self) -> View:
         """Its shape, and which components are its circuit."""
         config, parts = self.model.config, self.components
         behaviour = f", behaviour {title_of(self.behaviour)}" if self.behaviour else ""
-        name = self.name if self.name == self.id else f"{self.name} (id {self.id})"
+        same = self.name == self.id or config.wrapped
+        name = self.name if same else f"{self.name} (id {self.id})"
         whole, inside = len(parts) == len(self.model.components), set(parts)
         circuit = f"all {len(parts)} components" if whole else f"circuit: {join_first(map(str, parts), 8)}"
         rows = [
@@ -324,7 +331,12 @@ class Specimen(Viewable):
                 f"d_model {config.d_model}"
             ),
             [
-                Facts([("", f"{circuit}; {_vocabulary_words(self.vocabulary)}")]),
+                Facts(
+                    [
+                        ("", f"{circuit}; {_vocabulary_words(self.vocabulary)}"),
+                        *([("wrapped", self.wrapping)] if self.wrapping else []),
+                    ]
+                ),
                 HeadMap({}, config.n_layers, config.n_heads, marked=list(map(str, parts)), title="The circuit"),
                 Sheet(("component", "layer", "kind", "circuit"), rows, title="Components"),
             ],

@@ -27,6 +27,8 @@ State = dict[str, Tensor]
 
 def named_views(model: Transformer) -> State:
     """Every weight as a view in TransformerLens' name and shape; writing to a view writes to the model."""
+    if model.config.wrapped:  # transformers' own names: the parts have no common ones
+        return dict(model.get_submodule("module").named_parameters())
     views: State = {"embed.W_E": model.W_E}
     if model.W_pos is not None:
         views["pos_embed.W_pos"] = model.W_pos
@@ -43,7 +45,7 @@ def named_views(model: Transformer) -> State:
 def to_state(model: Transformer) -> State:
     """Copies of all weights, ready for a file. An unembedding tied to the embedding is left out."""
     views = named_views(model)
-    if model.unembed_weight is model.W_E:
+    if model.unembed_weight is model.W_E and "unembed.W_U" in views:
         del views["unembed.W_U"]
     return {name: view.detach().contiguous() for name, view in views.items()}
 
@@ -180,6 +182,11 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def save_model(model: Transformer, directory: Path) -> None:
     """Write `model.json` and `model.safetensors`; the JSON comes last, so a directory that has it is complete."""
+    if model.config.wrapped:
+        raise BadInput(
+            f"a wrapped {model.config.wrapped} model is not written in our format; load the directory that "
+            "transformers wrote instead"
+        )
     directory.mkdir(parents=True, exist_ok=True)
     write_tensors(directory / WEIGHTS_FILE, to_state(model))
     config, tied = model.config.model_dump(exclude_defaults=True), model.unembed_weight is model.W_E

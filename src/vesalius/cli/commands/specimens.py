@@ -171,16 +171,17 @@ def check(
     revision: RevisionOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare a model's logits with those of transformers' own module, where that is installed.
+    """Compare a model's logits with those of transformers' own module.
 
-    Exit code 0 if rounding explains the largest difference (or there is nothing to compare with), 1 if it does not.
+    Exit code 0 if rounding explains the largest difference (or transformers has no module of the model), 1 if it does
+    not, or if transformers is not installed.
 
     Example: vesalius check path/to/model
     """
     reading = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     agreement = api.check(model, n=n, seed=seed, **reading)
     output(agreement, as_json=json)
-    if agreement.agrees is False:
+    if agreement.agrees is False or agreement.lacks:
         raise typer.Exit(1)
 
 

@@ -174,6 +174,8 @@ def _neurons(lab: NaturalLab, mlps: Sequence[Component]) -> dict[Component, tupl
     prompts that they were not ranked on, or as many as are ever named; and whether it is clear if they keep its effect.
     """
     model = lab.model
+    if model.config.wrapped:  # its MLPs are one whole each
+        return {}
     replacement = Resample().table(model, lab.batch, counterfactual=lab.source, neurons=True)
     scores = attribute_units(model, lab.batch, lab.runs.readout, replacement, rule="relp-qk")
     lab.cost.rows += 4 * lab.n

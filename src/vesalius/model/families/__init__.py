@@ -1,17 +1,25 @@
 """Families of models: how the checkpoint of each becomes our transformer.
 
 `family` finds the reader of a config. Every family here is held to the logits of transformers' own module in
-`tests/model/test_families.py`; what would not be exact is refused by name.
+`tests/model/test_families.py`; what would not be exact is `Unsupported`: transformers' module may be wrapped instead.
 """
 
-from vesalius.errors import BadInput, quoted
-from vesalius.model.families import gemma, gpt, llama, olmo, phi
-from vesalius.model.families.layout import Family, Raw
+from vesalius.errors import quoted
+from vesalius.model.families import gemma, glm, gpt, granite, llama, olmo, phi
+from vesalius.model.families.layout import Family, Raw, Unsupported
 
-FAMILIES: tuple[Family, ...] = (*gpt.FAMILIES, *llama.FAMILIES, *gemma.FAMILIES, *phi.FAMILIES, *olmo.FAMILIES)
+FAMILIES: tuple[Family, ...] = (
+    *gpt.FAMILIES,
+    *llama.FAMILIES,
+    *gemma.FAMILIES,
+    *phi.FAMILIES,
+    *olmo.FAMILIES,
+    *granite.FAMILIES,
+    *glm.FAMILIES,
+)
 _BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
 
-#: Well-known model types that are refused, and what stands in the way.
+#: Well-known model types that our transformer does not compute, and what stands in the way.
 REFUSED = {
     "gpt_oss": "attention sinks",
     "falcon": "ALiBi positions and multi-query layouts",
@@ -26,6 +34,18 @@ REFUSED = {
     "qwen2_moe": "shared experts",
     "qwen3_next": "linear attention",
     "qwen3_5": "linear attention",
+    "qwen3_5_text": "linear attention",
+    "gemma3n_text": "per-layer embeddings and alternating updates",
+    "gemma4_text": "per-layer head sizes and shared keys",
+    "llama4_text": "attention in chunks, and queries scaled by position",
+    "ministral3": "queries scaled by position",
+    "cohere2": "a LayerNorm without bias, and scaled logits",
+    "nemotron": "squared ReLU, and a LayerNorm stored less 1",
+    "granitemoe": "factors together with experts",
+    "glm4_moe": "shared experts",
+    "stablelm": "LayerNorms with gated MLPs",
+    "starcoder2": "LayerNorms with grouped-query attention",
+    "rwkv": "no attention",
     "deepseek_v2": "latent attention",
     "deepseek_v3": "latent attention",
     "mamba": "no attention",
@@ -41,8 +61,12 @@ def family(raw: Raw, *, where: str) -> Family:
     kind = raw.get("model_type")
     if isinstance(kind, str) and kind in _BY_TYPE:
         return _BY_TYPE[kind]
-    reason = f" ({REFUSED[kind]})" if isinstance(kind, str) and kind in REFUSED else ""
-    raise BadInput(f"{where}: model_type {quoted(kind, 60)} is not supported{reason}; use one of {', '.join(_BY_TYPE)}")
+    known = REFUSED.get(kind) if isinstance(kind, str) else None
+    shown = f" ({known})" if known else ""
+    raise Unsupported(
+        f"{where}: model_type {quoted(kind, 60)} is not supported{shown}; use one of {', '.join(_BY_TYPE)}",
+        known or "no family of this model_type",
+    )
 
 
-__all__ = ["FAMILIES", "REFUSED", "Family", "family"]
+__all__ = ["FAMILIES", "REFUSED", "Family", "Unsupported", "family"]

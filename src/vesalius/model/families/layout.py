@@ -25,6 +25,16 @@ UNEMBED = "unembed.W_U"
 _BUFFERS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$|rotary_emb\.inv_freq$|\.attention\.(masked_)?bias$")
 
 
+class Unsupported(BadInput):
+    """A model that our transformer does not compute exactly, and what stands in the way; transformers' own module may
+    be wrapped instead.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message.removeprefix("config.json: ").partition(" is not supported")[0]
+
+
 @dataclass(frozen=True)
 class Family:
     """One group of architectures: which `model_type`s it reads, how a config becomes ours, and where weights are.
@@ -53,12 +63,16 @@ class Family:
     switches: Mapping[str, tuple[bool, tuple[str, ...]]] = field(default_factory=dict)
     prepare: Callable[[State, Config], State] | None = None
     prefixes: tuple[str, ...] = field(default=())
+    #: Numbers that a config multiplies what some weights compute by, put on the weights.
+    factors: Callable[[Raw], Mapping[str, float]] | None = None
 
     def read_config(self, raw: Raw, *, where: str) -> Config:
         """A `Config` from a parsed config.json; what is missing, impossible or not exact is refused in one line."""
         try:
             refuse_inexact(raw)
             return Config.read(self.config(raw), where=where)
+        except Unsupported as error:
+            raise Unsupported(re.sub("^config.json:", f"{where}:", str(error)), error.reason) from None
         except BadInput as error:
             raise BadInput(re.sub("^config.json:", f"{where}:", str(error))) from None
         except KeyError as error:
@@ -110,6 +124,11 @@ class Family:
                 raise BadInput(self._missing(ours, theirs))
         if left:
             raise BadInput(self._surplus(min(left), off))
+        for name, factor in self.factors(raw).items() if self.factors else ():
+            if name == UNEMBED and UNEMBED not in state and factor != 1.0:
+                state[UNEMBED] = state["embed.W_E"].T
+            for ours in [ours for ours in state if ours == name or ours.endswith(f".{name}")]:
+                state[ours] = state[ours] if factor == 1.0 else state[ours] * factor
         embed, unembed = state["embed.W_E"], state.get(UNEMBED)
         if unembed is not None and "unembed.b_U" not in state and _same(unembed.T, embed):
             del state[UNEMBED]  # `build` ties the two
@@ -195,7 +214,7 @@ def activation(raw: Raw, *keys: str, default: str) -> str:
     key = next((key for key in keys if raw.get(key)), keys[0])
     name = raw.get(key) or default
     if name not in ACTIVATIONS:
-        raise BadInput(f"config.json: {key} {name!r} is not supported; use one of {', '.join(ACTIVATIONS)}")
+        raise Unsupported(f"config.json: {key} {name!r} is not supported; use one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
 
@@ -210,7 +229,7 @@ def expect(raw: Raw, **values: object) -> None:
     """Refuse a config that sets a field to something that is not computed exactly here."""
     for name, value in values.items():
         if raw.get(name, value) != value:
-            raise BadInput(f"config.json: {name}={raw[name]} is not supported; expected {value}")
+            raise Unsupported(f"config.json: {name}={raw[name]} is not supported; expected {value}")
 
 
 def refuse_inexact(raw: Raw) -> None:
@@ -266,7 +285,7 @@ def rotary_of(rope: Raw, raw: Raw, *, d_head: int, base: float = 10_000.0, share
     """A rotation from one dictionary of rope settings, with what the rest of the config says where it is silent."""
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind not in KINDS:
-        raise BadInput(f"config.json: rope scaling {kind!r} is not supported; use one of {', '.join(KINDS)}")
+        raise Unsupported(f"config.json: rope scaling {kind!r} is not supported; use one of {', '.join(KINDS)}")
     settings: Raw = {"base": rope.get("rope_theta") or raw.get("rope_theta") or base}
     if share is not None:
         part = rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or share

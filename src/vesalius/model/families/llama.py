@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from vesalius.errors import BadInput
 from vesalius.model.config import Config
-from vesalius.model.families.layout import Family, Raw, State, activation, expect, rotary, sizes
+from vesalius.model.families.layout import Family, Raw, State, Unsupported, activation, expect, rotary, sizes
 
 OUTER = {"embed.W_E": "embed_tokens.weight", "ln_final.w": "norm.weight", "unembed.W_U": "lm_head.weight"}
 ATTENTION = {f"attn.W_{letter.upper()}": f"self_attn.{letter}_proj.weight" for letter in "qkvo"}
@@ -51,7 +50,7 @@ def windows(raw: Raw, layer_types: list[str] | None) -> tuple[int | None, ...]:
         return ()
     unknown = set(layer_types) - {"full_attention", "sliding_attention"}
     if unknown:
-        raise BadInput(f"config.json: layer type {min(unknown)!r} is not supported; use full or sliding attention")
+        raise Unsupported(f"config.json: layer type {min(unknown)!r} is not supported; use full or sliding attention")
     return tuple(size if kind == "sliding_attention" else None for kind in layer_types)
 
 

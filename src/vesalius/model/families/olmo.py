@@ -1,15 +1,18 @@
-"""OLMo, OLMo 2 and OLMo 3. The first has norms without weights, the others norms after what a layer writes."""
+"""OLMo, OLMo 2, OLMo 3 and OLMoE. The first has norms without weights, the next two norms after what a layer writes."""
+
+from dataclasses import replace
 
 import torch
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
-from vesalius.model.families.layout import Family, Raw, State, by_layer_type
+from vesalius.model.families.layout import Family, Raw, State, by_layer_type, expect
 from vesalius.model.families.llama import (
     ATTENTION,
     BIASED,
     BIASES,
     LAYER,
+    MIXTRAL,
     MLP,
     OUTER,
     PREFIXES,
@@ -82,4 +85,26 @@ OLMO3 = Family(
     switches=SWITCHES,
     prefixes=PREFIXES,
 )
-FAMILIES = (OLMO, OLMO2, OLMO3)
+
+
+def _olmoe_config(raw: Raw) -> Raw:
+    expect(raw, clip_qkv=None)
+    experts = {
+        "n_experts": raw.get("num_experts", 64),
+        "n_active": raw.get("num_experts_per_tok", 8),
+        "d_expert": raw["intermediate_size"],
+        "renormalise": bool(raw.get("norm_topk_prob", False)),
+        "layers": tuple(range(raw["num_hidden_layers"])),
+    }
+    return gated_rms({"rms_norm_eps": 1e-5, **raw}, qk_norm="all", experts=experts)
+
+
+OLMOE = replace(
+    MIXTRAL,
+    name="olmoe",
+    model_types=("olmoe",),
+    config=_olmoe_config,
+    inner={**MIXTRAL.inner, **BIASES, **QK_NORMS},
+    switches=SWITCHES,
+)
+FAMILIES = (OLMO, OLMO2, OLMO3, OLMOE)

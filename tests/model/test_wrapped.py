@@ -1,0 +1,262 @@
+"""Models that run in transformers' own modules: the same engine, held to plain hooks on those modules."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import vesalius as ves
+from tests.intervene.pairs import prompt_pairs
+from tests.model.references import random_reference
+from vesalius.components import Component
+from vesalius.errors import BadInput
+from vesalius.intervene import engine
+from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.circuits import CircuitRuns
+from vesalius.intervene.edges import EdgeGraph
+from vesalius.intervene.plan import Plan, Row
+from vesalius.intervene.probes import HeadInputs
+from vesalius.intervene.readout import all_logits
+from vesalius.intervene.recordings import Recordings
+from vesalius.intervene.values import Batch, activations, zeros
+from vesalius.model.sources import from_transformers
+from vesalius.model.states import save_model
+from vesalius.model.transformer import Transformer
+
+transformers = pytest.importorskip("transformers")
+
+COMMON: dict[str, Any] = {
+    "vocab_size": 53,
+    "hidden_size": 24,
+    "intermediate_size": 20,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "max_position_embeddings": 32,
+    "pad_token_id": None,
+}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+LINEAR = {
+    **EXPERTS,
+    "shared_expert_intermediate_size": 8,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 4,
+    "linear_value_head_dim": 4,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_next": LINEAR,
+    "cohere": {},
+    "nemotron": {},
+}
+
+
+@pytest.fixture(scope="module")
+def model_of() -> Callable[[str], Any]:
+    """transformers' model of a type with random weights, made once."""
+    made: dict[str, Any] = {}
+
+    def make(kind: str) -> Any:
+        if kind not in made:
+            torch.manual_seed(3)
+            config = transformers.AutoConfig.for_model(kind, **{**COMMON, **MODELS[kind]})
+            model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+            with torch.no_grad():
+                for weight in model.parameters():
+                    weight.add_(torch.randn_like(weight) * 0.15)
+            made[kind] = model
+        return made[kind]
+
+    return make
+
+
+def tokens_of(seed: int, n: int = 3, width: int = 7) -> Tensor:
+    return torch.randint(3, 50, (n, width), generator=torch.Generator().manual_seed(seed))
+
+
+def mixer_of(layer: Any) -> Any:
+    return layer.linear_attn if hasattr(layer, "linear_attn") else layer.self_attn
+
+
+def projection_of(layer: Any) -> Any:
+    mixer = mixer_of(layer)
+    return mixer.out_proj if hasattr(mixer, "out_proj") else mixer.o_proj
+
+
+def naive(model: Any, tokens: Tensor, other: Tensor, *, head: tuple[int, int] | None, mlp: int | None) -> Tensor:
+    """Logits with a head's slice before the output projection, or what an MLP returns, from another prompt: plain hooks
+    of torch, one intervention at a time.
+    """
+    kept: list[Tensor] = []
+    with ExitStack() as stack:
+        if head is not None:
+            layer, place = head
+            module = projection_of(model.model.layers[layer])
+            reading = module.register_forward_pre_hook(lambda _, args: kept.append(args[0]))
+            model(other)
+            reading.remove()
+            width = kept[0].shape[-1] // COMMON["num_attention_heads"]
+
+            def patch(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+                new = args[0].clone()
+                new[..., place * width : (place + 1) * width] = kept[0][..., place * width : (place + 1) * width]
+                return (new,)
+
+            stack.callback(module.register_forward_pre_hook(patch).remove)
+        else:
+            assert mlp is not None
+            module = model.model.layers[mlp].mlp
+            reading = module.register_forward_hook(lambda _, __, out: kept.append(out))
+            model(other)
+            reading.remove()
+            stack.callback(module.register_forward_hook(lambda *_: kept[0]).remove)
+        return model(tokens).logits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MODELS)
+@torch.no_grad()
+def test_every_component_is_patched_as_plain_hooks_do(kind: str, model_of: Callable[[str], Any]) -> None:
+    model, tokens, other = model_of(kind), tokens_of(0), tokens_of(1)
+    wrapped = from_transformers(model)
+    assert wrapped.config.wrapped == kind
+    torch.testing.assert_close(wrapped(tokens), model(tokens).logits, rtol=0, atol=1e-4)
+    parts = wrapped.components
+    plan = Plan.of(wrapped.config, [Row(p, {part: p}) for part in parts for p in range(3)], width=7)
+    scores = engine.run(
+        Recordings(wrapped, Batch(tokens), all_logits()), plan, activations(wrapped, Batch(other))
+    ).unflatten(0, (len(parts), 3))
+    moved = 0.0
+    for part, score in zip(parts, scores, strict=True):
+        head = None if part.head is None else (part.layer, part.head)
+        expected = naive(model, tokens, other, head=head, mlp=None if part.is_head else part.layer)
+        torch.testing.assert_close(score, expected, rtol=0, atol=1e-4, msg=str(part))
+        moved += float((score - model(tokens).logits).abs().max() > 1e-3)
+    assert moved == len(parts)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_wrapped_model_gives_what_the_family_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gemma 2 has norms on both sides, soft caps, windows and grouped queries: edges, plans and attributions of the
+    family and of the wrapped module are the same.
+    """
+    reference = random_reference("Gemma2", {**COMMON, "sliding_window": 4})
+    native = from_transformers(reference)
+    monkeypatch.setattr("vesalius.model.families._BY_TYPE", {})
+    wrapped = from_transformers(reference)
+    assert (native.config.wrapped, wrapped.config.wrapped) == (None, "gemma2")
+    edges = ("a0.h1->a2.h2<q>", "a0.h1->a2.h2<k>", "a0.h2->a1.h3<v>", "m0->m2", "a0.h0->logits", "input->a2.h1<k>")
+    rows = [Row(i % 3, edges={edge: 1}) for i, edge in enumerate(edges)]
+    rows += [Row(1, {"L0H2": 0}, {edges[1]: 2, "m0->a2.h2<q>": 0}), Row(2, {"L2H0": 1}, positions=[3, 5])]
+
+    def ran(model: Transformer) -> Tensor:
+        plan = Plan.of(model.config, rows, width=7)
+        recordings = Recordings(model, Batch(tokens_of(0)), all_logits())
+        return engine.run(recordings, plan, activations(model, Batch(tokens_of(1))))
+
+    torch.testing.assert_close(ran(wrapped), ran(native), rtol=0, atol=1e-4)
+    batch, other, readout = prompt_pairs(native.config, 3)
+    slopes, circuits = [], []
+    for model in (wrapped, native):
+        slopes.append(edge_attribution(model, batch, readout, counterfactual=other))
+        inside = EdgeGraph.of(model.config).real
+        kept = torch.rand(4, *inside.shape, generator=torch.Generator().manual_seed(2)) < 0.5
+        circuits.append(CircuitRuns(model, batch, readout, counterfactual=other, inside=inside).scores(kept & inside))
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-4)
+    torch.testing.assert_close(*circuits, rtol=0, atol=1e-4)
+    with pytest.raises(BadInput, match="rule 'relp' changes the gradients inside norms and MLPs"):
+        edge_attribution(wrapped, batch, readout, counterfactual=other, rule="relp")
+    inputs = [HeadInputs(m, batch, activations(m, batch).embed, Component(0, 3)) for m in (wrapped, native)]
+    torch.testing.assert_close(inputs[0].pattern(), inputs[1].pattern(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(inputs[0].values, inputs[1].values, rtol=0, atol=1e-5)
+    ours, theirs = (model.run_with_cache(tokens_of(0))[1] for model in (wrapped, native))
+    for name in (
+        "hook_resid_mid",
+        "hook_attn_out",
+        "hook_mlp_out",
+        "attn.hook_rot_k",
+        "attn.hook_v",
+        "attn.hook_pattern",
+    ):
+        torch.testing.assert_close(ours[f"blocks.1.{name}"], theirs[f"blocks.1.{name}"], rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_patterns_are_seen_and_replaced(model_of: Callable[[str], Any]) -> None:
+    """Setting attention to a position to zero takes out the value there, sinks included in what remains."""
+    wrapped, tokens = from_transformers(model_of("gpt_oss")), tokens_of(0)
+    _, cache = wrapped.run_with_cache(tokens)
+    pattern, values = cache["blocks.1.attn.hook_pattern"], cache["blocks.1.attn.hook_v"]
+    assert float(pattern.sum(-1).max()) < 0.999  # the sink has a share
+
+    def cut(value: Tensor, _: object) -> Tensor:
+        value = value.clone()
+        value[:, 2, 6, 1] = 0
+        return value
+
+    kept: list[Tensor] = []
+    hooks = [("blocks.1.attn.hook_pattern", cut), ("blocks.1.attn.hook_z", lambda z, _: kept.append(z))]
+    wrapped.run_with_hooks(tokens, fwd_hooks=hooks)
+    expected = cache["blocks.1.attn.hook_z"][:, 6, 2] - pattern[:, 2, 6, 1, None] * values[:, 1, 1]
+    torch.testing.assert_close(kept[0][:, 6, 2], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_layers_without_attention_say_so(model_of: Callable[[str], Any]) -> None:
+    wrapped = from_transformers(model_of("qwen3_next"))
+    assert wrapped.wrapping is not None
+    assert wrapped.wrapping.endswith(
+        "(linear attention); layers 0, 2 have groups of channels in the place of heads, without patterns"
+    )
+    names = list(wrapped.run_with_cache(tokens_of(0))[1])
+    assert [f"blocks.{layer}.attn.hook_pattern" in names for layer in range(3)] == [False, True, False]
+    plan = Plan.of(wrapped.config, [Row(0, edges={"m0->a2.h1<q>": 0})], width=7)
+    recordings = Recordings(wrapped, Batch(tokens_of(0)), all_logits())
+    with pytest.raises(BadInput, match="layer 2 of this wrapped qwen3_next model is no attention of separate heads"):
+        engine.run(recordings, plan, activations(wrapped, Batch(tokens_of(1))))
+    for name in ("blocks.1.attn.hook_q", "blocks.0.mlp.hook_post"):
+        with pytest.raises(BadInput, match="is not seen in a wrapped qwen3_next model; there are hook_resid_pre"):
+            wrapped.run_with_hooks(tokens_of(0), fwd_hooks=[(name, lambda value, _: value)])
+    with pytest.raises(BadInput, match="no weights of queries, keys and values apart"):
+        _ = wrapped.blocks[1].attn.W_V
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_directory_is_wrapped_and_marked(model_of: Callable[[str], Any], tmp_path: Path) -> None:
+    model_of("gpt_oss").save_pretrained(tmp_path / "tiny")
+    specimen = ves.load(tmp_path / "tiny", device="cpu")
+    assert (specimen.id, specimen.name) == ("tiny", "tiny (wrapped)")
+    assert "attention sinks" in specimen.describe()["wrapped"]
+    values = zeros(specimen.model)
+    rows = Plan.of(specimen.model.config, [Row(0, {"L1_MLP": 0})], width=7)
+    assert engine.run(Recordings(specimen.model, Batch(tokens_of(0)), all_logits()), rows, values).shape == (1, 7, 53)
+    agreement = ves.check(tmp_path / "tiny", device="cpu", progress=False)
+    assert agreement.agrees
+    assert agreement.family == "gpt_oss"
+    assert "wrapped (attention sinks)" in agreement.describe()
+    with pytest.raises(BadInput, match="a wrapped gpt_oss model is not written in our format"):
+        save_model(specimen.model, tmp_path / "copy")
+    with pytest.raises(BadInput, match="neurons and experts are not taken apart in a wrapped gpt_oss model"):
+        Plan.of(specimen.model.config, [Row(0, {"L0N3": 0})], width=7)
+
+
+def test_what_cannot_be_wrapped_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = transformers.T5Config(vocab_size=53, d_model=16, d_kv=4, num_layers=2, num_heads=2, d_ff=16)
+    with pytest.raises(BadInput, match="encoder"):
+        from_transformers(transformers.T5ForConditionalGeneration(config))
+    config = transformers.XLNetConfig(vocab_size=53, d_model=16, n_layer=2, n_head=2, d_inner=16)
+    with pytest.raises(BadInput, match="'xlnet' is not supported, and transformers' module cannot be wrapped: "):
+        from_transformers(transformers.XLNetLMHeadModel(config))
+    monkeypatch.setattr("vesalius.model.huggingface.installed", lambda: False)
+    with pytest.raises(BadInput, match=r"or wrap transformers' own module: pip install 'vesalius\[transformers\]'"):
+        from_transformers(transformers.XLNetLMHeadModel(config))
