@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from vesalius.components import split_names
 from vesalius.errors import BadInput, quoted, require_whole
 from vesalius.options.objects import Configured
 from vesalius.options.records import Record, flag
@@ -124,12 +125,37 @@ class Knockout(Record):
     )
     components: Annotated[
         Any,
-        flag("Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all.", "--components", "-c"),
+        flag(
+            "Only these, comma-separated, in any notation: L1H2,a0.h1,m3, or any site: L12.resid,L0H1->L5H3.k. "
+            "Default: all.",
+            "--components",
+            "-c",
+        ),
+    ] = None
+    sites: Annotated[
+        Any,
+        flag(
+            "Instead of components every activation of a kind, several with commas: resid_pre, resid_mid, resid, "
+            "attn_out, mlp_out, mlp_pre, mlp_post, q, k, v, z, pattern.",
+            word="{}",
+        ),
+    ] = None
+    by: Annotated[
+        str | None,
+        flag("Replace each at one position at a time, for a map: position, or role (of the prompts).", word="by-{}"),
     ] = None
 
     def __post_init__(self) -> None:
         if self.kind is not None:  # an ablation, such as `Mean()`, goes by its name
             object.__setattr__(self, "kind", str(self.kind))
+        if self.sites is not None:
+            object.__setattr__(self, "sites", ",".join(map(str, split_names(self.sites))))
+        if self.by not in (None, "position", "role"):
+            raise BadInput(f"`by` {quoted(self.by, 40)} does not exist; choose position or role")
+        if self.sites is not None and self.components is not None:
+            raise BadInput("`sites` and `components` both say what is replaced; give one of them")
+        if self.pairs and (self.sites is not None or self.by is not None):
+            raise BadInput("`pairs` are of components; leave out `sites` and `by`")
 
 
 class Edit(Record):
@@ -146,9 +172,10 @@ class Edit(Record):
             word="{}",
         ),
     ] = None
-    at: Annotated[str | int | None, flag("Only at this position: a role of the prompts, end, or a number from 0.")] = (
-        None
-    )
+    at: Annotated[
+        str | int | None,
+        flag("Only at this position: a role of the prompts, end, a number from 0, or one below 0 from the end."),
+    ] = None
     prompt: Annotated[Any, flag("One prompt of your own: a text, or a JSON list of tokens.")] = None
     source: Annotated[Any, flag("The prompt that values are taken from, of as many tokens.")] = None
 
