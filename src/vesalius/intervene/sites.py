@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.components import Component, Edge
+from vesalius.components import Component, Edge, Shape
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Ablation, Mean, Replacement, Zero
 from vesalius.intervene.engine import Cost
@@ -300,9 +300,9 @@ class _SiteRun:
         return change if mask is None else change * mask[..., None]
 
 
-def in_layers(sets: Sequence[PlacedSet], n_layers: int) -> float:
-    """Passes of all prompts that replacing each set takes, the clean run included."""
-    return 1.0 + sum(1 - min(one.site.layer for one in members) / n_layers for members in sets)
+def in_layers(sites: Sequence[Site], shape: Shape) -> float:
+    """Passes of all prompts that replacing each site alone takes, the clean run included."""
+    return 1.0 + sum(1 - site.layer / shape.n_layers for site in sites)
 
 
 #: Which positions of the prompts a site's own positions are.
