@@ -38,10 +38,13 @@ HELD = 12
 
 @dataclass(frozen=True)
 class PlacedSite:
-    """A site with the positions of each prompt that it stands for (None: all of them)."""
+    """A site with the positions of each prompt that it stands for (None: all of them). With `added` the value stays,
+    and this vector is added to it.
+    """
 
     site: Site
     where: Where | None = None
+    added: Tensor | None = None
 
     def __str__(self) -> str:
         return str(self.site)
@@ -72,7 +75,7 @@ class SiteValues:
         reference: Batch | None = None,
     ) -> "SiteValues":
         """The values for sets of sites; `reference` are the prompts that means are taken over (None: the prompts)."""
-        sites = [one.site for members in sets for one in members]
+        sites = [one.site for members in sets for one in members if one.added is None]
         for site in sites:
             require_kind(site, ablation)
         table = ablation.table(
@@ -218,7 +221,7 @@ class _SiteRun:
         place, config = one.site.place, self.model.config
         assert not isinstance(place, Edge)
         if isinstance(place, Activation):
-            hook, source = place.hook, self.values.activations[place.hook]
+            hook, source = place.hook, self.values.activations.get(place.hook)
             source = source if source is None or len(source) == 1 else source[self.prompts.start : self.prompts.stop]
             axis, index = (1, place.head) if place.kind == "pattern" else (2, place.head)
         elif place.is_unit:
@@ -238,6 +241,7 @@ class _SiteRun:
             view = value[rows] if index is None else value[rows].select(axis, index)
             new = torch.zeros_like(view) if source is None else source.to(view)
             new = new if index is None or source is None else new.select(axis, index)
+            new = new if one.added is None else view + one.added.to(view)
             mask = self._mask(one, view, place)
             view.copy_(new.expand_as(view) if mask is None else torch.where(mask, new, view))
             return value

@@ -194,6 +194,64 @@ class Edit(Record):
             )
 
 
+class Continuing(Record):
+    """What a prompt is continued under: sites replaced, and a direction added at one of them."""
+
+    prompt: Annotated[str | None, flag("The text that is continued.")] = None
+    edits: Annotated[
+        Any, flag("Sites that are replaced, comma-separated: L1H2,L3.resid@2. At every position but those after @.")
+    ] = None
+    kind: Annotated[
+        str | None,
+        flag(
+            "By what: zero, or patch (--source, at the prompt's positions). Default: patch with --source.",
+            "--kind",
+            "-k",
+        ),
+    ] = None
+    source: Annotated[str | None, flag("The text that values are taken from, of as many tokens.")] = None
+    steer: Annotated[
+        Any, flag("The site that a direction is added to, at every position or those after @: L12.resid.")
+    ] = None
+    toward: Annotated[
+        Sequence[str],
+        flag("Steer toward this text: the mean of the site's values at the last token of each such text, less --away."),
+    ] = ()
+    away: Annotated[Sequence[str], flag("Steer away from this text; may be given several times, as --toward.")] = ()
+    direction: Annotated[Any, flag("Instead of texts: a safetensors file with one tensor, the direction.")] = None
+    strength: Annotated[float, flag("How many times the direction is added; below 0 against it.")] = 1.0
+    tokens: Annotated[int, flag("Tokens to write, the likeliest each time.", least=1, most=1000, word="t{}")] = 20
+    seed: Annotated[int, flag("Seed of the random directions that steering is compared with.", word="seed{}")] = 0
+
+    def __post_init__(self) -> None:
+        require_drawable(1, self.seed)
+        for name in ("edits", "steer"):
+            if (sites := getattr(self, name)) is not None:
+                object.__setattr__(self, name, ",".join(map(str, split_names(sites))))
+        for name in ("toward", "away"):
+            texts = getattr(self, name)
+            object.__setattr__(self, name, (texts,) if isinstance(texts, str) else tuple(texts))
+        if self.edits is None and (self.kind is not None or self.source is not None):
+            raise BadInput("`kind` and `source` say what takes the place of `edits`; give those too")
+        kind = self.kind or (None if self.edits is None else "zero" if self.source is None else "patch")
+        if kind not in (None, "zero", "patch") or (kind == "patch") != (self.source is not None):
+            raise BadInput(f"kind {kind!r}: sites of one prompt are replaced by zero, or by patch with a `source`")
+        object.__setattr__(self, "kind", kind)
+        if self.steer is None and (self.toward or self.away or self.direction is not None):
+            raise BadInput("a direction is added at a site; give `steer`, such as L12.resid")
+        if self.steer is not None and (self.direction is None) == (not self.toward):
+            raise BadInput("`steer` needs one direction: give `toward` (and `away`) texts, or `direction`")
+        if self.direction is not None and self.away:
+            raise BadInput("`away` belongs to `toward`; leave it out beside `direction`")
+
+    def require_question(self) -> None:
+        """Refuse a question without a prompt, or in which nothing is changed."""
+        if not self.prompt:
+            raise BadInput("`prompt` is missing; give the text that is continued")
+        if self.edits is None and self.steer is None:
+            raise BadInput("nothing is replaced or added; give `edits` (sites), or `steer` (a site) with a direction")
+
+
 class Force(Record):
     """Whether work goes on where there may be nothing to find."""
 

@@ -28,6 +28,7 @@ from vesalius.options import (
     Charted,
     Checked,
     CircuitFrom,
+    Continuing,
     Cut,
     Draw,
     Edit,
@@ -119,6 +120,20 @@ def what_if(
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
     result = api.what_if(specimen, components, edit, load, draw, force, out=printed.out or True)
     return output(result, as_json=printed.json)
+
+
+@command(commands)
+def complete(specimen: SpecimenArgument, read: Read, continuing: Continuing, *, printed: Printed) -> None:
+    """Continue a prompt with and without an intervention, and print the next token's distribution of both.
+
+    Sites are replaced (--edits), or a direction is added at one (--steer). The likeliest token is written each time;
+    steering is compared with random directions of the same length.
+
+    Example: vesalius complete smollm2-135m --prompt "I think that this film is" --steer L15.resid --toward "It is
+    wonderful" --away "It is terrible" --strength 2
+    """
+    load = Load(**read.values())
+    output(api.complete(specimen, load, continuing, out=printed.out or True), as_json=printed.json)
 
 
 @command(commands)
