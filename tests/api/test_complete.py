@@ -98,6 +98,7 @@ def test_steering_adds_a_direction_and_is_held_to_random_ones(specimen: Specimen
     from_file = ves.complete(specimen, direction=tmp_path / "direction.safetensors", out=tmp_path / "out", **given)
     assert from_file.edited == steered.edited
     assert Completion.read(tmp_path / "out" / "completion.json") == from_file
+    assert "behaviour" not in from_file.request.command_line()
     again = ves.rerun(from_file, specimen)
     assert isinstance(again, Completion)
     assert again.next == from_file.next

@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.completion import COMPLETION_FILE, Completion, NextToken
-from vesalius.documents.request import IN_PYTHON
+from vesalius.documents.request import IN_PYTHON, Request
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import ABLATIONS
 from vesalius.intervene.generation import (
@@ -75,7 +76,7 @@ def complete(
         control = _control(model, changes, prompt, before, continuing.seed)
     progress("writing", 2, 2)
     asked = replace(continuing, direction=_named(continuing.direction))
-    request, piece = request_on(specimen, "complete", asked), vocabulary.tokenizer.piece
+    request, piece = _request(specimen, asked), vocabulary.tokenizer.piece
     document = Completion(
         request=request,
         prompt=str(continuing.prompt),
@@ -96,6 +97,13 @@ def complete(
     if directory := place_for(out, specimen, request, asked, words=[word[:60].replace("->", "-") for word in words]):
         document.write(directory / COMPLETION_FILE)
     return document
+
+
+def _request(specimen: Specimen, asked: Continuing) -> Request:
+    """What was asked; a behaviour that the specimen is loaded with decides nothing here."""
+    request = request_on(specimen, "complete", asked)
+    options = {name: value for name, value in request.options.items() if name != "metric"}
+    return request.model_copy(update={"behaviour": None, "options": FrozenDict(options)})
 
 
 def _tokens(specimen: Specimen, text: str, name: str) -> Int[Tensor, "1 pos"]:

@@ -64,10 +64,13 @@ def marked(material: Trial, at: Sequence[str | int]) -> Bool[Tensor, "prompt pos
 
 
 def aligned(material: Trial) -> Trial:
-    """The prompts of the commonest length, so that a position is the same in all of them; a note says how many."""
+    """The prompts of the commonest length (of two, the longer), so that a position is the same in all of them; a note
+    says how many.
+    """
     lengths = (ends_of(material) + 1).tolist()
-    (length, count), *others = Counter(lengths).most_common()
-    if not others:
+    counts = Counter(lengths)
+    count, length = max((count, length) for length, count in counts.items())
+    if len(counts) == 1:
         return material
     note(
         f"prompts have {min(lengths)} to {max(lengths)} tokens, and positions are compared among the {count} of "
