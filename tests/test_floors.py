@@ -20,7 +20,7 @@ SOURCE = ROOT.parent
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
     *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
-    *("options", "version"),
+    *("options", "sites", "version"),
 }
 FLOORS = [
     {"documents"},

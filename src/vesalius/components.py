@@ -93,8 +93,12 @@ class Shape(Protocol):
     def n_heads(self) -> int: ...
 
 
+class Named:
+    """A place in a model whose name `str` prints and `parse` reads: a component, an edge, a site (`vesalius.sites`)."""
+
+
 @dataclass(frozen=True)
-class Component:
+class Component(Named):
     """An attention head (`head` is its number), the MLP of one layer (`head` is None), or one of that MLP's neurons or
     experts (`neuron` or `expert` is its number).
     """
@@ -114,7 +118,7 @@ class Component:
             raise BadInput(f"layer {self.layer}: one neuron of one expert is not a component; name the expert")
 
     @classmethod
-    def parse(cls, name: "str | Component") -> "Component":
+    def parse(cls, name: str | Named) -> "Component":
         """Read a component name in any notation of this module; a `Component` passes through."""
         if isinstance(name, Component):
             return name
@@ -211,7 +215,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Edge:
+class Edge(Named):
     """The direct path from a component's output into one input of a later component, or into the logits.
 
     `port` says which input: a head's `q`, `k` or `v`, an MLP's `mlp`, or `logits` (then `receiver` is None).
@@ -235,19 +239,21 @@ class Edge:
 
     @classmethod
     def parse(cls, name: "str | Edge") -> "Edge":
-        """Read `a0.h1->a5.h5<q>`, `m0->m3`, `input->a0.h0<v>`, `m11->logits`; component names in any notation."""
+        """Read `a0.h1->a5.h5<q>` (or `L0H1->L5H5.q`), `m0->m3`, `input->a0.h0<v>`, `m11->logits`; component names in
+        any notation.
+        """
         if isinstance(name, Edge):
             return name
-        match = re.fullmatch(r"(.+?)->(.+?)(?:<([qkv])>)?", str(name).strip())
+        match = re.fullmatch(r"(.+?)->(.+?)(?:<([qkv])>|\.([qkv]))?", str(name).strip())
         if not match:
             raise BadInput(f"edge {name!r} is not a name; expected for example a0.h1->a5.h5<q> or a0.h1->m1")
-        sender = None if match[1] == "input" else Component.parse(match[1])
+        sender, entered = None if match[1] == "input" else Component.parse(match[1]), match[3] or match[4]
         if match[2] == "logits":
-            if match[3]:
-                raise BadInput(f"edge {name!r} enters the logits: leave <{match[3]}> out")
+            if entered:
+                raise BadInput(f"edge {name!r} enters the logits: leave <{entered}> out")
             return cls(sender, None, "logits")
         receiver = Component.parse(match[2])
-        port = match[3] or ("mlp" if not receiver.is_head else None)
+        port = entered or ("mlp" if not receiver.is_head else None)
         if port is None:
             raise BadInput(f"edge {name!r} enters a head: add <q>, <k> or <v>")
         return cls(sender, receiver, port)  # type: ignore[arg-type]
@@ -281,20 +287,20 @@ def _feeds(sender: Component, receiver: Component) -> bool:
     return sender.layer < receiver.layer
 
 
-#: Components as callers name them: several, one alone, or names in one text with commas.
-Names = Iterable[str | Component] | str | Component
+#: Components, edges and sites as callers name them: several, one alone, or names in one text with commas.
+Names = Iterable[str | Named] | str | Named
 
 
-def split_names(names: Names) -> list[str | Component]:
-    """Components as a list: several, one alone, or names in one text with commas."""
-    if isinstance(names, Component):
+def split_names(names: Names) -> list[str | Named]:
+    """Names as a list: several, one alone, or names in one text with commas."""
+    if isinstance(names, Named):
         return [names]
     if isinstance(names, str):
         return [name.strip() for name in names.split(",") if name.strip()]
     if not isinstance(names, Iterable):
         raise BadInput(f"{names!r} names no components; give names such as L1H2 and L0_MLP, or a circuit")
     several = list(names)
-    if (strange := next((one for one in several if not isinstance(one, str | Component)), None)) is not None:
+    if (strange := next((one for one in several if not isinstance(one, str | Named)), None)) is not None:
         raise BadInput(f"component {strange!r} is not a name; expected {_EXPECTED}")
     return several
 
@@ -320,11 +326,11 @@ def mlp_units(shape: Shape) -> list[Component]:
     return units
 
 
-def parse_components(names: Iterable["str | Component"], shape: Shape, *, neurons: bool = False) -> list[Component]:
+def parse_components(names: Iterable[str | Named], shape: Shape, *, neurons: bool = False) -> list[Component]:
     """Parse a list of names and check each against the model; an empty list is refused, and so are neurons and
     experts without `neurons`.
     """
-    parsed = (name if isinstance(name, Component) else Component.parse(name) for name in names)
+    parsed = (name if isinstance(name, Component) else Component.parse(str(name)) for name in names)
     components = [component.within(shape, neurons=neurons) for component in parsed]
     if not components:
         raise BadInput("the list of components is empty; name at least one, such as L0H0 or L0_MLP")

@@ -6,13 +6,14 @@ work continues, and the command prints it as one line. All name parameters as in
 the command line writes them as its options (--max-cost).
 """
 
+import inspect
 import os
 import pickle
 import re
 import struct
 import warnings
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 
 #: A longer message is cut in its middle: its beginning names the input and its end the fix.
@@ -60,6 +61,36 @@ def require_number(**numbers: object) -> None:
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, Real):
             raise BadInput(f"{name}={quoted(value, 40)} is not a number; give one, such as {name}=0.5")
+
+
+def require_signature(what: str, function: Callable[..., object], *given: str, **named: str) -> None:
+    """Refuse a function of the caller's own that cannot be called with these arguments: positional ones, and keywords
+    with what is given for them. One without a signature is taken at its word.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*given, **named)
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        call = ", ".join([*given, *(f"{keyword}={value}" for keyword, value in named.items())])
+        raise BadInput(
+            f"{what} {name} takes {signature}, and is called as {name}({call}); give it those parameters"
+        ) from None
+
+
+def takes(function: Callable[..., object], keyword: str) -> bool:
+    """Whether a function can be called with a keyword; one without a signature can."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(
+        one.kind is inspect.Parameter.VAR_KEYWORD or (one.name == keyword and one.kind in named) for one in parameters
+    )
 
 
 def raised_where(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """Recorded files load, and are written back as they are.
 
 They were made on the benchmark circuit frac_prevs (`explain`, `discover --method eap-ig`, `sweep`, the scripted HyVE
-agent), on the induction model of the tests (the natural ones), and by benchmarks of two circuits or four functions.
+agent), on the induction model of the tests (the natural ones), on arithmetic (`sweep --sites`, `complete`), and by
+benchmarks of two circuits or four functions.
 """
 
 import copy
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from vesalius.documents import Circuit, Discovery, Document, Explanation, Request, Scorecard, Sweep, Trace
+from vesalius.documents import Circuit, Completion, Discovery, Document, Explanation, Request, Scorecard, Sweep, Trace
 from vesalius.documents.explanation import _circuit
 from vesalius.documents.view import Sheet
 from vesalius.errors import BadInput
@@ -25,6 +26,8 @@ FILES: dict[str, type[Document]] = {
     "explanation_natural.json": Explanation,
     "trace.json": Trace,
     "sweep.json": Sweep,
+    "sweep_sites.json": Sweep,
+    "completion.json": Completion,
     "discovery/discovery.json": Discovery,
     "discovery_natural/discovery.json": Discovery,
     "scorecard_circuits.json": Scorecard,
@@ -56,7 +59,7 @@ def test_a_file_is_written_back_as_it_was_read(name: str, tmp_path: Path) -> Non
         assert again == document
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in FILES if name != "completion.json"])  # in its first schema
 def test_a_file_of_an_earlier_schema_is_refused(name: str) -> None:
     recorded = json.loads((GOLDEN / name).read_text())
     version = "schema" if "schema" in recorded else "schema_version"

@@ -77,13 +77,13 @@ def test_long_and_wide_specimens(name: str) -> None:
         for grid in map(draw_grid, picture.grids):
             assert len(grid.columns) <= 24
             assert len(grid.rows) <= 24
-            assert all(0 < shade <= 9 for shade, _ in grid.shades)
+            assert all(0 < shade <= 9 for shade, _, _ in grid.shades)
 
 
 def test_grid_shades() -> None:
     grid = draw_grid(Grid([[0.0, 0.5], [1.0, None]], ["a", "b"], ["c", "d"], "s", title="t"))
-    assert [shade for shade, _ in grid.shades] == [5, 9]
-    corners = [re.match(r"M([\d.]+) ([\d.]+)h", path) for _, path in grid.shades]
+    assert [shade for shade, _, _ in grid.shades] == [5, 9]
+    corners = [re.match(r"M([\d.]+) ([\d.]+)h", path) for _, _, path in grid.shades]
     assert [(float(m[1]), float(m[2])) for m in corners if m] == [
         (grid.left + grid.cell, grid.top),
         (grid.left, grid.top + grid.cell),

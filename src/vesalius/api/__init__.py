@@ -4,7 +4,7 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `neurons`, `explain`, ...       |
-| look closer                               | `atlas`, `look`, `attention`, `why_attends`, `lens`, `instruments`      |
+| look closer                               | `atlas`, `look`, `attention`, `why_attends`, `lens`, `complete`, ...    |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vesalius.api.atlases import atlas
     from vesalius.api.benchmarks import bench
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
+    from vesalius.api.continuing import complete
     from vesalius.api.discoveries import discover, neurons
     from vesalius.api.explanations import explain, retest
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
@@ -53,6 +54,7 @@ _DEFINED = {
     "vesalius.api.atlases": ("atlas",),
     "vesalius.api.benchmarks": ("bench",),
     "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
+    "vesalius.api.continuing": ("complete",),
     "vesalius.api.discoveries": ("discover", "neurons"),
     "vesalius.api.explanations": ("explain", "retest"),
     "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
@@ -77,6 +79,7 @@ __all__ = [
     "bench",
     "bos_text",
     "check",
+    "complete",
     "convert",
     "diff",
     "discover",

@@ -16,7 +16,7 @@ from vesalius.api.door import directory_for, place_for, removed_if_empty, reques
 from vesalius.api.sweeps import usual_kind
 from vesalius.behaviours.contrast import require_contrast
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
-from vesalius.components import Names, parse_components, split_names
+from vesalius.components import Names
 from vesalius.discovery.what_if import KINDS, LIKELY, Replacements, RunOutputs
 from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
@@ -28,6 +28,7 @@ from vesalius.intervene.signed import PHRASES, word_of
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw, Edit, Force, Out
 from vesalius.progress import Progress, silent
+from vesalius.sites import parse_sites
 
 #: Saved answers to one question, and characters of their name.
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
@@ -50,16 +51,18 @@ def what_if(
     out: Out = None,
     progress: Progress = silent,
 ) -> WhatIf:
-    """Replace components together and compare what the model says before and after.
+    """Replace components, activations or edges together and compare what the model says before and after.
 
+    Names are those of sites: `L1H2`, `L3_MLP`, `L12.resid@S2`, `L3H1.q`, `L0H1->L5H3.k`, with positions after @.
     `kind` is what takes their place: "zero", "mean", "resample" (from the counterfactual prompt) or "patch" (from the
     prompt `source`); where it is left out, what `sweep` takes, or on a prompt of yours "patch" or, without a source,
     "zero". By default on `n` prompts of the specimen's behaviour or inputs; with `prompt` on that one alone
     (a text, or a list of tokens): then the score is the probability of what the unchanged model says next. `at` limits
-    the replacement to one position: a role of the behaviour's prompts, "end", or a number from 0. `force` goes on where
+    the replacement to one position: a role of the behaviour's prompts, "end", a number from 0, or one below 0 from the
+    end. `force` goes on where
     resampling everything does not lower the behaviour's score.
     """
-    parse_components(list(map(str, split_names(components))), specimen.model.config, neurons=True)
+    parse_sites(components, specimen.model.config)
     progress("running the prompts", 0, 1)
     edit = replace(edit, kind=edit.kind or usual_kind(specimen))
     document = answer(prepare(specimen, edit, draw), components, edit, draw, force)
@@ -113,8 +116,7 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force
     if contrast is None or contrast.usable:
         force = Force()  # there was nothing to force, and the command that repeats it need not
     start, rows = time.perf_counter(), ready.cost.rows
-    names = list(map(str, split_names(components)))
-    parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config, neurons=True)))
+    parts = tuple(dict.fromkeys(parse_sites(components, ready.specimen.model.config)))
     clean, edited = ready.clean, ready.edited(parts, edit.kind, _position(edit.at))
     specimen, n, seed = ready.specimen, len(ready.material.batch), draw.seed
     asked = replace(edit, kind=str(edit.kind), prompt=_text(edit.prompt), source=_text(edit.source))
@@ -201,7 +203,7 @@ def _one_prompt(specimen: Specimen, prompt: object, source: object) -> Trial:
 
 def _position(at: str | int | None) -> str | int | None:
     """A position given as text is a number where it looks like one."""
-    return int(at) if isinstance(at, str) and at.isdecimal() and at.isascii() else at
+    return int(at) if isinstance(at, str) and re.fullmatch(r"-?[0-9]{1,9}", at) else at
 
 
 def _file_name(words: Iterable[object]) -> str:

@@ -18,10 +18,11 @@ from vesalius.api.discoveries import require_discoverable, require_selection
 from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.loading import loaded
-from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of, usual_kind
+from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of, swept_sites, usual_kind
 from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
+from vesalius.behaviours.positions import columns_of
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.attribution import Best
@@ -67,12 +68,14 @@ from vesalius.intervene.estimate import (
     sweep_peak,
     unit_attribution_peak,
 )
+from vesalius.intervene.sites import in_layers
 from vesalius.intervene.written_tokens import weight_arithmetic
 from vesalius.model.devices import weight_dtype
 from vesalius.model.specimen import Specimen
 from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
+from vesalius.sites import Site
 
 #: Length of the prompts of a model that is not there.
 TOKENS = 64
@@ -187,6 +190,7 @@ class _SweepWork(_Work):
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__(arguments)
         self.knockout: Knockout = arguments["knockout"]
+        self.roles: int | None = None
         self.kinds = kinds_of(self.knockout)
         self.ablation = self.kinds[0]
 
@@ -195,12 +199,28 @@ class _SweepWork(_Work):
         super().check(specimen)
         self.kinds = kinds_of(self.knockout, usual_kind(specimen))
         self.ablation = self.kinds[0]
+        if self.knockout.by == "role":
+            self.roles = len(columns_of(specimen, trial(specimen, 2, seed=self.prompts.seed), "role"))
+
+    def check_shape(self) -> None:
+        if self.knockout.by == "role":
+            raise BadInput("`by` role: which roles there are is known with the model's tokenizer; plan `by` position")
+
+    def _sites(self, case: Case) -> list[Site] | None:
+        """The sites that are swept, one for each column of a map; None where they are components."""
+        sites = swept_sites(case.model, self.knockout)
+        columns = 1 if self.knockout.by is None else self.roles or case.sizes.width
+        return None if sites is None else sites * columns
 
     def sets(self, case: Case) -> list[ComponentSet]:
+        if (sites := self._sites(case)) is not None:  # a head of the same layer costs as much
+            return [(Component(site.layer, 0),) for site in sites]
         return component_sets_of(case.model, self.knockout.components, pairs=self.knockout.pairs)
 
     def passes(self, case: Case) -> _Passes:
-        return _Passes(len(self.kinds) * sweep_forwards(case.model, self.sets(case)))
+        sites = self._sites(case)
+        each = sweep_forwards(case.model, self.sets(case)) if sites is None else in_layers(sites, case.model.config)
+        return _Passes(len(self.kinds) * each)
 
     def first_rows(self, case: Case) -> float:
         """The contrast of its own prompts, where values come from counterfactuals; it asks for nothing else."""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,9 @@ from torch import Tensor
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.behaviours.contrast import contrast_on, require_contrast
 from vesalius.behaviours.natural import Spread
+from vesalius.behaviours.positions import aligned, columns_of, marked
 from vesalius.behaviours.trial import Trial, note_limits, trial
-from vesalius.components import Component, split_names
+from vesalius.components import Component, Named, split_names
 from vesalius.discovery.sweep import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
@@ -32,20 +33,26 @@ from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.intervene.signed import parted
+from vesalius.intervene.sites import PlacedSet, PlacedSite, SiteValues, placed_sets, require_kind, site_columns
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Draw, Force, Knockout, Out, Parts
 from vesalius.progress import Progress, silent
-from vesalius.report.plots import draw_heatmap
+from vesalius.report.plots import draw_heatmap, draw_matrix
 from vesalius.runs.parts import parts_on
+from vesalius.sites import Site, only_components, parse_sites, sites_of
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__
 
 ROWS_BETWEEN_SAVES = 512
 
 
-def require_kind(knockout: Knockout) -> None:
+#: What is replaced together in each experiment: components, or sites with their positions.
+Sets = Sequence[ComponentSet | PlacedSet]
+
+
+def require_kinds(knockout: Knockout) -> None:
     """Refuse an ablation that does not exist."""
     kinds_of(knockout)
 
@@ -63,7 +70,7 @@ def kinds_of(knockout: Knockout, usual: str = "zero") -> list[Ablation]:
     return [ablation_named(name) for name in dict.fromkeys(map(str.strip, names))]
 
 
-@partial(verb, check=require_kind)
+@partial(verb, check=require_kinds)
 def sweep(
     specimen: Specimen,
     *,
@@ -82,7 +89,11 @@ def sweep(
     "resample" for natural models, as in `discover`, and "zero" for others. Of several, "zero,mean", the effects of the
     first are returned; the document of `sweep_report` holds all, side by side. `material` gives other prompts than the
     behaviour's own, `behaviour` and `metric` are those of `ves.load`. Where values come from counterfactuals and
-    replacing everything does not lower the score, it is refused unless `force`; the result then says so. With `out` (a
+    replacing everything does not lower the score, it is refused unless `force`; the result then says so.
+
+    `components` may name any site (`L12.resid`, `L3H1.q`, `L0H1->L5H3.k`), and `sites` every activation of a kind
+    ("resid", "q,k"). With `by` "position" or "role" each is replaced at one position at a time: of "resid", the map of
+    layers and positions. With `out` (a
     directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
     continues when the same call is made again.
 
@@ -92,7 +103,7 @@ def sweep(
     return _sweep(specimen, knockout, draw, parts, force, material, out, progress)[0]
 
 
-@partial(verb, check=require_kind)
+@partial(verb, check=require_kinds)
 def sweep_report(
     specimen: Specimen,
     *,
@@ -119,17 +130,26 @@ def _sweep(
     progress: Progress,
 ) -> tuple[Effects, Sweep]:
     kinds = kinds_of(knockout, usual_kind(specimen))
-    pairs = knockout.pairs
     spread = parts_on(parts, specimen, progress, material=material)
-    sets = component_sets_of(specimen.model, knockout.components, pairs=pairs)
+    sites = swept_sites(specimen.model, knockout)
+    if sites is not None:
+        _require_sites(sites, kinds, spread)
     given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
+    drawn = len(given.batch)
+    if knockout.by == "position":
+        given = aligned(given)
+    columns = {} if knockout.by is None else columns_of(specimen, given, knockout.by)
+    if sites is None:
+        sets: Sets = component_sets_of(specimen.model, knockout.components, pairs=knockout.pairs)
+    else:
+        sets = _placed(sites, columns, given, where=any(kind.from_counterfactual for kind in kinds))
     note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
     contrast = None
     if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
         progress("replacing everything", 0, 1)
         contrast = contrast_on(specimen.model, given.prompts)
         require_contrast(contrast, specimen.behaviour or "", model=specimen.source or specimen.name, force=force.force)
-    asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=len(given.batch)), force)
+    asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=drawn), force)
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
     measured = []
@@ -137,23 +157,60 @@ def _sweep(
         store = _store(directory, request, specimen, given, sets, kind.name if place else None)
         effects = _measured(specimen, sets, given, kind, store, progress, spread)
         measured.append(replace(effects, contrast=contrast if kind.from_counterfactual else None))
-    effects, document = measured[0], _document(measured, request, draw.seed).model_copy(update={"contrast": contrast})
+    mapped = {
+        "contrast": contrast,
+        "of": "site" if sites is not None else None,
+        "columns": {str(at): label for at, label in columns.items()},
+        "aligned": len(given.batch) if len(given.batch) < drawn else None,
+    }
+    effects, document = measured[0], _document(measured, request, draw.seed).model_copy(update=mapped)
     if directory is not None:
-        picture = None if pairs or has_units(sets) else str(_draw(specimen, document, directory / "heatmap.png"))
+        picture = _picture(specimen, document, sets, directory / "heatmap.png")
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
         document.write(directory / SWEEP_FILE)
     return effects, document
 
 
+def swept_sites(model: Transformer, knockout: Knockout) -> list[Site] | None:
+    """The sites that are swept; None where they are components at every position, which the engine replaces."""
+    if knockout.sites is not None:
+        return sites_of(knockout.sites, model.config)
+    if knockout.components is None:
+        return None if knockout.by is None else [Site(component) for component in model.components]
+    sites = parse_sites(knockout.components, model.config)
+    if knockout.by is None and only_components(sites):
+        return None
+    if knockout.pairs:
+        raise BadInput("`pairs` are of components at every position; leave `pairs` or the other sites out")
+    return sites
+
+
+def _require_sites(sites: Sequence[Site], kinds: Sequence[Ablation], spread: Spread | None) -> None:
+    """Refuse what sites cannot be swept by, before the prompts are drawn."""
+    if spread is not None:
+        raise BadInput("`engine` and `jobs` are for components at every position; sites are swept in this process")
+    for kind in kinds:
+        for site in sites:
+            require_kind(site, kind)
+
+
+def _placed(sites: Sequence[Site], columns: dict[str | int, str], given: Trial, *, where: bool) -> list[PlacedSet]:
+    """Every site alone, at its own positions or at each of the columns."""
+    if columns and (own := next((site for site in sites if site.at), None)) is not None:
+        raise BadInput(f"`by`: {own} names its position already; leave one of them out")
+    each = [[site.placed(at)] for site in sites for at in columns] if columns else [[site] for site in sites]
+    return placed_sets(each, lambda at: marked(given, at), given.where if where else None)
+
+
 def component_sets_of(
-    model: Transformer, components: Iterable[str | Component] | None, *, pairs: bool
+    model: Transformer, components: Iterable[str | Named] | None, *, pairs: bool
 ) -> list[ComponentSet]:
     """The sets that are replaced: every component of the model, or those named, alone or in pairs."""
     config = model.config
     chosen = (
         model.components
         if components is None
-        else [Component.parse(name).within(config, neurons=True) for name in split_names(components)]
+        else [Component.parse(str(name)).within(config, neurons=True) for name in split_names(components)]
     )
     if not chosen or (pairs and len(chosen) < 2):
         raise BadInput(
@@ -164,7 +221,7 @@ def component_sets_of(
 
 def _measured(
     specimen: Specimen,
-    sets: list[ComponentSet],
+    sets: Sets,
     material: Trial,
     kind: Ablation,
     store: "Scores",
@@ -179,31 +236,52 @@ def _measured(
     cost.rows += n
     missing = store.missing()
 
-    def keep(span: range, scores: Tensor, rows: float = 0.0) -> None:
+    def keep(span: Sequence[int], scores: Tensor, rows: float = 0.0) -> None:
         cost.rows += rows
         store.add([missing[i] for i in span], scores, cost.rows, time.perf_counter() - start)
 
     if missing and spread is not None:
         largest = max(1, ROWS_BETWEEN_SAVES // n)
-        swept_in_parts(spread, material, kind, [sets[i] for i in missing], keep, largest=largest)
+        swept_in_parts(spread, material, kind, _components([sets[i] for i in missing]), keep, largest=largest)
     elif missing:
-        replacement = kind.table(
-            specimen.model, material.batch, counterfactual=material.counterfactual, neurons=has_units(sets)
-        )
-        parts = effect_columns(
-            recordings,
-            replacement,
-            [sets[i] for i in missing],
-            positions=material.where if kind.from_counterfactual else None,
-            cost=cost,
-            progress=lambda step, done, total: progress(f"{kind} ablation", done, total),
-            block=ROWS_BETWEEN_SAVES,
-        )
-        for span, scores in parts:
+        for span, scores in _columns(recordings, [sets[i] for i in missing], material, kind, cost, progress):
             keep(span, scores)
     forwards, seconds = store.spent(cost.rows, time.perf_counter() - start)
     (baseline, _), (matrix, sides) = parted(clean), parted(clean[:, None] - store.scores, 2)
-    return Effects(tuple(sets), baseline, matrix, kind.name, material.readout.unit, forwards / n, seconds, sides=sides)
+    named = tuple(tuple(part.site if isinstance(part, PlacedSite) else part for part in members) for members in sets)
+    return Effects(named, baseline, matrix, kind.name, material.readout.unit, forwards / n, seconds, sides=sides)
+
+
+def _columns(
+    recordings: Recordings, sets: Sets, material: Trial, kind: Ablation, cost: Cost, progress: Progress
+) -> Iterator[tuple[Sequence[int], Tensor]]:
+    """The edited readings of some sets at a time: components by the engine, other sites by hooks."""
+    model, batch, other = recordings.model, material.batch, material.counterfactual
+
+    def report(step: str, done: int, total: int) -> None:
+        progress(f"{kind} ablation", done, total)
+
+    components = _components(sets)
+    if not all(components):
+        placed = [tuple(part for part in members if isinstance(part, PlacedSite)) for members in sets]
+        values = SiteValues.make(model, kind, batch, placed, counterfactual=other)
+        yield from site_columns(recordings, values, placed, cost=cost, progress=report, block=ROWS_BETWEEN_SAVES)
+        return
+    replacement = kind.table(model, batch, counterfactual=other, neurons=has_units(components))
+    yield from effect_columns(
+        recordings,
+        replacement,
+        components,
+        positions=material.where if kind.from_counterfactual else None,
+        cost=cost,
+        progress=report,
+        block=ROWS_BETWEEN_SAVES,
+    )
+
+
+def _components(sets: Sets) -> list[ComponentSet]:
+    """The components of each set; none of sites."""
+    return [tuple(part for part in members if isinstance(part, Component)) for members in sets]
 
 
 class Scores:
@@ -255,7 +333,7 @@ def _store(
     request: Request,
     specimen: Specimen,
     material: Trial,
-    sets: list[ComponentSet],
+    sets: Sets,
     beside: str | None,
 ) -> Scores:
     """Where the scores of the first kind of replacement are kept, or of another one `beside` it."""
@@ -303,6 +381,14 @@ def _document(measured: Sequence[Effects], request: Request, seed: int) -> Sweep
 def _rows(effects: Effects, seed: int) -> tuple[SweepRow, ...]:
     """Every effect with its interval, most helpful first."""
     return tuple(sorted(effects.rows(seed=seed), key=lambda row: -row.effect))
+
+
+def _picture(specimen: Specimen, document: Sweep, sets: Sets, path: Path) -> str | None:
+    """The map of a sweep as a picture, where it has one."""
+    if document.of is not None:
+        maps = document.site_maps()
+        return str(draw_matrix(maps[0], path, title=document.view().title)) if maps else None
+    return None if document.pairs or has_units(_components(sets)) else str(_draw(specimen, document, path))
 
 
 def _draw(specimen: Specimen, document: Sweep, path: Path) -> Path:

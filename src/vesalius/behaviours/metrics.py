@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, require_signature
 from vesalius.intervene import Batch, Readout, logit_difference
 from vesalius.model.transformer import Transformer
 
@@ -74,8 +74,10 @@ class Question:
 
 
 def require_metric(metric: object) -> None:
-    """Refuse a metric that does not exist."""
-    if metric is not None and not callable(metric) and metric not in METRICS:
+    """Refuse a metric that does not exist, and a function that cannot be called as one."""
+    if callable(metric):
+        require_signature("metric", metric, "logits", "answers", "wrongs")
+    elif metric is not None and metric not in METRICS:
         raise BadInput(f"metric {metric!r} does not exist; choose one of {choices(METRICS)}, or in Python a function")
 
 

@@ -1,4 +1,5 @@
-"""A view as lines of a terminal: the answer first, then facts, texts and tables; drawings are left to the page.
+"""A view as lines of a terminal: the answer first, then facts, texts and tables; drawings are left to the page, but for
+maps of layers and positions, which are printed as figures.
 
 Lines are as wide as the terminal. Where the output goes into a file or a pipe nothing is cut or wrapped, so that a
 search finds whole sentences: a table is as wide as it is, and so is a line. A table that does not fit wraps the texts
@@ -6,6 +7,7 @@ in its cells, never its first column: a name that is cut cannot be typed again. 
 becomes a few lines of its own.
 """
 
+import math
 import os
 import sys
 import textwrap
@@ -13,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from vesalius.documents.view import Code, Facts, Group, Section, Sheet, Text, View
+from vesalius.documents.view import Code, Facts, Grid, Group, Section, Sheet, Text, View, figure
 from vesalius.errors import visible
 
 #: Rows of a table that a terminal shows where neither the command nor the table says how many.
@@ -83,6 +85,31 @@ def _section(one: Section, top: int | None, width: int | None) -> Iterator[str]:
         yield from section_lines(one.sections, top, width)
     elif isinstance(one, Sheet):
         yield from _sheet(one, top, width)
+    elif isinstance(one, Grid) and one.signed:
+        yield from _map(one, width)
+
+
+def _map(grid: Grid, width: int | None) -> Iterator[str]:
+    """A matrix as figures, a dot for what is unclear; of one that is too wide, some columns after the others."""
+    labels = [visible(str(name)) for name in grid.columns]
+    cells = [
+        ["." if (i, j) in grid.unclear else "" if value is None else figure(value) for j, value in enumerate(row)]
+        for i, row in enumerate(grid.values)
+    ]
+    widths = [max(cell_len(text) for text in (label, *column)) for label, *column in zip(labels, *cells, strict=True)]
+    first = max(map(len, grid.rows), default=0)
+    start = 0
+    while start < len(labels):
+        end, room = start + 1, math.inf if width is None else width - first - len(GAP) - widths[start]
+        while end < len(labels) and (room := room - widths[end] - len(GAP)) >= 0:
+            end += 1
+        rows = [("", labels), *zip(grid.rows, cells, strict=True)]
+        for name, row in rows:
+            texts = [" " * (widths[j] - cell_len(row[j])) + row[j] for j in range(start, end)]
+            yield GAP.join([name.ljust(first), *texts]).rstrip()
+        start = end
+        if start < len(labels):
+            yield ""
 
 
 def _wrapped(text: str, width: int | None, *, first: str = "", then: str = "  ", most: int | None = None) -> list[str]:

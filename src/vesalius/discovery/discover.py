@@ -32,10 +32,11 @@ from numbers import Integral, Real
 from typing import Any, cast, get_args, get_type_hints
 
 import torch
+from torch import Tensor
 
 from vesalius.behaviours.natural import Spread, require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
-from vesalius.components import Component
+from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAP, EAPIG, GIM, Best, RelP, RelPQK
 from vesalius.discovery.combining import Elimination, Ensemble
 from vesalius.discovery.masks import EdgeMasks, Masks
@@ -43,11 +44,11 @@ from vesalius.discovery.method import REGISTERED, Method, MethodInput, MethodRes
 from vesalius.discovery.pruning import ACDC
 from vesalius.discovery.sweep import Sweep, moved_effects, note_on_position, silent
 from vesalius.documents.circuit import Circuit
-from vesalius.errors import BadInput, quoted
+from vesalius.errors import BadInput, quoted, require_signature, takes
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
-from vesalius.model.transformer import Transformer
+from vesalius.model.transformer import Transformer, metered
 from vesalius.options.objects import listed
 from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin, installed
 from vesalius.progress import Progress
@@ -72,8 +73,9 @@ CORE: tuple[type[Method], ...] = (
 CORE_NAMES = tuple(kind.name for kind in CORE)
 #: Names that no plug-in may take.
 TAKEN = (*CORE_NAMES, "sets")
-#: What scores like a method of ours but has no options: a function of a specimen, its prompts and `seed=`.
-MethodFunction = Callable[..., Scores]
+#: What scores like a method of ours but has no options: a function of a specimen, its prompts and, if it takes one,
+#: `seed=`. It returns `Scores`, or a dict of names of components and edges with their scores.
+MethodFunction = Callable[..., Scores | Mapping[Any, Any]]
 Named = Method | type[Method] | MethodFunction | str
 
 
@@ -247,10 +249,22 @@ def method_class(name: str) -> type[Method]:
 
 def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
     """A method that calls a function; its `cost`, if it has one, is that of a `Workload` in passes of all prompts."""
+    seeded = takes(function, "seed")
+    require_signature("method", function, "specimen", "prompts", **({"seed": "0"} if seeded else {}))
 
     class Function(Method):
         def score(self, given: MethodInput) -> Scores:
-            return function(given.specimen, given.material, seed=given.seed)
+            passes = 0.0
+
+            def spend(forwards: float) -> None:
+                nonlocal passes
+                passes += forwards
+
+            with metered(given.specimen.model, spend):
+                scores = function(given.specimen, given.material, **({"seed": given.seed} if seeded else {}))
+            if not isinstance(scores, Mapping):
+                return scores
+            return _scores_of(scores, passes / len(given.material.batch), self.name)
 
         def cost(self, work: Workload) -> float:
             own = getattr(function, "cost", None)
@@ -261,6 +275,25 @@ def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
 
     Function.name = name or getattr(function, "__name__", type(function).__name__)
     return Function
+
+
+def _scores_of(scores: Mapping[Any, Any], forwards: float, name: str) -> Scores:
+    """Scores by name: edges are those with an arrow, and a component without a score of its own has the largest
+    magnitude of the edges that leave it.
+    """
+    components: dict[Component, float] = {}
+    edges: dict[Edge, float] = {}
+    for part, score in scores.items():
+        if not isinstance(score, Tensor | Real) or (isinstance(score, Tensor) and score.numel() != 1):
+            raise BadInput(f"method {name!r} gave {quoted(str(part), 40)} {quoted(score, 40)}; give one number")
+        if "->" in str(part):
+            edges[Edge.parse(str(part))] = float(score)
+        else:
+            components[Component.parse(str(part))] = float(score)
+    for edge, score in edges.items():
+        if edge.sender is not None and not any(str(edge.sender) == str(part) for part in scores):
+            components[edge.sender] = max(components.get(edge.sender, 0.0), abs(score))
+    return Scores(components, edges, forwards, "score")
 
 
 def _of_function(function: MethodFunction, name: str) -> Method:
@@ -295,7 +328,7 @@ def _require_fitting(given: MethodInput, method: Method, scores: Scores) -> None
     """Refuse what a method from elsewhere returned if it is not about this model and these prompts."""
     model, prompts = given.specimen.model, len(given.material.batch)
     if not isinstance(scores, Scores):
-        raise _refused(method, f"returned a {type(scores).__name__} instead of vesalius.discovery.method.Scores")
+        raise _refused(method, f"returned a {type(scores).__name__} instead of a dict of names and scores, or Scores")
     foreign: list[Any] = [part for part in scores.components if part not in model.components]
     edges = set(EdgeGraph.of(model.config).edges) if scores.edges else set()
     foreign += [edge for edge in scores.edges if edge not in edges]

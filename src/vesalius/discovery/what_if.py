@@ -1,6 +1,6 @@
-"""Components replaced together, with everything that many such questions share kept: the clean run of the prompts and
-the tables of replacement values. The first question pays for the clean run; each further one costs the layers from the
-first replaced component on.
+"""Sites (components, activations, edges) replaced together, with everything that many such questions share kept: the
+clean run of the prompts and the tables of replacement values. The first question pays for the clean run; each further
+one costs the layers from the first replaced component on.
 """
 
 from collections.abc import Sequence
@@ -9,26 +9,27 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.contrast import contrast_on
+from vesalius.behaviours.positions import marked
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.documents.performance import Contrast
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput
 from vesalius.intervene import Plan, Readout, Recordings, run
 from vesalius.intervene.ablations import Ablation, Mean, Patch, Replacement, Resample, Zero, ablation_named
 from vesalius.intervene.effects import has_units
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.readout import chosen_logits
 from vesalius.intervene.signed import Sides, parted
+from vesalius.intervene.sites import SiteValues, placed_sets, site_scores
 from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.sites import Site, only_components
 
 #: What may take a component's place.
 KINDS = tuple(kind.name for kind in (Zero, Mean, Resample, Patch))
-#: Where the answer of a natural prompt is read.
-END = "end"
 LIKELY = 5
 #: Digits of numeric outputs that are shown and compared.
 DIGITS = 2
@@ -68,15 +69,25 @@ class Replacements:
         """Whether replacing everything from the counterfactual prompts lowers the score; None without a behaviour."""
         return None if self.material.prompts is None else contrast_on(self.model, self.material.prompts)
 
-    def edited(self, components: Sequence[Component], kind: Ablation | str, at: str | int | None = None) -> RunOutputs:
-        """The model with these components replaced, everywhere or at one position."""
+    def edited(self, sites: Sequence[Site], kind: Ablation | str, at: str | int | None = None) -> RunOutputs:
+        """The model with these sites replaced, at their own positions, or at one position, or everywhere."""
         ablation = ablation_named(kind, KINDS)
-        replacement = self._replacement(ablation, units=has_units([tuple(components)]))
-        where = self._where(at)
+        if at is not None and (own := next((site for site in sites if site.at), None)) is not None:
+            raise BadInput(f"`at` {at}: {own} names its position already; leave one of them out")
+        where = None if at is None else marked(self.material, [at])
         if ablation.from_counterfactual and self.material.where is not None:
             where = self.material.where if where is None else where & self.material.where
-        plan = Plan.grid(self.model.config, [tuple(components)], choices=replacement.choices, positions=where)
-        return self._read(run(self._recordings, plan, replacement.values, cost=self.cost))
+        components = tuple(site.place for site in sites if isinstance(site.place, Component))
+        if only_components(sites):
+            replacement = self._replacement(ablation, units=has_units([components]))
+            plan = Plan.grid(self.model.config, [components], choices=replacement.choices, positions=where)
+            return self._read(run(self._recordings, plan, replacement.values, cost=self.cost))
+        (placed,) = placed_sets([sites], lambda names: marked(self.material, names), where)
+        other = self.material.counterfactual
+        values = SiteValues.make(
+            self.model, ablation, self.material.batch, [placed], counterfactual=other, reference=other
+        )
+        return self._read(site_scores(self._recordings, values, placed, cost=self.cost))
 
     def texts(self) -> list[str]:
         """The prompts as people read them."""
@@ -103,24 +114,6 @@ class Replacements:
             )
             self._tables[ablation, units] = table
         return self._tables[ablation, units]
-
-    def _where(self, at: str | int | None) -> Bool[Tensor, "prompt pos"] | None:
-        """The positions of a role, or one position counted from 0 at the first token (BOS included)."""
-        tokens = self.material.batch.tokens
-        if at is None:
-            return None
-        if isinstance(at, int):
-            if not 0 <= at < tokens.shape[1]:
-                raise BadInput(f"`at` {at}: the prompts have positions 0 to {tokens.shape[1] - 1}")
-            place = torch.full((len(tokens),), at)
-        else:
-            prompts = self.material.prompts
-            places = {} if prompts is None else {**prompts.roles, END: prompts.position}
-            if at not in places:
-                known = f"choose one of {choices(places)}, or a position" if places else "give a position, such as 3"
-                raise BadInput(f"`at` {at!r}: these prompts have no such role; {known}")
-            place = places[at]
-        return torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, place[:, None], True)
 
     def _read(self, logits: Logits) -> RunOutputs:
         readout, n = self.material.signed(self.model), len(self.material.batch)

@@ -120,6 +120,21 @@ def replaced_answer(
     return Answer(said, "yes")
 
 
+def completion_answer(done: str, texts: str, divergence: float, control: Sequence[float], *, changed: bool) -> Answer:
+    """Whether an intervention changes what a model writes after one prompt: Yes where the text changes and the next
+    token moves further than under every random direction of the same length, Partly without such a comparison.
+    """
+    moved = f"KL of the next token {divergence:.3g} nats"
+    if not changed:
+        return Answer(f"{done} leaves what follows as it is, {texts}; {moved}", "no")
+    said = f"{done} changes what follows, {texts}; {moved}"
+    if not control:
+        return Answer(f"{said}; one prompt has no interval", "partly")
+    as_far = sum(one >= divergence for one in control)
+    against = f"{as_far} of {len(control)} random directions of the same length move it as far"
+    return Answer(f"{said}; {against}", "partly" if as_far else "yes")
+
+
 def kept_answer(said: str, kept: Metric, *, keep: float, random: float | None, empty: str | None = None) -> Answer:
     """Whether a given set keeps a share of the behaviour: No where the contrast is `empty`, where the whole interval
     lies below the share and where it holds 0, Partly by the first condition that fails.

@@ -24,6 +24,7 @@ from vesalius.version import __version__
 Command = Literal[
     "sweep",
     "what-if",
+    "complete",
     "discover",
     "sets",
     "neurons",

@@ -1,5 +1,6 @@
 """The effects of a sweep as a file: `sweep.json`."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +21,7 @@ from vesalius.documents.difference import (
 )
 from vesalius.documents.performance import Contrast
 from vesalius.documents.request import PromptedDocument
-from vesalius.documents.view import Answer, Facts, HeadMap, Sheet, Unclear, View, prompts, subject_of
+from vesalius.documents.view import Answer, Facts, Grid, HeadMap, Sheet, Unclear, View, prompts, subject_of
 from vesalius.errors import BadInput
 
 SWEEP_FILE = "sweep.json"
@@ -117,9 +118,11 @@ class HalfAgreement(Record):
 class Sweep(Answered, PromptedDocument, kind="sweep"):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
-    `beside` holds the effects of further kinds of replacement, where several were asked for. `contrast` says whether
-    replacing everything lowers the score, where values come from counterfactual prompts. `forwards` is the cost in
-    forward passes of all prompts.
+    `of` is "site" where other places than heads and MLPs were replaced, or single positions; `columns` are then the
+    positions of a map with what stands there, and `aligned` the prompts of one length that it is of, where not all
+    have it. `beside` holds the effects of further kinds of replacement, where several were asked for. `contrast` says
+    whether replacing everything lowers the score, where values come from counterfactual prompts. `forwards` is the
+    cost in forward passes of all prompts.
     """
 
     FILE = SWEEP_FILE
@@ -128,7 +131,7 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
     RECOGNISED_BY = ("forwards", "baseline")
     SCHEMA = 2
     REMEDY = "run `vesalius sweep` again"
-    ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside", "contrast")
+    ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside", "contrast", "of", "columns", "aligned")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     unit: str
@@ -142,6 +145,19 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
     heatmap: str | None = None
     contrast: Contrast | None = None
     beside: FrozenMap[str, FrozenList[SweepRow]] = Field(default_factory=FrozenDict)
+    of: Literal["site"] | None = None
+    columns: FrozenMap[str, str] = Field(default_factory=FrozenDict)
+    aligned: int | None = None
+
+    @property
+    def what(self) -> str:
+        """What was replaced each time, as a word."""
+        return "pair" if self.pairs else self.of or "component"
+
+    @property
+    def prompted(self) -> int:
+        """The prompts that effects are means over."""
+        return self.n if self.aligned is None else self.aligned
 
     @computed_field
     @property
@@ -194,14 +210,15 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
 
     def view(self) -> View:
         """The effects as a map and as a table."""
-        subject, what = subject_of(self.specimen, self.behaviour), "pair" if self.pairs else "component"
-        rows = [(row.id, row.effect, row.ci_low, row.ci_high, self.n) for row in self.components]
+        subject, what = subject_of(self.specimen, self.behaviour), self.what
+        rows = [(row.id, row.effect, row.ci_low, row.ci_high, self.prompted) for row in self.components]
         intervals = self._intervals()
         unclear = sum(low <= 0 <= high for low, high in intervals.values())
         cost = f"{self.forwards:.1f} forward-equivalents, {self.seconds:.1f} s"
-        counted = f"{len(rows)} {what}s, {prompts(self.n)}, {cost}"
-        single = not self.pairs and all(has_cell(row.id) for row in self.components)
+        counted = f"{len(rows)} {what}s, {prompts(self.prompted)}, {cost}"
+        single = self.of is None and not self.pairs and all(has_cell(row.id) for row in self.components)
         signed = any(row.effect_right is not None for row in self.components)
+        maps = [self.head_map()] if single else self.site_maps()
         return View(
             f"{subject}: {self.kind} ablation",
             self.answered(),
@@ -213,9 +230,9 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
                         *([] if self.contrast is None else self.contrast.facts()),
                     ]
                 ),
-                *([self.head_map()] if single else []),
+                *maps,
                 Sheet(
-                    ("component", "effect", "low", "high", *((*SIDES, "acts") if signed else ()), "n"),
+                    (self.of or "component", "effect", "low", "high", *((*SIDES, "acts") if signed else ()), "n"),
                     [
                         (*row[:4], *((*own.sides(), own.acts or "") if signed else ()), row[4])
                         for row, own in zip(rows, self.components, strict=True)
@@ -225,7 +242,7 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
                     + (SIGNED_CAPTION if signed else ""),
                     signed=("effect", *SIDES),
                     ranked_by="effect",
-                    pictured=True,
+                    pictured=single or not maps,
                 ),
                 *([self._side_by_side()] if self.beside else []),
                 Facts(
@@ -249,15 +266,15 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
             [row.figures for row in self.components],
             subject_of(self.specimen, self.behaviour),
             kind=self.kind,
-            n=self.n,
-            what="pair" if self.pairs else "component",
+            n=self.prompted,
+            what=self.what,
             contrast=self.contrast,
         )
         if said.verdict == "yes":
             return replace(said, then=self.request.followed_by("discover"))
         if self.contrast is not None and not self.contrast.usable:
             return replace(said, then=self.request.followed_by("behaviours"))
-        if said.verdict == "no" and self.request.components is not None:
+        if said.verdict == "no" and (self.request.components is not None or self.of is not None):
             return replace(said, then=self.request.followed_by("sweep"))
         return replace(said, then=self.request.on_more_prompts(self.n))
 
@@ -282,6 +299,43 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
         names = [one[0].id for one in rows if disagreement(kinds, one)]
         more = f" and {len(names) - SUMMARY_ROWS} more" if len(names) > SUMMARY_ROWS else ""
         return f"{len(names)} of {len(rows)}{': ' if names else ''}{', '.join(names[:SUMMARY_ROWS])}{more}"
+
+    def site_maps(self) -> list[Grid]:
+        """The effects of sites as maps, one for each kind of place: by layer or head and position, or by layer and
+        head. A kind of which one row or one column was replaced has none.
+        """
+        cells: dict[str, dict[str, dict[str, SweepRow]]] = {}
+        for row in self.components:
+            kind, name, column = _cell(row.id, by_position=bool(self.columns))
+            cells.setdefault(kind, {}).setdefault(name, {})[column] = row
+        return [
+            self._site_map(kind, rows)
+            for kind, rows in cells.items()
+            if kind and len(rows) > 1 and len({column for row in rows.values() for column in row}) > 1
+        ]
+
+    def _site_map(self, kind: str, rows: dict[str, dict[str, SweepRow]]) -> Grid:
+        names = sorted(rows, key=_in_order)
+        found = {column for row in rows.values() for column in row}
+        columns = [at for at in self.columns if at in found] if self.columns else sorted(found, key=_in_order)
+        table = [[rows[name].get(column) for column in columns] for name in names]
+        unclear = {
+            (i, j)
+            for i, row in enumerate(table)
+            for j, cell in enumerate(row)
+            if cell and cell.ci_low is not None and cell.ci_high is not None and cell.ci_low <= 0 <= cell.ci_high
+        }
+        by = f"layers down, {'positions' if self.columns else 'heads'} across"
+        return Grid(
+            [[None if cell is None else cell.effect for cell in row] for row in table],
+            names,
+            [self.columns.get(column, column) for column in columns],
+            f"Effects of {kind}, {by}; strongest: {largest_effects(cell for row in table for cell in row if cell)}",
+            signed=True,
+            unclear=frozenset(unclear),
+            title=f"{kind}: effect, {self.unit}, {by}{'; grey, or a dot: its interval holds 0' if unclear else ''}",
+            pictured=True,
+        )
 
     def _intervals(self) -> dict[str, tuple[float, float]]:
         return {
@@ -310,6 +364,21 @@ def largest_effects(rows: Iterable[SweepRow]) -> str:
     """The largest effects with their intervals, in words."""
     strongest = sorted((row for row in rows if row.effect), key=lambda row: -abs(row.effect))[:SUMMARY_ROWS]
     return ", ".join(map(repr, strongest)) or "none other than 0"
+
+
+def _cell(name: str, *, by_position: bool) -> tuple[str, str, str]:
+    """The map of a site, and its row and column there; no map for a set and an edge."""
+    place, _, at = name.partition("@")
+    match = re.fullmatch(r"(L\d+)(H\d+)?(?:[._]([A-Za-z_]+))?", place)
+    if match is None or (not by_position and (at or match[2] is None)):
+        return "", place, at
+    kind = match[3] or "head"
+    return (kind, place.split(".")[0].split("_")[0], at) if by_position else (kind, match[1], match[2])
+
+
+def _in_order(name: str) -> tuple[int, ...]:
+    """Names by the numbers in them."""
+    return tuple(map(int, re.findall(r"\d+", name)))
 
 
 def has_cell(name: str) -> bool:

@@ -37,6 +37,8 @@ from vesalius.progress import Progress
 from vesalius.statistics import means_interval
 
 ComponentSet = tuple[Component, ...]
+#: The same of any sites (`vesalius.sites`).
+NamedSet = tuple[Any, ...]
 EFFECTS_FILE = "effects.json"
 
 
@@ -46,12 +48,12 @@ SETS_RESAMPLED = 4096
 
 @dataclass(frozen=True, repr=False)
 class Effects(Viewable):
-    """Clean minus edited score of every prompt for every set of components; `contrast` is what replacing everything
-    does, where values come from counterfactual prompts and it was asked. `sides` are the same differences of the logits
-    of the right answer, the wrong one and the rest, where the score compares two answers.
+    """Clean minus edited score of every prompt for every set of components, or of other sites; `contrast` is what
+    replacing everything does, where values come from counterfactual prompts and it was asked. `sides` are the same
+    differences of the logits of the right answer, the wrong one and the rest, where the score compares two answers.
     """
 
-    sets: tuple[ComponentSet, ...]
+    sets: tuple[NamedSet, ...]
     baseline: Float[Tensor, " prompt"]
     matrix: Float[Tensor, "prompt set"]
     kind: str
@@ -70,7 +72,7 @@ class Effects(Viewable):
         """Interval of each mean over the prompts: bootstrap, Student's below 8 prompts, NaN for one prompt."""
         return means_interval(self.matrix, level=level, seed=seed)
 
-    def ranked(self) -> list[tuple[ComponentSet, float]]:
+    def ranked(self) -> list[tuple[NamedSet, float]]:
         """Sets with their mean effects, most helpful first."""
         order = self.mean.argsort(descending=True, stable=True).tolist()
         return [(self.sets[i], float(self.mean[i])) for i in order]
@@ -228,7 +230,7 @@ def _figures(*names: str, values: Float[Tensor, "prompt set"], seed: int) -> dic
     return dict(zip(names, (values.mean(0).tolist(), *(list(map(number, end)) for end in (low, high))), strict=True))
 
 
-def _name(members: ComponentSet) -> str:
+def _name(members: NamedSet) -> str:
     return "+".join(map(str, members))
 
 

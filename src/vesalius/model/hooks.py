@@ -40,7 +40,12 @@ Results = Callable[[int, Tensor], Tensor]
 Written = Callable[[Component, "Cache"], Tensor]
 
 #: Activations that cost extra and are therefore computed only where a hook or an explicit name asks for them.
-ON_DEMAND = ("attn.hook_result", "mlp.hook_expert_out", "hook_q_input", "hook_k_input", "hook_v_input")
+ON_DEMAND = (
+    "attn.hook_result",
+    "mlp.hook_expert_out",
+    *(f"hook_{port}_input" for port in "qkv"),
+    *(f"attn.hook_{port}_heads" for port in "qkv"),
+)
 
 
 class Tap:

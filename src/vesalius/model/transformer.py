@@ -125,19 +125,22 @@ class Block(nn.Module):
         return tap(self.prefix + "hook_resid_post", mid + self.write_mlp(inputs, tap))
 
     def _split_heads(self, resid: Tensor, at: Tensor | None, tap: Tap) -> Heads:
-        """Queries, keys and values; from separate per-head inputs where a hook asks to edit those."""
+        """Queries, keys and values; from separate per-head inputs where a hook asks to edit those, and one for each
+        query head where a hook asks for `attn.hook_q_heads` (or k, v), also where several share a key-value head.
+        """
         heads, n_heads = self.attn.heads(self.ln1(resid, tap), at, tap), self.attn.config.n_heads
         edited = []
         for port, value in zip(_PORTS, heads, strict=True):
-            name = f"{self.prefix}hook_{port}_input"
-            if not tap.needs(name):
-                edited.append(value)
-                continue
-            if at is not None:
-                raise BadInput(f"{name} needs every position: run without chosen positions")
-            inputs = tap(name, resid.unsqueeze(2).expand(-1, -1, n_heads, -1))
-            normed = self.ln1(inputs, Tap()).transpose(1, 2)
-            edited.append(self.attn.own(port, normed, range(n_heads)).transpose(1, 2))
+            name, own = f"{self.prefix}hook_{port}_input", f"{self.prefix}attn.hook_{port}_heads"
+            if tap.needs(name):
+                if at is not None:
+                    raise BadInput(f"{name} needs every position: run without chosen positions")
+                inputs = tap(name, resid.unsqueeze(2).expand(-1, -1, n_heads, -1))
+                normed = self.ln1(inputs, Tap()).transpose(1, 2)
+                value = self.attn.own(port, normed, range(n_heads)).transpose(1, 2)
+            if tap.needs(own):
+                value = tap(own, value.repeat_interleave(n_heads // value.shape[2], 2))
+            edited.append(value)
         if edited[1].shape[2] != edited[2].shape[2]:  # only one of k, v was split per query head
             edited[1:] = [x.repeat_interleave(n_heads // x.shape[2], 2) for x in edited[1:]]
         return Heads(*edited)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from vesalius.components import split_names
 from vesalius.errors import BadInput, quoted, require_whole
 from vesalius.options.objects import Configured
 from vesalius.options.records import Record, flag
@@ -124,12 +125,37 @@ class Knockout(Record):
     )
     components: Annotated[
         Any,
-        flag("Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all.", "--components", "-c"),
+        flag(
+            "Only these, comma-separated, in any notation: L1H2,a0.h1,m3, or any site: L12.resid,L0H1->L5H3.k. "
+            "Default: all.",
+            "--components",
+            "-c",
+        ),
+    ] = None
+    sites: Annotated[
+        Any,
+        flag(
+            "Instead of components every activation of a kind, several with commas: resid_pre, resid_mid, resid, "
+            "attn_out, mlp_out, mlp_pre, mlp_post, q, k, v, z, pattern.",
+            word="{}",
+        ),
+    ] = None
+    by: Annotated[
+        str | None,
+        flag("Replace each at one position at a time, for a map: position, or role (of the prompts).", word="by-{}"),
     ] = None
 
     def __post_init__(self) -> None:
         if self.kind is not None:  # an ablation, such as `Mean()`, goes by its name
             object.__setattr__(self, "kind", str(self.kind))
+        if self.sites is not None:
+            object.__setattr__(self, "sites", ",".join(map(str, split_names(self.sites))))
+        if self.by not in (None, "position", "role"):
+            raise BadInput(f"`by` {quoted(self.by, 40)} does not exist; choose position or role")
+        if self.sites is not None and self.components is not None:
+            raise BadInput("`sites` and `components` both say what is replaced; give one of them")
+        if self.pairs and (self.sites is not None or self.by is not None):
+            raise BadInput("`pairs` are of components; leave out `sites` and `by`")
 
 
 class Edit(Record):
@@ -146,9 +172,10 @@ class Edit(Record):
             word="{}",
         ),
     ] = None
-    at: Annotated[str | int | None, flag("Only at this position: a role of the prompts, end, or a number from 0.")] = (
-        None
-    )
+    at: Annotated[
+        str | int | None,
+        flag("Only at this position: a role of the prompts, end, a number from 0, or one below 0 from the end."),
+    ] = None
     prompt: Annotated[Any, flag("One prompt of your own: a text, or a JSON list of tokens.")] = None
     source: Annotated[Any, flag("The prompt that values are taken from, of as many tokens.")] = None
 
@@ -165,6 +192,64 @@ class Edit(Record):
             raise BadInput(
                 f"kind {self.kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'"
             )
+
+
+class Continuing(Record):
+    """What a prompt is continued under: sites replaced, and a direction added at one of them."""
+
+    prompt: Annotated[str | None, flag("The text that is continued.")] = None
+    edits: Annotated[
+        Any, flag("Sites that are replaced, comma-separated: L1H2,L3.resid@2. At every position but those after @.")
+    ] = None
+    kind: Annotated[
+        str | None,
+        flag(
+            "By what: zero, or patch (--source, at the prompt's positions). Default: patch with --source.",
+            "--kind",
+            "-k",
+        ),
+    ] = None
+    source: Annotated[str | None, flag("The text that values are taken from, of as many tokens.")] = None
+    steer: Annotated[
+        Any, flag("The site that a direction is added to, at every position or those after @: L12.resid.")
+    ] = None
+    toward: Annotated[
+        Sequence[str],
+        flag("Steer toward this text: the mean of the site's values at the last token of each such text, less --away."),
+    ] = ()
+    away: Annotated[Sequence[str], flag("Steer away from this text; may be given several times, as --toward.")] = ()
+    direction: Annotated[Any, flag("Instead of texts: a safetensors file with one tensor, the direction.")] = None
+    strength: Annotated[float, flag("How many times the direction is added; below 0 against it.")] = 1.0
+    tokens: Annotated[int, flag("Tokens to write, the likeliest each time.", least=1, most=1000, word="t{}")] = 20
+    seed: Annotated[int, flag("Seed of the random directions that steering is compared with.", word="seed{}")] = 0
+
+    def __post_init__(self) -> None:
+        require_drawable(1, self.seed)
+        for name in ("edits", "steer"):
+            if (sites := getattr(self, name)) is not None:
+                object.__setattr__(self, name, ",".join(map(str, split_names(sites))))
+        for name in ("toward", "away"):
+            texts = getattr(self, name)
+            object.__setattr__(self, name, (texts,) if isinstance(texts, str) else tuple(texts))
+        if self.edits is None and (self.kind is not None or self.source is not None):
+            raise BadInput("`kind` and `source` say what takes the place of `edits`; give those too")
+        kind = self.kind or (None if self.edits is None else "zero" if self.source is None else "patch")
+        if kind not in (None, "zero", "patch") or (kind == "patch") != (self.source is not None):
+            raise BadInput(f"kind {kind!r}: sites of one prompt are replaced by zero, or by patch with a `source`")
+        object.__setattr__(self, "kind", kind)
+        if self.steer is None and (self.toward or self.away or self.direction is not None):
+            raise BadInput("a direction is added at a site; give `steer`, such as L12.resid")
+        if self.steer is not None and (self.direction is None) == (not self.toward):
+            raise BadInput("`steer` needs one direction: give `toward` (and `away`) texts, or `direction`")
+        if self.direction is not None and self.away:
+            raise BadInput("`away` belongs to `toward`; leave it out beside `direction`")
+
+    def require_question(self) -> None:
+        """Refuse a question without a prompt, or in which nothing is changed."""
+        if not self.prompt:
+            raise BadInput("`prompt` is missing; give the text that is continued")
+        if self.edits is None and self.steer is None:
+            raise BadInput("nothing is replaced or added; give `edits` (sites), or `steer` (a site) with a direction")
 
 
 class Force(Record):

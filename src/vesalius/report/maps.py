@@ -199,7 +199,8 @@ class DrawnGrid:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     upright: bool
-    shades: tuple[tuple[int, str], ...]
+    shades: tuple[tuple[int, bool, str], ...]
+    unclear: str
     figures: tuple[PrintedValue, ...]
 
 
@@ -213,16 +214,20 @@ def draw_grid(one: Grid) -> DrawnGrid:
     upright = 6.5 * longest < cell
     left = 12 + 7.2 * max(map(len, row_labels), default=1)
     top = 20.0 if upright else 10 + 7.2 * longest
-    paths: dict[int, list[str]] = {}
-    figures = []
+    paths: dict[tuple[int, bool], list[str]] = {}
+    figures, unclear, reach = [], "", one.reach
     for i, row in enumerate(values):
         for j, value in enumerate(row):
             if value is None or not math.isfinite(value):
                 continue
-            shade = _shade(value, low, high)
+            shade = round(abs(share(value, reach)) * GRID_SHADES) if one.signed else _shade(value, low, high)
             x, y = left + j * cell, top + i * cell
+            square = f"M{x:g} {y:g}h{cell - 1:g}v{cell - 1:g}h-{cell - 1:g}z"
+            if (i, j) in one.unclear:
+                unclear += square
+                continue
             if shade:
-                paths.setdefault(shade, []).append(f"M{x:g} {y:g}h{cell - 1:g}v{cell - 1:g}h-{cell - 1:g}z")
+                paths.setdefault((shade, one.signed and value < 0), []).append(square)
             if printed and (shade or low < 0):
                 figures.append(
                     PrintedValue(x + (cell - 1) / 2, y + cell / 2 + 3.5, short(value), shade > GRID_SHADES // 2)
@@ -238,7 +243,8 @@ def draw_grid(one: Grid) -> DrawnGrid:
         rows=tuple(row_labels),
         columns=tuple(column_labels),
         upright=upright,
-        shades=tuple((shade, "".join(parts)) for shade, parts in sorted(paths.items())),
+        shades=tuple((shade, negative, "".join(parts)) for (shade, negative), parts in sorted(paths.items())),
+        unclear=unclear,
         figures=tuple(figures),
     )
 

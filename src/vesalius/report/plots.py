@@ -93,11 +93,8 @@ def add_heatmap(figure: Figure, axes: Axes, one: HeadMap, *, title: str) -> None
         place = parts[name].layer, one.heads + 1 if parts[name].head is None else parts[name].head
         (unclear if one.unclear(name) else clear)[place] = value
     reach = largest(one.values)
-    norm = FuncNorm(
-        (lambda x: np.sign(x) * np.sqrt(np.abs(x)), lambda x: np.sign(x) * np.square(x)), vmin=-reach, vmax=reach
-    )
     axes.imshow(np.where(np.isnan(unclear), np.nan, 1.0), cmap="Greys", vmin=0, vmax=4.5, aspect="auto", origin="lower")
-    image = axes.imshow(clear, cmap="RdBu", norm=norm, aspect="auto", origin="lower")
+    image = axes.imshow(clear, cmap="RdBu", norm=_signed_norm(reach), aspect="auto", origin="lower")
     axes.set_xticks([*range(one.heads), one.heads + 1], [*map(str, range(one.heads)), "MLP"])
     step = max(1, one.layers // 15)
     axes.set_yticks(range(0, one.layers, step))
@@ -246,8 +243,45 @@ def draw_metrics(sheet: Sheet, *, title: str) -> Picture:
     return figure
 
 
+def draw_matrix(grid: Grid, path: Path, *, title: str) -> Path:
+    """Write a matrix as a PNG."""
+    return save_figure(_matrix(grid, title), path)
+
+
+def _signed_matrix(grid: Grid, title: str) -> Picture:
+    """A matrix of values about 0: colours as in a head map, unclear cells grey."""
+    rows, columns = len(grid.rows), len(grid.columns)
+    figure = new_figure(2.4 + 0.32 * columns, 1.6 + 0.24 * rows)
+    axes, reach = figure.add_subplot(), grid.reach
+    table = np.array([[np.nan if value is None else value for value in row] for row in grid.values])
+    grey = np.full(table.shape, np.nan)
+    for place in grid.unclear:
+        grey[place], table[place] = 1.0, np.nan
+    axes.imshow(grey, cmap="Greys", vmin=0, vmax=4.5, aspect="auto")
+    image = axes.imshow(table, cmap="RdBu", norm=_signed_norm(reach), aspect="auto")
+    axes.set_xticks(range(columns), grid.columns, fontsize=7, rotation=90)
+    axes.set_yticks(range(rows), grid.rows, fontsize=7)
+    axes.set_title(textwrap.fill(title, max(20, int(TITLE_WIDTH * figure.get_figwidth()))), fontsize=9)
+    axes.tick_params(length=0)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8)
+    bar.set_label(grid.title, fontsize="small")
+    ticks = [-reach, -reach / 4, 0, reach / 4, reach]
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+    bar.minorticks_off()
+    return figure
+
+
+def _signed_norm(reach: float) -> FuncNorm:
+    """Colours that grow with the square root of a value's size."""
+    return FuncNorm(
+        (lambda x: np.sign(x) * np.sqrt(np.abs(x)), lambda x: np.sign(x) * np.square(x)), vmin=-reach, vmax=reach
+    )
+
+
 def _matrix(grid: Grid, title: str) -> Picture:
     """A small matrix with its figures."""
+    if grid.signed:
+        return _signed_matrix(grid, title)
     figure = new_figure(2.4 + 1.25 * len(grid.columns), 1.3 + 0.55 * len(grid.rows))
     axes = figure.add_subplot()
     table = np.array([[np.nan if value is None else value for value in row] for row in grid.values])

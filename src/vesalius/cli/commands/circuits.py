@@ -28,6 +28,7 @@ from vesalius.options import (
     Charted,
     Checked,
     CircuitFrom,
+    Continuing,
     Cut,
     Draw,
     Edit,
@@ -59,15 +60,18 @@ def sweep(
     parts: Parts,
     force: Force,
 ) -> None:
-    """Measure how much each head and MLP matters, with intervals and a picture.
+    """Measure how much each head and MLP matters, or each site of a kind, with intervals and a picture.
 
     Replaces each component on every prompt and reports clean minus edited score: positive means removing it hurts.
     Zero means a head's z, or what an MLP writes without its output bias: output biases of attention and MLPs stay.
     An interrupted sweep continues when the same command is given again.
 
-    Of several kinds a table shows where they disagree.
+    Of several kinds a table shows where they disagree. --sites replaces activations of other kinds, such as the
+    residual stream; with --by position the result is a map of layers and positions.
 
     Example: vesalius sweep smollm2-135m --behaviour induction --kind resample,zero
+
+    A map: vesalius sweep smollm2-135m --behaviour induction --sites resid --by position
     """
     load = one.studied(load)
     if printed.plan:
@@ -85,7 +89,9 @@ def what_if(
     ] = None,
     components: Annotated[
         str | None,
-        typer.Option("--components", "-c", help="Replaced together, comma-separated: L1H2,L3_MLP."),
+        typer.Option(
+            "--components", "-c", help="Replaced together, comma-separated: L1H2,L3_MLP,L12.resid@S2,L0H1->L5H3.k."
+        ),
     ] = None,
     *,
     edit: Edit,
@@ -97,12 +103,14 @@ def what_if(
     ] = None,
     force: Force,
 ) -> None:
-    """Replace some components together and print how the outputs change.
+    """Replace some components, activations or edges together and print how the outputs change.
 
     Prints the score before and after with intervals, and the outputs that changed. The answer is a file that
     --from FILE asks again, here or elsewhere.
 
     Example: vesalius what-if smollm2-135m -b ioi -c L20H0,L22H4 --kind resample
+
+    One position of the residual stream: vesalius what-if smollm2-135m -b ioi -c L12.resid@S2
     """
     if file is not None:
         if specimen is not None or components is not None:
@@ -112,6 +120,20 @@ def what_if(
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
     result = api.what_if(specimen, components, edit, load, draw, force, out=printed.out or True)
     return output(result, as_json=printed.json)
+
+
+@command(commands)
+def complete(specimen: SpecimenArgument, read: Read, continuing: Continuing, *, printed: Printed) -> None:
+    """Continue a prompt with and without an intervention, and print the next token's distribution of both.
+
+    Sites are replaced (--edits), or a direction is added at one (--steer). The likeliest token is written each time;
+    steering is compared with random directions of the same length.
+
+    Example: vesalius complete smollm2-135m --prompt "I think that this film is" --steer L15.resid --toward "It is
+    wonderful" --away "It is terrible" --strength 2
+    """
+    load = Load(**read.values())
+    output(api.complete(specimen, load, continuing, out=printed.out or True), as_json=printed.json)
 
 
 @command(commands)

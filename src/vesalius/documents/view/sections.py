@@ -10,8 +10,9 @@
 Nothing here draws: the terminal (`cli.terminal`), the page and the notebook (`report`), and the workbench do.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal, overload
 
 from vesalius.documents.view.cells import (
@@ -266,6 +267,9 @@ class Tokens(Section):
 class Grid(Section):
     """A small matrix between `low` (no shade) and `high`; `summary` is the sentence for those who cannot see it. Where
     there are `words`, a picture with room writes them into the cells instead of figures.
+
+    Of a `signed` one the colour is that of a head map: it grows with the square root of the size, values below 0 have
+    a colour of their own, and cells (row, column) whose value is `unclear` are grey. A terminal prints it.
     """
 
     values: Sequence[Sequence[float | None]]
@@ -275,6 +279,14 @@ class Grid(Section):
     low: float = 0.0
     high: float = 1.0
     words: Sequence[Sequence[str]] = ()
+    signed: bool = False
+    unclear: Collection[tuple[int, int]] = ()
+
+    @property
+    def reach(self) -> float:
+        """The largest size, which has the strongest colour of a signed one."""
+        sizes = (abs(value) for row in self.values for value in row if value is not None and isfinite(value))
+        return max(sizes, default=0.0) or 1.0
 
 
 @dataclass(frozen=True)

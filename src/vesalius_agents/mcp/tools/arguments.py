@@ -22,6 +22,10 @@ BehaviourName = Annotated[str | None, Field(description="For natural models: ioi
 #: A list of tokens, or a text.
 Prompt = Annotated[list[Any] | str, Field(description="List of tokens, or a text for natural models")]
 Components = Annotated[list[str], Field(max_length=64, description="Such as L0H1, L1_MLP")]
+Sites = Annotated[
+    list[str],
+    Field(max_length=64, description="Such as L0H1, L1_MLP, L2.resid@end, L1H0.q, L0H1->L1H0.k, @ a position"),
+]
 
 MOST_LISTED = 12
 #: The most of an option that an agent may ask for.

@@ -18,6 +18,7 @@ from vesalius_agents.mcp.tools.arguments import (
     Components,
     Force,
     Prompt,
+    Sites,
     SpecimenName,
     Trial,
     cut,
@@ -36,6 +37,8 @@ def sweep(
     kind: Literal["zero", "mean", "resample"] | None = None,
     behaviour: BehaviourName = None,
     pairs: bool = False,
+    sites: Annotated[str | None, Field(max_length=200, description="resid, attn_out, q, ... instead")] = None,
+    by: Literal["position", "role"] | None = None,
     force: Force = False,
     *,
     sample: Sample = SAMPLE,
@@ -43,11 +46,14 @@ def sweep(
     """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
     its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
     effect_right, effect_wrong, effect_rest: the same of the right answer's logit, the wrong one's, all others' mean.
+    `sites` resid, `by` position: the map of layers and positions.
     """
     loaded = call.specimen(specimen, behaviour)
+    asked: dict[str, Any] = {"kind": kind, "pairs": pairs, "sites": sites, "by": by}
     if loaded.kind == "natural":  # a small circuit needs next to nothing
-        call.require_memory(api.plan("sweep", loaded, kind=kind, pairs=pairs, n=sample.n, progress=False).peak_bytes)
-    result = api.sweep_report(loaded, kind=kind, pairs=pairs, force=force, **sample.values(), progress=call.progress)
+        planned = api.plan("sweep", loaded, **asked, n=sample.n, progress=False)
+        call.require_memory(planned.peak_bytes)
+    result = api.sweep_report(loaded, **asked, force=force, **sample.values(), progress=call.progress)
     ranked = sorted(result.components, key=lambda row: -abs(row.effect))
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
@@ -106,7 +112,7 @@ def _neurons(call: Call, specimen: Any, sample: Sample, *, force: bool) -> Rows:
 def intervene(
     call: Call,
     specimen: SpecimenName,
-    components: Components,
+    components: Sites,
     kind: Literal["zero", "mean", "resample", "patch", "interchange"] = "mean",
     prompt: Prompt | None = None,
     source: Prompt | None = None,
