@@ -59,8 +59,8 @@ _ALSO = {
 #: Words that people write for what heads have.
 _WORDS = {"query": "q", "key": "k", "value": "v", "attention": "pattern"}
 _EXPECTED = (
-    "expected a component such as L1H2, an activation such as L12.resid, L3H1.q or L2.mlp_post, or an edge such as "
-    "L0H1->L5H3.k, with positions after @"
+    "expected a head such as L1H2, an MLP: L0_MLP, a neuron: L3N17, an activation: L12.resid, L3H1.q, L2.mlp_post, or "
+    "an edge: L0H1->L5H3.k, with positions after @"
 )
 _ACTIVATION = re.compile(r"L(\d+)(?:\.?H(\d+))?\.([A-Za-z_]+)")
 _HOOK = re.compile(r"blocks\.(\d+)\.(?:attn\.|mlp\.)?hook_([a-z_]+)(?:\[(\d+)\])?")
@@ -174,7 +174,9 @@ def _place(text: str) -> Component | Edge | Activation:
     if (match := _HOOK.fullmatch(text)) and match[2] in _ALSO:
         return Activation(int(match[1]), _ALSO[match[2]], None if match[3] is None else int(match[3]))
     near = _nearest(text)
-    raise BadInput(f"site {quoted(text, 60)} is not a name{f'; did you mean {near}?' if near else ''}; {_EXPECTED}")
+    raise BadInput(
+        f"component {quoted(text, 60)} is not a name{f'; did you mean {near}?' if near else ''}; {_EXPECTED}"
+    )
 
 
 def _nearest(text: str) -> str | None:

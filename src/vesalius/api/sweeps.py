@@ -131,18 +131,18 @@ def _sweep(
 ) -> tuple[Effects, Sweep]:
     kinds = kinds_of(knockout, usual_kind(specimen))
     spread = parts_on(parts, specimen, progress, material=material)
-    sites = swept_sites(specimen.model, knockout)
-    if sites is not None:
+    sites, sets = swept_sites(specimen.model, knockout), list[ComponentSet | PlacedSet]()
+    if sites is None:
+        sets += component_sets_of(specimen.model, knockout.components, pairs=knockout.pairs)
+    else:
         _require_sites(sites, kinds, spread)
     given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
     drawn = len(given.batch)
     if knockout.by == "position":
         given = aligned(given)
     columns = {} if knockout.by is None else columns_of(specimen, given, knockout.by)
-    if sites is None:
-        sets: Sets = component_sets_of(specimen.model, knockout.components, pairs=knockout.pairs)
-    else:
-        sets = _placed(sites, columns, given, where=any(kind.from_counterfactual for kind in kinds))
+    if sites is not None:
+        sets += _placed(sites, columns, given, where=any(kind.from_counterfactual for kind in kinds))
     note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
     contrast = None
     if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
@@ -177,7 +177,9 @@ def swept_sites(model: Transformer, knockout: Knockout) -> list[Site] | None:
         return sites_of(knockout.sites, model.config)
     if knockout.components is None:
         return None if knockout.by is None else [Site(component) for component in model.components]
-    sites = parse_sites(knockout.components, model.config)
+    if not (names := split_names(knockout.components)):
+        return None
+    sites = parse_sites(names, model.config)
     if knockout.by is None and only_components(sites):
         return None
     if knockout.pairs:
