@@ -150,7 +150,7 @@ def compare(loaded: LoadedModel, references: References | None, *, n: int = len(
     model, prompts = loaded.model, prompt_ids(loaded, n, seed=seed)
     dtype, longest = str(weight_dtype(model)).removeprefix("torch."), max(map(len, prompts))
     unreached = tuple(words for words, limit in limits(model.config).items() if longest <= limit)
-    common = {"family": loaded.family, "dtype": dtype, "device": str(model.device), "n": len(prompts)}
+    common: dict[str, Any] = {"family": loaded.family, "dtype": dtype, "device": str(model.device), "n": len(prompts)}
     common["wrapped"] = getattr(model, "reason", None)
     if references is None:
         lacks = None if huggingface.installed() else huggingface.INSTALL
