@@ -306,7 +306,6 @@ REFUSALS = [
     ({"model_type": "nobody_knows"}, "model_type 'nobody_knows' is not supported; use one of gpt2"),
     ({"quantization_config": {"quant_method": "bitsandbytes"}}, r"quantised weights \(bitsandbytes\)"),
     ({"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}}, "mrope"),
-    ({"rope_parameters": {"rope_type": "proportional"}}, "rope scaling 'proportional' is not supported"),
     ({"rope_parameters": {**LLAMA3, "factor": -1}}, "factor"),
     ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}}, "longrope has 1"),
     ({"is_encoder_decoder": True}, "encoder-decoder"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.intervene.pairs import prompt_pairs
 from tests.model.references import random_reference
 from vesalius.components import Component
 from vesalius.errors import BadInput
+from vesalius.explanations.natural.explain import explain_natural
 from vesalius.intervene import engine
 from vesalius.intervene.attribution import edge_attribution
 from vesalius.intervene.circuits import CircuitRuns
@@ -248,6 +250,14 @@ def test_a_directory_is_wrapped_and_marked(model_of: Callable[[str], Any], tmp_p
         save_model(specimen.model, tmp_path / "copy")
     with pytest.raises(BadInput, match="neurons and experts are not taken apart in a wrapped gpt_oss model"):
         Plan.of(specimen.model.config, [Row(0, {"L0N3": 0})], width=7)
+
+
+@pytest.mark.slow
+def test_explain_refuses_layers_without_patterns(model_of: Callable[[str], Any]) -> None:
+    model = from_transformers(model_of("qwen3_next"))
+    behaviour = ves.load("arithmetic", device="cpu")
+    with pytest.raises(BadInput, match="explain needs the patterns of every layer; sweep, what-if and discover do not"):
+        explain_natural(replace(behaviour, model=model))
 
 
 def test_what_cannot_be_wrapped_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
