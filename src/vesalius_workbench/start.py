@@ -24,10 +24,11 @@ import uvicorn
 
 from vesalius.errors import BadInput, note, quoted
 from vesalius.files import require_possible
+from vesalius.private import write_private
 from vesalius_backbones.records import SECRET_NAME
 from vesalius_bench.ratings.annotation import Annotating
 from vesalius_serving.listening import listen, settings
-from vesalius_serving.private import private_directory, redirect_page, write_private
+from vesalius_serving.private import private_directory, redirect_page
 from vesalius_workbench.access import ACCESS
 from vesalius_workbench.options import Served
 from vesalius_workbench.password import SHORTEST, Password

@@ -126,14 +126,19 @@ def convert(
 @command(commands)
 def plugins(
     check: Annotated[
-        bool, typer.Option("--check", help="Import each, and say what is wrong with those that fail.")
+        bool, typer.Option("--check", help="Import those of trusted packages, and say what is wrong with them.")
     ] = False,
+    trust: Annotated[
+        str | None, typer.Option(help="A package whose plug-ins may run, with your rights, from now on.")
+    ] = None,
+    revoke: Annotated[str | None, typer.Option(help="A package whose plug-ins may run no longer.")] = None,
     json: JsonOption = False,
 ) -> None:
     """List the plug-ins of installed packages: names that are accepted beside the built-in ones.
 
-    Scientists, interpreters, discovery methods, behaviours, model loaders and judges; see examples/plugin.
+    Scientists, interpreters, discovery methods, behaviours, model loaders and judges; see examples/plugin. None is
+    imported before you trust its package, once; an update that offers more is asked for again.
 
     Example: vesalius plugins --check
     """
-    output(api.plugins(check=check), as_json=json)
+    output(api.plugins(check=check, trust=trust, revoke=revoke), as_json=json)
