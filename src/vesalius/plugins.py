@@ -201,6 +201,15 @@ def named_function(group: PluginGroup, name: str, known: Iterable[str]) -> Calla
     return function_named(name, role=group.role, known=names)
 
 
+#: What stands before the colon of a name that is not of a module: confined programs, and answers in a directory.
+_NOT_MODULES = ("command", "confined", "answers")
+
+
+def names_a_module(name: object) -> bool:
+    """Whether a name is `package.module:function`: code that runs with the rights of whoever uses the name."""
+    return isinstance(name, str) and ":" in name and name.partition(":")[0] not in _NOT_MODULES
+
+
 def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..., Any]:
     """Import the function that `package.module:function` names; `role` and `known` are for the error message."""
     module, colon, function = name.partition(":")
