@@ -11,9 +11,8 @@ import vesalius as ves
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed
 
-CODE = (
-    "import pathlib\npathlib.Path(__file__).with_name('ran').write_text('')\ndef f(*given, **more): ...\nreplies = []\n"
-)
+CODE = "import pathlib\npathlib.Path(__file__).with_name('ran').write_text('')\n"
+CODE += "def f(*given, **more): ...\nreplies = []\n"
 
 
 @pytest.fixture
