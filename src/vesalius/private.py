@@ -1,13 +1,22 @@
-"""Files that only their owner can read or write: secrets, and what a user decided once."""
+"""What is the user's alone: files that nobody else can read or write, and secrets in the environment."""
 
 import os
+import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from vesalius.errors import BadInput, Failed
 
+#: Variables of the environment that hold a secret, by their names.
+SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 #: Bytes of a private file at most.
 MOST_BYTES = 1_000_000
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a process that needs no secret: what one starts with stays readable under `/proc`."""
+    return {name: value for name, value in environment.items() if not SECRET_NAME.search(name)}
 
 
 def write_private(path: Path, text: str) -> None:

@@ -24,8 +24,7 @@ import uvicorn
 
 from vesalius.errors import BadInput, note, quoted
 from vesalius.files import require_possible
-from vesalius.private import write_private
-from vesalius_backbones.records import SECRET_NAME
+from vesalius.private import without_secrets, write_private
 from vesalius_bench.ratings.annotation import Annotating
 from vesalius_serving.listening import listen, settings
 from vesalius_serving.private import private_directory, redirect_page
@@ -161,7 +160,7 @@ def _start_browser(page: Path) -> "subprocess.Popen[bytes]":
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)},
+        env=without_secrets(os.environ),
         start_new_session=True,
     )
 

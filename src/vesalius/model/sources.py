@@ -110,7 +110,10 @@ def _read_weights(directory: Path) -> State:
     index = directory / "model.safetensors.index.json"
     if index.exists():
         files = read_json(index).get("weight_map")
-        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+        plain = isinstance(files, dict) and all(
+            isinstance(one, str) and Path(one).name == one for one in files.values()
+        )
+        if not plain:
             raise BadInput(f"{index}: `weight_map` does not say which file each weight is in; fetch the model again")
         shards = sorted(set(files.values()))
         return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}
