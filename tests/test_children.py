@@ -73,10 +73,10 @@ def seen_until(process: "subprocess.Popen[bytes]", seen: Seen, done: Callable[[]
         time.sleep(0.01)
 
 
+SCRIPTED = f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}"
 WORKING = {
     "bench": ("bench", "circuits", "--ids", "41", "--jobs", "2", "--out", "out"),
-    "agent": ("explain", "frac_prevs", "--scientist", "hyve", "--protocol", "paper", "--out", "out", "--backbone")
-    + (f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}",),
+    "agent": ("explain", "frac_prevs", "--scientist", "hyve", "--protocol", "paper", "--backbone", SCRIPTED),
     "command": ("explain", "41", "--scientist", "command:/bin/cat"),
 }
 
