@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
+
 from vesalius.files import write_json
 
 SEED = 72
@@ -45,6 +47,8 @@ causal = True
 def program():
     return Map({"a": "one", "b": "two", "c": "three"}.get, tokens, name="spelt")
 """
+#: What a sweep has measured by now, and the seconds that it spent.
+SCORES_FILE = "scores.safetensors"
 #: Seconds that what a killed command had started may take to end: a run whose server is gone writes down what it has.
 ENDING = 30.0
 #: What `train` says where it was killed after everything was written.
@@ -172,6 +176,8 @@ def left_behind(out: Path) -> dict[str, Any]:
         name = str(path.relative_to(out))
         if path.suffix == ".json" and name not in NOT_READ:
             documents[name] = comparable(json.loads(path.read_text().replace(str(out), "PLACE")))
+        elif path.name == SCORES_FILE:
+            documents[name] = {key: value.tolist() for key, value in load_file(path).items() if key != "spent"}
         elif path.suffix == ".safetensors":
             documents[name] = path.read_bytes().hex()
     return documents

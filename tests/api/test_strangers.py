@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ CODE += "def f(*given, **more): ...\nreplies = []\n"
 
 
 @pytest.fixture
-def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A module of a stranger beside his result, on the path as the current directory of a notebook is."""
     (tmp_path / "planted.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
