@@ -10,6 +10,7 @@ or `Failed` with one line of at most 500 characters, within `SECONDS`. Anything 
 
 import argparse
 import json
+import os
 import pickle
 import random
 import resource
@@ -26,9 +27,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import torch
 
+from vesalius import consent
 from vesalius.behaviours.files import read_behaviour
 from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import load_original
@@ -58,6 +61,7 @@ from vesalius_functions.entities import load_published as load_entities
 from vesalius_functions.numeric import load_published as load_numeric
 from vesalius_functions.strings import load_published as load_strings
 from vesalius_serving.clients import Clients
+from vesalius_workbench.jobs import JOB, LOG, Jobs, RunQuestion
 
 SECONDS = 20
 LONGEST_REFUSAL = 500
@@ -414,6 +418,26 @@ def make_clients(folder: Path) -> None:
     Clients(folder / "clients.json").require(["1", "2"])
 
 
+def load_consents(folder: Path) -> None:
+    """Whether a package is trusted, as the user's file says."""
+    with mock.patch.dict(os.environ, {"XDG_CONFIG_HOME": str(folder)}):
+        consent.is_trusted("a-package", ["vesalius.judges:one = module:f"])
+
+
+def make_consents(folder: Path) -> None:
+    """Consent to one package."""
+    with mock.patch.dict(os.environ, {"XDG_CONFIG_HOME": str(folder)}):
+        consent.trust("a-package", ["vesalius.judges:one = module:f"])
+
+
+def make_job(folder: Path) -> None:
+    """A run that the page started, and its log."""
+    (folder / "mine").mkdir()
+    asked = RunQuestion(specimen="frac_prevs", components=["L0_MLP"], backbone="openai:x", n=8)
+    write_json(folder / "mine" / JOB, {"schema": 1, **asked.model_dump()})
+    (folder / "mine" / LOG).write_text("vesalius: interrupted\n")
+
+
 LOADERS: dict[str, Loader] = {
     "mib": Loader(make_mib, lambda folder: read_folder(folder / "ioi_gpt2")),
     "mib_tensors": Loader(make_mib_tensors, lambda folder: read_folder(folder / "ioi_gpt2")),
@@ -421,6 +445,8 @@ LOADERS: dict[str, Loader] = {
     "convert_graph": Loader(make_graph, lambda folder: convert(folder / "graph.json", folder / "out.json")),
     "verdict": Loader(make_verdict, lambda folder: show_claim(folder / "verdict.json")),
     "clients": Loader(make_clients, lambda folder: Clients(folder / "clients.json").revoke("1")),
+    "consents": Loader(make_consents, load_consents),
+    "job": Loader(make_job, lambda folder: Jobs(folder, specimens=["frac_prevs"]).about(folder / "mine")),
     "circuit": Loader(make_circuit, load_circuit),
     "ratings_json": Loader(make_ratings_json, lambda folder: read_ratings(folder / "ratings.json")),
     "ratings_csv": Loader(make_ratings_csv, lambda folder: read_ratings(folder / "ratings.csv")),

@@ -2,16 +2,19 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.kills --kills 100 --out benchmarks/results/kills.json
 
-Five commands: `bench circuits`, `bench discovery`, `bench functions`, `explain` by a scripted language model whose
-programs run in the sandbox, and `train`. Each is run once without a kill. Then it is started in a process group of its
-own, killed with SIGKILL after a random share of that time, and started again, until it ends by itself. Every JSON file
-and every weight file it leaves is compared with the unkilled run, times and places left out.
+Seven commands: `bench circuits`, `bench discovery`, `bench functions`, `explain` by a scripted language model whose
+programs run in the sandbox, `train`, `sweep` and `discover`; and `workbench`, a process that holds a run as the server
+of `vesalius open` does, resumes it when it is started again, and is killed without its run. Each is run once without a
+kill. Then it is started in a process group of its own, killed with SIGKILL after a random share of that time, and
+started again, until it ends by itself. Every JSON file and every weight file it leaves is compared with the unkilled
+run, times and places left out. What it had started must have ended soon after each kill; what has not is an orphan.
 """
 
 import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
+
 from vesalius.files import write_json
 
 SEED = 72
@@ -29,7 +34,7 @@ PYTHON = [sys.executable]
 ROOT = Path(__file__).parents[1]
 #: Times, places and what follows from them.
 NOT_COMPARED = {"seconds", "work_seconds", "directory", "time", "made_by", "versions", "request"}
-NOT_READ = ("run.json", "spending.json")
+NOT_READ = ("run.json", "spending.json", "under_way.json")
 MOST_LIVES = 60
 SPEC = """
 from vesalius.rasp import Map, tokens
@@ -42,6 +47,10 @@ causal = True
 def program():
     return Map({"a": "one", "b": "two", "c": "three"}.get, tokens, name="spelt")
 """
+#: What a sweep has measured by now, and the seconds that it spent.
+SCORES_FILE = "scores.safetensors"
+#: Seconds that what a killed command had started may take to end: a run whose server is gone writes down what it has.
+ENDING = 30.0
 #: What `train` says where it was killed after everything was written.
 COMPLETE = "holds a specimen already"
 
@@ -59,7 +68,33 @@ def commands(place: Path) -> dict[str, list[str]]:
         ],
         "explain": ["explain", "frac_prevs", "--scientist", "hyve", "--backbone", scripted, "--protocol", "paper"],
         "train": ["train", str(spec)],
+        "sweep": ["sweep", "frac_prevs", "--n", "16"],
+        "discover": ["discover", "frac_prevs", "--n", "16"],
+        "workbench": [WORKBENCH],
     }
+
+
+#: Names the process that holds a run as the workbench does, in place of a command.
+WORKBENCH = "benchmarks.kills"
+
+
+def hold_a_run(out: Path) -> None:
+    """As the server of the workbench: start a run, or resume the one that a killed server left, until it ends."""
+    from vesalius_workbench.jobs import Jobs, RunQuestion
+
+    out.mkdir(exist_ok=True)
+    jobs, place = Jobs(out, specimens=["frac_prevs"]), out / "run"
+    said = jobs.about(place) if place.is_dir() else None
+    if said is None:
+        jobs.start(RunQuestion(specimen="frac_prevs", components=["L0_MLP", "L1H2"], scientist="builtin", name="run"))
+    elif said["resume"] is not None:
+        jobs.resume(place, said["resume"]["digest"])
+    elif not (place / "explanation.json").is_file():  # killed before it said what was asked
+        shutil.rmtree(place)
+        return hold_a_run(out)
+    while jobs.running():
+        time.sleep(0.05)
+    return None
 
 
 @dataclass
@@ -71,13 +106,15 @@ class Tally:
     lives: int = 0
     seconds_unkilled: float = 0.0
     different: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
 
 
 def start(command: list[str], out: Path) -> "subprocess.Popen[str]":
     """The command in a process group of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [WORKBENCH, "--hold", str(out)] if command == [WORKBENCH] else ["vesalius", *command, "--out", str(out)]
     return subprocess.Popen(
-        [*PYTHON, "-m", "vesalius", *command, "--out", str(out), "--json"],
+        [*PYTHON, "-m", *words, *(() if command == [WORKBENCH] else ("--json",))],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -87,13 +124,44 @@ def start(command: list[str], out: Path) -> "subprocess.Popen[str]":
     )
 
 
-def live(command: list[str], out: Path, *, kill_after: float | None) -> bool | None:
+def started_by(top: int) -> dict[int, str]:
+    """Every process below one, with the time at which it began, by which it is known later."""
+    began, parents = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if words[0] != "Z":
+            began[int(folder.name)], parents[int(folder.name)] = words[19], int(words[1])
+    below, more = {top}, True
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in below} - below
+        below |= more
+    return {pid: began[pid] for pid in below if pid in began}
+
+
+def left_over(processes: dict[int, str]) -> list[str]:
+    """Which of these still run when they had time to end."""
+    end = time.monotonic() + ENDING
+    while True:
+        now = {pid: started_by(pid).get(pid) for pid in processes}
+        left = [pid for pid, began in processes.items() if now[pid] == began]
+        if not left or time.monotonic() > end:
+            return [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")[:200] for pid in left]
+        time.sleep(0.1)
+
+
+def live(command: list[str], out: Path, tally: Tally, *, kill_after: float | None) -> bool | None:
     """One life: True if the command ended by itself, None if it was killed before; anything else is an error."""
     process = start(command, out)
     try:
         _, said = process.communicate(timeout=kill_after)
     except subprocess.TimeoutExpired:
+        processes = started_by(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        tally.orphans += left_over(processes)
         process.communicate()
         return None
     if process.returncode == 0 or COMPLETE in said:
@@ -108,6 +176,8 @@ def left_behind(out: Path) -> dict[str, Any]:
         name = str(path.relative_to(out))
         if path.suffix == ".json" and name not in NOT_READ:
             documents[name] = comparable(json.loads(path.read_text().replace(str(out), "PLACE")))
+        elif path.name == SCORES_FILE:
+            documents[name] = {key: value.tolist() for key, value in load_file(path).items() if key != "spent"}
         elif path.suffix == ".safetensors":
             documents[name] = path.read_bytes().hex()
     return documents
@@ -124,7 +194,7 @@ def attack(command: list[str], place: Path, *, kills: int, dice: random.Random) 
     """Kill a command so often, in as many runs as that takes."""
     tally, whole = Tally(), place / "whole"
     began = time.monotonic()
-    assert live(command, whole, kill_after=None)
+    assert live(command, whole, tally, kill_after=None)
     tally.seconds_unkilled = round(time.monotonic() - began, 2)
     expected = left_behind(whole)
     while tally.kills < kills:
@@ -135,7 +205,7 @@ def attack(command: list[str], place: Path, *, kills: int, dice: random.Random) 
             # The last life of a run is left alone, so that it ends however slow the machine is.
             spared = number == MOST_LIVES - 1 or tally.kills >= kills
             after = None if spared else dice.uniform(0, 1.1 * tally.seconds_unkilled)
-            if live(command, out, kill_after=after):
+            if live(command, out, tally, kill_after=after):
                 break
             tally.kills += 1
         found = left_behind(out)
@@ -151,7 +221,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="commands, comma-separated")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--hold", type=Path, help="hold a run there as the workbench does; the benchmark starts this")
     options = parser.parse_args()
+    if options.hold is not None:
+        return hold_a_run(options.hold)
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="vesalius-kills-") as directory:
         known = commands(Path(directory))
@@ -167,10 +240,12 @@ def main() -> None:
         "kills": sum(row["kills"] for row in rows.values()),
         "runs": sum(row["runs"] for row in rows.values()),
         "different": sum(len(row["different"]) for row in rows.values()),
+        "orphans": sum(len(row["orphans"]) for row in rows.values()),
     }
     print(json.dumps(totals))
     if options.out:
         write_json(options.out, {"benchmark": "kills", "seed": options.seed, "totals": totals, "commands": rows})
+    return None
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def _run(*words: str) -> None:
     option, what, *arguments = words
     if option == "-P":  # a process of its own group, and no folder on the path but those of the environment
         os.setsid()
-        sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
+        sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         option, what, *arguments = what, *arguments
     else:
         sys.path.insert(0, os.getcwd() if option == "-m" else "")

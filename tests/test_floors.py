@@ -20,7 +20,7 @@ SOURCE = ROOT.parent
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
     *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
-    *("options", "sites", "version"),
+    *("consent", "options", "private", "sites", "version"),
 }
 FLOORS = [
     {"documents"},
@@ -42,7 +42,7 @@ FLOORS = [
 ALONE: dict[str, set[str]] = {"sandbox": set()}
 #: The command line parses, calls the composer and shows: what it may import of the package, apart from its own room.
 FACES = {"cli"}
-OPEN_TO_FACES = {"api", "documents", "errors", "options", "plugins", "report", "version"}
+OPEN_TO_FACES = {"api", "consent", "documents", "errors", "options", "plugins", "report", "version"}
 HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 
 #: The packages beside the core, each with those below it that it may import.

@@ -1,12 +1,14 @@
 """The benchmark of kills: what it compares; one command killed twice. `tests/runs/test_kills.py` kills fifty times."""
 
 import json
+import os
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
 from benchmarks import kills
-from benchmarks.kills import attack, commands, comparable, left_behind
+from benchmarks.kills import attack, commands, comparable, left_behind, left_over, started_by
 
 from tests.forked import forked
 
@@ -31,12 +33,23 @@ def test_what_is_left_behind_is_compared_without_its_place(tmp_path: Path) -> No
     assert left_behind(tmp_path / "two") != found[0]
 
 
-def test_there_are_five_commands(tmp_path: Path) -> None:
-    assert len(commands(tmp_path)) == 5
+def test_there_are_eight_commands(tmp_path: Path) -> None:
+    assert len(commands(tmp_path)) == 8
+
+
+def test_what_outlives_a_kill_is_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills, "ENDING", 0.3)
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as left:
+        processes = started_by(os.getpid())
+        assert left.pid in processes
+        assert [line.split()[0] for line in left_over({left.pid: processes[left.pid]})] == ["sleep"]
+        left.kill()
+        left.wait()
+        assert left_over({left.pid: processes[left.pid]}) == []
 
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_twice_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kills, "PYTHON", forked())
     tally = attack(commands(tmp_path)["train"], tmp_path, kills=2, dice=random.Random(3))
-    assert (tally.kills, tally.different) == (2, [])
+    assert (tally.kills, tally.different, tally.orphans) == (2, [], [])

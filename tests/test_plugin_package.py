@@ -15,6 +15,7 @@ import pytest
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius import api
+from vesalius.consent import VARIABLE
 from vesalius.discovery.method import REGISTERED as METHODS
 from vesalius.documents.base import REGISTERED
 from vesalius.documents.catalogue import Listing
@@ -52,6 +53,7 @@ def offered(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(site)
     before = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(site), before])))
+    monkeypatch.setenv(VARIABLE, "vesalius-example-plugin")
     return site
 
 
@@ -155,7 +157,8 @@ def test_a_name_that_does_not_exist_is_refused_with_those_of_plugins(offered: Pa
 
 
 def package(site: Path, name: str, entries: dict[str, str], code: str = "") -> None:
-    """A package as an installer leaves it, with entry points `group:name` to functions of one module."""
+    """A package as an installer leaves it, with entry points `group:name` to functions of one module; trusted."""
+    os.environ[VARIABLE] += f",{name}"
     module = name.replace("-", "_")
     (site / f"{module}.py").write_text(code)
     folder = site / f"{module}-1.0.dist-info"
@@ -171,6 +174,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv(VARIABLE, "")
     yield site
     for name in [
         name for name, one in sys.modules.items() if (getattr(one, "__file__", "") or "").startswith(str(site))

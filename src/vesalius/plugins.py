@@ -5,10 +5,10 @@ A package offers plug-ins by entry points, one group per kind:
     [project.entry-points."vesalius.interpreters"]
     constant = "my_package:constant"
 
-The name is then accepted wherever a built-in name of that kind is. A plug-in is imported when it is used. One that
-cannot be imported is refused in one line that names its package, and no other is touched. A built-in name cannot be
-taken, nor a name that two packages claim. The packages that come with this one (`vesalius_bench` and others) are found
-in the same way; their names count as built-in.
+The name is then accepted wherever a built-in name of that kind is. A plug-in is imported when it is used, and only if
+the user trusts its package (`vesalius.consent`). One that cannot be imported is refused in one line that names its
+package, and no other is touched. A built-in name cannot be taken, nor a name that two packages claim. The packages that
+come with this one (`vesalius_bench` and others) are found in the same way; their names count as built-in.
 """
 
 import importlib
@@ -21,6 +21,7 @@ from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vesalius.consent import NotTrusted, is_trusted
 from vesalius.errors import BadInput, Failed, choices, quoted, raised_where
 
 
@@ -47,8 +48,9 @@ GROUPS = (
     *(SCIENTISTS, INTERPRETERS, DISCOVERY_METHODS, BEHAVIOURS, MODEL_LOADERS, JUDGES),
     *(DOCUMENTS, COMMANDS, VERBS, BENCHMARKS, RUNS),
 )
-#: The distribution whose plug-ins are built in.
+#: The distribution whose plug-ins are built in, and the packages in it.
 OWN = "vesalius"
+_OWN_PACKAGE = re.compile(r"vesalius(_[a-z]+)?[.:]")
 #: What a plug-in may be called: names stand in lists, options, file names and before colons.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 
@@ -65,10 +67,21 @@ class Plugin(NamedTuple):
     @property
     def built_in(self) -> bool:
         """True if it comes with this package."""
-        return self.package == OWN
+        return self.package == OWN and _OWN_PACKAGE.match(self.target) is not None
+
+    @property
+    def trusted(self) -> bool:
+        """True if it is built in, or the user has agreed to what its package offers."""
+        return self.built_in or is_trusted(self.package, offers(self.package))
+
+    def require_trusted(self) -> None:
+        """Refuse a plug-in of a package that the user has not agreed to."""
+        if not self.trusted:
+            raise NotTrusted(f"{self.group.role} {self.name!r}", self.package, self.version)
 
     def load(self) -> Any:
-        """Import it; refused, with the name of the package, where that fails."""
+        """Import it; refused, with the name of the package, where that fails or the package is not trusted."""
+        self.require_trusted()
         try:
             module, _, names = self.target.partition(":")
             return reduce(getattr, filter(None, names.split(".")), importlib.import_module(module))
@@ -123,6 +136,12 @@ def running(group: PluginGroup, name: str, known: Iterable[str]) -> Iterator[Non
 def installed(group: PluginGroup) -> tuple[Plugin, ...]:
     """Every plug-in of a group, whatever it is called; nothing is imported."""
     return tuple(plugin for plugin in _installed(tuple(sys.path)) if plugin.group == group)
+
+
+def offers(package: str) -> list[str]:
+    """What a package offers, each as `group:name = target`: what a user agrees to."""
+    plugins = [one for one in _installed(tuple(sys.path)) if one.package == package and not one.built_in]
+    return [f"{one.group.entry_points}:{one.name} = {one.target}" for one in plugins]
 
 
 def why_hidden(plugin: Plugin, known: Iterable[str]) -> str | None:
@@ -180,6 +199,15 @@ def named_function(group: PluginGroup, name: str, known: Iterable[str]) -> Calla
     if not group.by_module:
         raise BadInput(f"{group.role} {quoted(name, 80)} does not exist; choose one of {choices(names)}")
     return function_named(name, role=group.role, known=names)
+
+
+#: What stands before the colon of a name that is not of a module: confined programs, and answers in a directory.
+_NOT_MODULES = ("command", "confined", "answers")
+
+
+def names_a_module(name: object) -> bool:
+    """Whether a name is `package.module:function`: code that runs with the rights of whoever uses the name."""
+    return isinstance(name, str) and ":" in name and name.partition(":")[0] not in _NOT_MODULES
 
 
 def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..., Any]:

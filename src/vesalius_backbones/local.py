@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from vesalius.errors import BadInput, Failed
+from vesalius.private import without_secrets
 from vesalius_backbones.messages import Answer, ModelRequest
 from vesalius_backbones.providers import PROVIDERS, Access
 
@@ -83,7 +84,11 @@ class LocalServer:
         # -P: no file of the current directory stands in for a module.
         command = [sys.executable, "-P", "-c", CHILD, json.dumps(arguments)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=without_secrets(os.environ),
         )
         self._end = weakref.finalize(self, _stop, self._process)
         assert self._process.stdout is not None

@@ -25,6 +25,7 @@ from pydantic import Field, ValidationError
 
 from vesalius.documents.trace import CALLS_FILE
 from vesalius.errors import BadInput, Failed
+from vesalius.private import SECRET_NAME
 from vesalius.runs.ledger import Totals
 from vesalius_backbones.failures import BackboneError, Excess, Garbled, Refused, Rejected, SpendingCap, beyond
 from vesalius_backbones.messages import Answer, Connection, Event, FrozenModel, ModelRequest, Price, TokenUsage
@@ -42,7 +43,6 @@ MARK = "[secret]"
 MIN_LENGTH = 8
 #: Texts whose redaction is remembered.
 MOST_REMEMBERED = 1_000
-SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 PATTERNS = re.compile(
     r"""
       \b(?i:sk-)[A-Za-z0-9_-]{12,}                                 # OpenAI, Anthropic, and many that follow them

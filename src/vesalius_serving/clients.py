@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.errors import BadInput
-from vesalius_serving.private import read_private, write_private
+from vesalius.private import read_private, write_private
 
 SCHEMA = 1
 #: Characters of a secret that a client may send.

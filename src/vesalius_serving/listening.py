@@ -116,9 +116,11 @@ def _began(connection: Any) -> float:
 
 
 def settings(app: Any, **options: Any) -> uvicorn.Config:
-    """How every server here runs: with these limits, quietly, and without web sockets."""
+    """How every server here runs: with these limits, quietly, and without web sockets. No proxy stands before it, so
+    what a request says about its own address is not believed.
+    """
     fixed: dict[str, Any] = {"http": BoundedProtocol, "backlog": BACKLOG, "access_log": False, "ws": "none"}
-    fixed |= {"timeout_graceful_shutdown": 2}
+    fixed |= {"timeout_graceful_shutdown": 2, "proxy_headers": False}
     usual: dict[str, Any] = {"log_level": "warning"}
     return uvicorn.Config(app, **usual | fixed | options)
 

@@ -1,7 +1,7 @@
-"""Files that only their owner can read: how a server hands a token or a secret to the user who started it.
+"""Places that only their owner can enter: how a server hands a token to the user who started it.
 
 Whatever stands in a command line is shown to every user of the machine by `ps`. So a browser is given the address of a
-page on the disk, which leads on to the server, and programs read their secrets from a file.
+page on the disk, which leads on to the server.
 """
 
 import html
@@ -12,40 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from vesalius.errors import BadInput, Failed
-
-#: Bytes of a private file at most.
-MOST_BYTES = 1_000_000
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that its owner alone can read, whole or not at all; what was there is replaced, links included."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.unlink(missing_ok=True)
-        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(partial, path)
-    except OSError as error:
-        raise Failed(f"{path}: cannot be written ({error.strerror}); choose another place") from None
-
-
-def read_private(path: Path) -> str:
-    """The text of a private file; refused where others could have read or written it."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            about = os.fstat(handle)
-            text = file.read(MOST_BYTES).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read ({error}); remove it, and the server makes it again") from None
-    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
-        raise BadInput(f"{path}: is not a file of this user; remove it, and the server makes it again")
-    if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise BadInput(f"{path}: other users can read it; remove it, so that new secrets are made")
-    return text
 
 
 @contextmanager

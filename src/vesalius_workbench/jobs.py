@@ -34,9 +34,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed
+from vesalius.private import SECRET_NAME, without_secrets
 from vesalius.runs.directory import worker_of
 from vesalius.runs.kinds import run_state
-from vesalius_backbones.records import SECRET_NAME
 from vesalius_workbench.store import below, located
 
 JOB, LOG = "job.json", "run.log"
@@ -225,7 +225,7 @@ class Jobs:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
-                    env={name: value for name, value in os.environ.items() if name not in keys},
+                    env=without_secrets(os.environ),
                     start_new_session=True,
                 )
         except OSError as error:

@@ -24,10 +24,10 @@ import uvicorn
 
 from vesalius.errors import BadInput, note, quoted
 from vesalius.files import require_possible
-from vesalius_backbones.records import SECRET_NAME
+from vesalius.private import without_secrets, write_private
 from vesalius_bench.ratings.annotation import Annotating
 from vesalius_serving.listening import listen, settings
-from vesalius_serving.private import private_directory, redirect_page, write_private
+from vesalius_serving.private import private_directory, redirect_page
 from vesalius_workbench.access import ACCESS
 from vesalius_workbench.options import Served
 from vesalius_workbench.password import SHORTEST, Password
@@ -160,7 +160,7 @@ def _start_browser(page: Path) -> "subprocess.Popen[bytes]":
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)},
+        env=without_secrets(os.environ),
         start_new_session=True,
     )
 

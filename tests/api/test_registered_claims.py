@@ -224,6 +224,35 @@ def test_a_signed_claim_cannot_be_altered_without_its_key(tmp_path: Path) -> Non
         assert ves.verify_claim(written(tmp_path, whole)).result in REFUSED, where
 
 
+def test_no_signature_can_be_borrowed(tmp_path: Path, registration: Registration, verdict: ClaimVerdict) -> None:
+    """Verdicts made up by somebody with another key, or with a signature of ours from elsewhere."""
+    pytest.importorskip("cryptography")
+    ours, theirs = (signing_key(tmp_path / f"{name}.pem") for name in ("ours", "theirs"))
+    claim = with_seal(registration.as_data(), tmp_path / "ours.pem")
+    said = json.loads(json.dumps(verdict.as_data()))
+    proven = {**said, "proven": [{"by": "rerun", "detail": "the test was run here"}]}
+
+    def sealed(signer: str, signature: str) -> dict[str, Any]:
+        seal = {"signer": signer, "signature": signature}
+        return {**said, "seal": {**seal, "digest": digest({**said, "seal": seal})}}
+
+    zero = "00" * 32
+    made_up = [
+        (with_seal(said, tmp_path / "theirs.pem"), None, "UNTRUSTED"),
+        (with_seal(said, tmp_path / "theirs.pem"), ours, "ALTERED"),
+        (sealed(ours, with_seal(said, tmp_path / "theirs.pem")["seal"]["signature"]), ours, "ALTERED"),
+        (sealed(ours, claim["seal"]["signature"]), ours, "ALTERED"),
+        (sealed(zero, zero * 2), zero, "ALTERED"),
+        (with_seal(proven), None, "UNSIGNED"),
+        (with_seal(said), "", "STRIPPED"),
+        (with_seal(said), theirs, "STRIPPED"),
+    ]
+    for forged, signer, word in made_up:
+        checked = verify.check_verdict(registration, written(tmp_path, forged), signer=signer)
+        assert checked.result == word
+        assert {one.by for one in checked.proven} == {"nothing"}
+
+
 def test_another_model_is_tampering_and_other_code_is_a_note(
     registration: Registration, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     points = ["[vesalius.discovery_methods]", "ladder = ladders:Ladder", "by-place = ladders:by_place", ""]
     (info / "entry_points.txt").write_text("\n".join(points))
     monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("VESALIUS_TRUST_PLUGINS", "ladders")
     yield folder
     REGISTERED.pop("ladder", None)
     sys.modules.pop("ladders", None)

@@ -79,6 +79,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: owls\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[vesalius.scientists]\nowl = owls:Owl\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("VESALIUS_TRUST_PLUGINS", "owls")
     yield
     REGISTERED.pop("owl", None)
     sys.modules.pop("owls", None)

@@ -108,7 +108,56 @@ ATTACKS = {
     "find sockets of services": "attempt(lambda: os.listdir('/run') or os.listdir('/var/run'))",
     "read shared memory": "attempt(lambda: os.listdir('/dev/shm'))",
     "read a disk": "attempt(lambda: read('/dev/vda') or read('/dev/sda'))",
+    "call by openat2": "h = (ctypes.c_uint64 * 3)()\nattempt(lambda: libc.syscall(437, -100, {canary!r}.encode(), h, 24) >= 0)",
+    "make any socket": "def made(f, t):\n    try:\n        return socket.socket(f, t).family\n    except OSError:\n        return None\nattempt(lambda: [f for f in range(1, 46) for t in (1, 2, 3, 5) if made(f, t)])",
+    "reach the host of a virtual machine": "attempt(lambda: socket.socket(40, 1).connect((2, 1)) is None)",
+    "connect to an abstract socket": "attempt(lambda: socket.socket(socket.AF_UNIX).connect(chr(0) + 'x') is None)",
+    "mount by the new calls": "attempt(lambda: libc.syscall(430, b'tmpfs', 0) >= 0 or libc.syscall(428, -100, b'/', 1) >= 0)",
+    "clone3 into a namespace": "a = (ctypes.c_uint64 * 8)(0x10000000, 0, 0, 0, 17)\nattempt(lambda: libc.syscall(435, a, 64) > 0)",
+    "enter its launcher's namespaces": "attempt(lambda: (p := libc.syscall(434, launcher, 0)) >= 0 and libc.setns(p, 0x20000) == 0)",
+    "signal by a handle": "attempt(lambda: (p := libc.syscall(434, {victim}, 0)) >= 0 and libc.syscall(424, p, 9, None, 0) == 0)",
+    "write another memory by a call": "b = ctypes.create_string_buffer(8)\nv = (ctypes.c_size_t * 2)(ctypes.addressof(b), 8)\nattempt(lambda: libc.process_vm_writev({victim}, v, 1, v, 1, 0) > 0)",
+    "compare processes": "attempt(lambda: libc.syscall(312, os.getpid(), {victim}, 0, 0, 0) >= 0)",
+    "limit another process": "l = (ctypes.c_uint64 * 2)(0, 0)\nattempt(lambda: libc.syscall(302, {victim}, 7, l, None) == 0)",
+    "slow another process down": "attempt(lambda: os.setpriority(0, {victim}, 19) is None)",
+    "pin another process": "attempt(lambda: os.sched_setaffinity({victim}, [0]) is None)",
+    "watch the caller's file": "attempt(lambda: libc.inotify_add_watch(libc.inotify_init(), {canary!r}.encode(), 0xFFF) >= 0)",
+    "watch the whole system": "attempt(lambda: libc.syscall(300, 0, 0) >= 0)",
+    "read the kernel's log": "b = ctypes.create_string_buffer(4096)\nattempt(lambda: libc.klogctl(3, b, 4096) > 0 or read('/dev/kmsg'))",
+    "measure the machine": "a = ctypes.create_string_buffer(128)\na[4] = 120\nattempt(lambda: libc.syscall(298, a, -1, 0, -1, 0) >= 0)",
+    "handle its own faults": "attempt(lambda: libc.syscall(323, 0) >= 0)",
+    "add a key to the kernel": "attempt(lambda: libc.syscall(248, b'user', b'x', b'y', 1, -4) > 0)",
+    "open a queue of messages": "attempt(lambda: libc.syscall(240, b'vesalius', 0o102, 0o600, None) >= 0)",
+    "make a device": "import stat\nd = os.environ['TMPDIR'] + '/d'\nattempt(lambda: os.mknod(d, stat.S_IFBLK | 0o600, os.makedev(254, 0)) or read(d))",
+    "open devices": "for n in ('tty', 'kvm', 'fuse', 'mem', 'vsock', 'net/tun', 'ptmx', 'loop0', 'loop-control'):\n    attempt(lambda: os.open('/dev/' + n, os.O_RDWR) >= 0)",
+    "change the terminal's discipline": "import fcntl\nattempt(lambda: fcntl.ioctl(0, 0x5423, b'\\0\\0\\0\\0') == 0 or fcntl.ioctl(0, 0x541C, b'\\2') == 0)",
+    "rename the machine": "attempt(lambda: libc.sethostname(b'mine', 4) == 0)",
+    "set the clock": "import time\nattempt(lambda: time.clock_settime(0, 0) is None)",
+    "reach the hardware": "attempt(lambda: libc.iopl(3) == 0 or libc.ioperm(0x70, 2, 1) == 0)",
+    "load a module": "attempt(lambda: libc.syscall(175, b'', 0, b'') == 0 or libc.syscall(313, 0, b'', 0) == 0)",
+    "restart the machine": "attempt(lambda: libc.syscall(169, 0xFEE1DEAD, 672274793, 0, 0) == 0)",
+    "swap": "attempt(lambda: libc.swapoff(b'/dev/vda') == 0 or libc.acct(b'/tmp/x') == 0)",
+    "write into folders for everybody": "for d in ('/var/tmp', '/dev/shm', '/run/lock', '/run', '/var/crash'):\n    attempt(lambda: open(d + '/vesalius-new', 'w'))",
+    "make a pipe beside the caller's files": "attempt(lambda: os.mkfifo({outside!r} + '/pipe') is None)",
+    "link its file into the caller's folder": "attempt(lambda: os.link(sys.argv[0], {outside!r} + '/linked') is None)",
+    "move its scratch to the caller": "open(os.environ['TMPDIR'] + '/m', 'w')\nattempt(lambda: os.rename(os.environ['TMPDIR'] + '/m', {outside!r} + '/m') is None)",
+    "exchange files": "t = (os.environ['TMPDIR'] + '/x').encode()\nopen(t, 'w')\nattempt(lambda: libc.renameat2(-100, t, -100, {canary!r}.encode(), 2) == 0)",
+    "write an attribute": "attempt(lambda: os.setxattr({canary!r}, 'user.x', b'y') is None)",
+    "set a capability on a program": "attempt(lambda: os.setxattr(os.environ['TMPDIR'] + '/x', 'security.capability', b'\\1\\0\\0\\2' + b'\\xff' * 16) is None)",
+    "make a program that becomes root": "t = os.environ['TMPDIR'] + '/s'\nopen(t, 'w')\nattempt(lambda: os.chmod(t, 0o4755) is None and os.stat(t).st_mode & 0o4000 and os.stat(t).st_uid == 0 and os.getuid() != 0)",
+    "run sudo, pkexec and mount": "for c in (['sudo', '-n', 'cat'], ['pkexec', 'cat'], ['nsenter', '-t', '1', '-a', 'cat'], ['unshare', '-r', 'cat'], ['chroot', '/', 'cat']):\n    attempt(lambda: subprocess.check_output([*c, {canary!r}], stderr=-3, stdin=-3))",
+    "put a library into a program of root": "attempt(lambda: b'uid=0' in subprocess.check_output(['su', '-c', 'id'], env={{'LD_PRELOAD': sys.argv[0]}}, stderr=-3, stdin=-3))",
+    "read the settings of the kernel": "attempt(lambda: os.listdir('/sys') or os.listdir('/proc/sys'))",
+    "read the machine's identity": "attempt(lambda: read('/etc/machine-id') or read('/etc/hostname') or read('/etc/ssh/ssh_host_rsa_key'))",
+    "read what package tools remember": "attempt(lambda: read('/etc/pip.conf') or read('/root/.netrc') or read('/root/.config/pip/pip.conf'))",
+    "read consents and clients": "attempt(lambda: [read(os.path.expanduser('~root/.config/vesalius/plugins.json'))])",
     "push characters into a terminal": "import fcntl\nattempt(lambda: fcntl.ioctl(0, 0x5412, b'x') == 0)",
+}  # fmt: skip
+
+#: Attacks by the numbers of other machines, each alone: the kernel may end the program for them.
+OTHER_NUMBERS = {
+    "call by the numbers of x32": "attempt(lambda: libc.syscall(0x40000000 | 41, 2, 1, 0) >= 0)",
+    "call as a program of 32 bits": "m = ctypes.CDLL(None)\nm.mmap.restype = ctypes.c_void_p\np = m.mmap(None, 4096, 7, 0x62, -1, 0)\nctypes.memmove(p + 64, (2).to_bytes(4, 'little') + (1).to_bytes(4, 'little') + bytes(4), 12)\nc = b'\\x53\\xbb\\x01\\0\\0\\0\\xb9' + (p + 64).to_bytes(4, 'little') + b'\\xb8\\x66\\0\\0\\0\\xcd\\x80\\x5b\\xc3'\nctypes.memmove(p, c, len(c))\nattempt(lambda: ctypes.CFUNCTYPE(ctypes.c_int)(p)() >= 0)",
 }  # fmt: skip
 
 
@@ -229,6 +278,13 @@ def test_no_attack_reaches_what_the_caller_has(
     assert said.count("TRIED") >= len(ATTACKS), (said, errors)
     assert "DONE" in said
     assert escaped(said) == []
+
+
+@pytest.mark.parametrize("name", OTHER_NUMBERS)
+def test_calls_by_the_numbers_of_other_machines_open_nothing(name: str, tmp_path: Path) -> None:
+    said, _, usage = ran(tmp_path, PRELUDE + OTHER_NUMBERS[name], layers=WITHOUT_NAMESPACES)
+    assert "ESCAPED" not in said
+    assert usage.status in (0, -signal.SIGSYS, 128 + signal.SIGSYS)
 
 
 #: Starts a program as a user without root and without any of its capabilities.

@@ -9,8 +9,9 @@ import anyio
 import pytest
 
 from vesalius.errors import BadInput
+from vesalius.private import read_private, write_private
 from vesalius_serving.clients import Bearer, Clients
-from vesalius_serving.private import private_directory, read_private, redirect_page, write_private
+from vesalius_serving.private import private_directory, redirect_page
 from vesalius_serving.sessions import MOST_TICKETS, UNUSED, Sessions
 
 WHO = {"address": "127.0.0.1", "program": "a browser"}

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,10 @@ async def hello(scope, receive, send) -> None:
 
 
 @contextmanager
-def served() -> Iterator[int]:
+def served(app: Any = hello) -> Iterator[int]:
     """The port of a server in a thread."""
     listener = listen("127.0.0.1", 0, where="--port 0")
-    server = uvicorn.Server(settings(hello, lifespan="off"))
+    server = uvicorn.Server(settings(app, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
@@ -59,6 +60,22 @@ def ended(connection: socket.socket) -> bool:
 
 
 HALF_BODY = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\na"
+
+
+def test_a_request_does_not_say_where_it_comes_from() -> None:
+    """Otherwise one who tries passwords would be another address each time, or make another's wait."""
+    seen: list[object] = []
+
+    async def noting(scope, receive, send) -> None:
+        seen.append((scope["client"][0], scope["scheme"]))
+        await hello(scope, receive, send)
+
+    with served(noting) as port:
+        spoofed = b"x-forwarded-for: 10.9.8.7\r\nx-forwarded-proto: https\r\nforwarded: for=10.9.8.7\r\n"
+        connection = opened(port, b"GET / HTTP/1.1\r\nhost: x\r\n" + spoofed + b"connection: close\r\n\r\n")
+        assert connection.makefile("rb").read().endswith(b"hi")
+        connection.close()
+    assert seen == [("127.0.0.1", "http")]
 
 
 @pytest.mark.parametrize(

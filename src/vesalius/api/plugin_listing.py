@@ -5,13 +5,14 @@ from importlib import import_module
 
 from typer import Typer
 
+from vesalius import consent
 from vesalius.behaviours.registry import behaviour, behaviours
 from vesalius.discovery.discover import TAKEN as METHODS
 from vesalius.discovery.discover import method_class
 from vesalius.documents.base import REGISTERED
 from vesalius.documents.catalogue import Listing, PluginEntry
-from vesalius.documents.kinds import kind_named
-from vesalius.errors import BadInput, Failed
+from vesalius.documents.kinds import kind_named, look_again
+from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.model.sources import BUILT_IN as MODELS
 from vesalius.plugins import (
@@ -26,16 +27,24 @@ from vesalius.plugins import (
     Plugin,
     PluginGroup,
     installed,
+    offers,
     why_hidden,
 )
 from vesalius.runs.kinds import benchmark_named, benchmark_names, offered_kind
 
 
-def plugins(*, check: bool = False) -> Listing[PluginEntry]:
+def plugins(*, check: bool = False, trust: str | None = None, revoke: str | None = None) -> Listing[PluginEntry]:
     """Every plug-in of other installed packages: scientists, discovery methods, document kinds, commands and more.
 
-    `check` imports each; `problem` says what is in the way of one.
+    Args:
+        check: import each of a trusted package; `problem` says what is in the way of one.
+        trust: agree to a package: its plug-ins run with your rights from now on.
+        revoke: take that back.
     """
+    if trust is not None:
+        _trust(trust)
+    if revoke is not None:
+        consent.revoke(revoke)
     built_in = {
         "vesalius.scientists": (BUILTIN,),
         "vesalius.discovery_methods": METHODS,
@@ -54,6 +63,15 @@ def plugins(*, check: bool = False) -> Listing[PluginEntry]:
         if not plugin.built_in
     ]
     return Listing(_entry(plugin, known, check=check) for plugin, known in found)
+
+
+def _trust(package: str) -> None:
+    foreign = {plugin.package for group in GROUPS for plugin in installed(group) if not plugin.built_in}
+    if package not in foreign:
+        none = f"choose one of {choices(sorted(foreign))}" if foreign else "no installed package offers any"
+        raise BadInput(f"package {quoted(package, 80)} offers no plug-ins; {none}")
+    consent.trust(package, offers(package))
+    look_again()
 
 
 def _is_of_core(kind: type) -> bool:
@@ -93,8 +111,9 @@ USABLE: Mapping[PluginGroup, Callable[[Plugin], object]] = {
 
 def _entry(plugin: Plugin, known: tuple[str, ...], *, check: bool) -> PluginEntry:
     problem = why_hidden(plugin, known)
-    if problem is None and check:
+    if problem is None and (check or not plugin.trusted):
         try:
+            plugin.require_trusted()
             USABLE.get(plugin.group, _function)(plugin)
         except (BadInput, Failed) as error:
             problem = str(error)
@@ -104,5 +123,6 @@ def _entry(plugin: Plugin, known: tuple[str, ...], *, check: bool) -> PluginEntr
         package=plugin.package,
         version=plugin.version,
         target=plugin.target,
+        trusted=plugin.trusted,
         problem=problem,
     )

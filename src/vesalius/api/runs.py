@@ -1,5 +1,6 @@
 """Finished runs and results: list them, draw their pages, repeat one, compare two with each other."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -16,9 +17,10 @@ from vesalius.documents.kinds import kind_in, stored_kinds
 from vesalius.documents.printed import ResultList
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.view import Viewable
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, quoted
 from vesalius.model.specimen import Specimen
 from vesalius.options import Out
+from vesalius.plugins import names_a_module
 from vesalius.progress import Progress, shown
 from vesalius.report.pages import render_page
 from vesalius.runs.comparing import Replayed, difference
@@ -29,11 +31,18 @@ from vesalius.runs.listing import list_results
 
 
 def replay(
-    run: str | Path, *, jobs: int = 2, execute: bool = False, progress: Progress | bool | None = None
+    run: str | Path,
+    *,
+    jobs: int = 2,
+    execute: bool = False,
+    unsafe_sandbox: bool = False,
+    progress: Progress | bool | None = None,
 ) -> Replayed:
     """Repeat a finished run from its recorded calls, without network or key, and compare the scorecards.
 
-    What executed code gave is read from the run as well; `execute` runs it again.
+    What executed code gave is read from the run as well; `execute` runs it again. A run of a `package.module:function`
+    needs that, since the function runs with your rights. `unsafe_sandbox` runs code and programs even where the kernel
+    cannot confine them, whatever the run allowed.
     """
     directory = require_run(run)
     names = read_run(directory).get("names", {})
@@ -42,6 +51,7 @@ def replay(
             directory,
             jobs=jobs,
             execute=execute,
+            sandbox_unsafe=unsafe_sandbox,
             progress=lambda event: report(event.label(names, priced=False), event.done, event.total),
         )
 
@@ -113,7 +123,8 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
 
     `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such
     as `out`, `progress` or `replay`, and whatever the request cannot hold: `material`, a list of rows as `behaviour`, a
-    function as `metric`.
+    function as `metric`. What a request may name but not decide is given again too: a function of a module as
+    `scientist`, a script as `backbone`, `base_url`, and what programs are given (`pass_env`, `allow_network`).
     """
     asked = request if isinstance(request, Request) else getattr(request, "request", None)
     if not isinstance(asked, Request):
@@ -128,6 +139,7 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
             raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
     if options.get("tokenizer") == IN_PYTHON and specimen is None and given.get("tokenizer") is None:
         raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
+    _require_given_again(options, given)
     subject = asked.specimen if specimen is None else specimen
     call = getattr(import_module("vesalius.api"), str(verbs[asked.command]))
     if subject is None:
@@ -137,6 +149,26 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
     except TypeError as error:
         raise BadInput(f"the request is not one of `vesalius {asked.command}` ({error}); make it again") from None
     return call(subject, **{**options, **given})
+
+
+#: Options that a request may hold and only the caller decides: where keys are sent and files are written, and what
+#: confined programs are given.
+_OF_THE_CALLER = ("base_url", "pass_env", "allow_read", "allow_network", "unsafe_sandbox", "out", "record")
+
+
+def _require_given_again(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse a request that runs code, or reaches further than others, unless the caller says so again: a result may
+    come from a stranger.
+    """
+    for name, value in options.items():
+        runs = (name == "scientist" and names_a_module(value)) or (
+            name == "backbone" and str(value).startswith("scripted:")
+        )
+        if (runs or name in _OF_THE_CALLER) and name not in given:
+            why = "code that runs with your rights" if runs else "which only you decide"
+            raise BadInput(
+                f"the request says `{name}` {quoted(value, 100)}, {why}; if you trust it, give it as `{name}` again"
+            )
 
 
 def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:

@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -17,8 +17,9 @@ from typer.core import TyperGroup
 from vesalius.cli.commands import circuits, runs, specimens
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.cli.options import command
+from vesalius.consent import NotTrusted, trust
 from vesalius.errors import BadInput, Failed
-from vesalius.plugins import COMMANDS, Plugin, installed, why_hidden
+from vesalius.plugins import COMMANDS, GROUPS, Plugin, installed, offers, why_hidden
 from vesalius.version import __version__
 
 #: Groups of commands, in order. Commands that are in none, such as those of other packages, stand last.
@@ -82,8 +83,8 @@ def _add_commands() -> None:
     """Add the commands of other packages: entry points of the group `vesalius.commands`.
 
     `study` names a function, `claims` a `typer.Typer` with commands of its own, `bench.functions` a command of the
-    group `bench`. What cannot be imported is left out, and `vesalius plugins --check` says why; a name that this
-    package has is not taken.
+    group `bench`. What cannot be imported, or is of a package that is not trusted, is left out, and `vesalius plugins
+    --check` says why; a name that this package has is not taken.
     """
     groups, own = {"": app, "bench": bench}, own_commands()
     for plugin in sorted(installed(COMMANDS), key=lambda one: not one.built_in):
@@ -128,10 +129,14 @@ def main() -> None:
     """Entry point: turns refusals and failures into one line and an exit code."""
     try:
         _require_text(sys.argv[1:])
+        if (called := _command_called()) is not None:
+            called.require_trusted()
         with notes_on_stderr(_one_line):
             code = app(prog_name="vesalius", standalone_mode=False)
     except _USAGE_ERROR as error:
         _stop(error.format_message() or "a command is missing", 2)
+    except NotTrusted as error:
+        _ask(error)
     except BadInput as error:
         _stop(error, 2)
     except Failed as error:
@@ -172,6 +177,26 @@ def _command_called() -> Plugin | None:
     return next((one for one in offered if not one.built_in), None)
 
 
+def _ask(refused: NotTrusted) -> NoReturn:
+    """Ask at a terminal whether a package is trusted, and start the command again where it is. Names are looked up
+    before any work, so nothing is lost.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        _stop(refused, 2)
+    for one in (plugin for group in GROUPS for plugin in installed(group) if plugin.package == refused.package):
+        print(f"  {one.group.role} {one.name}: runs {one.target} of {one.package} {one.version}", file=sys.stderr)
+    print(
+        f"Plug-ins run with your rights. Trust package {refused.package}? [y/N] ", file=sys.stderr, end="", flush=True
+    )
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        _stop(refused, 2)
+    try:
+        trust(refused.package, offers(refused.package))
+    except (BadInput, Failed) as error:
+        _stop(error, 1)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
 def _one_line(message: object) -> str:
     """A message in one line, with the options of the command that is called."""
     command: Any = typer.main.get_command(app)
@@ -181,7 +206,7 @@ def _one_line(message: object) -> str:
     return with_flags(" ".join(str(message).split()), flags)
 
 
-def _stop(reason: object, code: int) -> None:
+def _stop(reason: object, code: int) -> NoReturn:
     if os.environ.get("VESALIUS_DEBUG") and isinstance(reason, BaseException):
         raise reason
     print(f"vesalius: {_one_line(reason)}", file=sys.stderr)

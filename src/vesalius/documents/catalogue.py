@@ -165,6 +165,7 @@ class PluginEntry(Entry):
     package: str
     version: str
     target: str
+    trusted: bool
     problem: str | None
 
     PLURAL = "plug-ins"
@@ -172,10 +173,19 @@ class PluginEntry(Entry):
     def row(self) -> dict[str, Any]:
         """What it is, whose it is, and whether it can be used."""
         package, usable = f"{self.package} {self.version}", self.problem is None
-        return {"name": self.name, "kind": self.kind, "package": package, "usable": usable}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "package": package,
+            "runs": self.target,
+            "trusted": self.trusted,
+            "usable": usable,
+        }
 
     def problem_in_words(self) -> str:
         """Why it cannot be used."""
+        if self.problem and not self.trusted:
+            return self.problem  # it names them
         return f"{self.kind} {self.name} of {self.package}: {self.problem}" if self.problem else ""
 
 

@@ -83,6 +83,11 @@ def _import_all(path: tuple[str, ...]) -> None:
             continue
 
 
+def look_again() -> None:
+    """Import, when they are next asked for, kinds that were refused before: their package is trusted now."""
+    _import_all.cache_clear()
+
+
 def _import(plugin: Plugin) -> None:
     loaded: Any = plugin.load()
     if not (isinstance(loaded, type) and issubclass(loaded, Record) and plugin.name == loaded.KIND):

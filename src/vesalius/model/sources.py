@@ -144,9 +144,10 @@ def _read_weights(directory: Path) -> State:
     index = directory / "model.safetensors.index.json"
     if index.exists():
         files = read_json(index).get("weight_map")
-        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+        named = list(files.values()) if isinstance(files, dict) else [None]
+        if not all(isinstance(file, str) and Path(file).name == file for file in named):
             raise BadInput(f"{index}: `weight_map` does not say which file each weight is in; fetch the model again")
-        shards = sorted(set(files.values()))
+        shards = sorted(set(named))
         return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}
     return read_tensors(directory / "model.safetensors")
 

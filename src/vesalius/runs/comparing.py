@@ -8,7 +8,7 @@ Everything in the scorecard is compared except how long things took and how it w
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import isclose
@@ -20,7 +20,8 @@ from vesalius.documents.difference import Compared, Difference, compared_figures
 from vesalius.documents.kinds import kind_of_file, stored_kinds
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, quoted
+from vesalius.plugins import names_a_module
 from vesalius.runs.directory import EXECUTIONS, RUN, Run, is_run, read_run, read_scorecard
 from vesalius.runs.engine import Engine
 from vesalius.runs.kinds import kind_of_directory, kind_of_run
@@ -61,14 +62,19 @@ def replay(
     *,
     jobs: int = 2,
     execute: bool = False,
+    sandbox_unsafe: bool = False,
     engine: Engine | None = None,
     progress: Callable[[StepProgress], None] | None = None,
 ) -> Replayed:
-    """Do a finished run again from its records and compare the scorecards; with `execute` code is run again."""
+    """Do a finished run again from its records and compare the scorecards; with `execute` code is run again. The run
+    may be a stranger's: whether its functions run, and without a sandbox, is not for it to say.
+    """
     asked = read_run(directory)
     kind = kind_of_run(asked)
     if (repeated := kind.replay(directory)) is not None:
         return repeated
+    if not execute:
+        _require_no_code(directory, asked["settings"])
     stored = read_scorecard(directory)
     try:
         settings = kind.settings_of(directory, asked)
@@ -76,20 +82,28 @@ def replay(
         raise error if str(error).startswith(str(directory)) else BadInput(f"{directory}: {error}") from None
     except (AttributeError, LookupError, TypeError) as error:
         raise BadInput(f"{directory / RUN}: the settings cannot be read ({error}); {REMEDY}") from None
-    unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
-
     with (
         tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place,
         Run(Path(place), settings=settings.as_data()) as run,
     ):
         if not execute and (directory / EXECUTIONS).is_dir():
             shutil.copytree(directory / EXECUTIONS, Path(place) / EXECUTIONS)
-        benchmark = kind.steps(run, settings, directory, engine=engine, sandbox_unsafe=unsafe)
+        benchmark = kind.steps(run, settings, directory, engine=engine, sandbox_unsafe=sandbox_unsafe)
         for event in benchmark.work(jobs=jobs):
             if progress is not None:
                 progress(event)
         card = benchmark.scorecard()
     return Replayed(card, tuple(differences(stored.as_data(), card.as_data()))[:MOST])
+
+
+def _require_no_code(directory: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse a run whose settings name a function of a module."""
+    for role in ("scientist", "interpreter"):
+        if names_a_module(name := settings.get(role)):
+            raise BadInput(
+                f"{directory}: is of the {role} {quoted(name, 100)}, code that runs with your rights; "
+                f"if you trust it, give `execute`"
+            )
 
 
 def differences(stored: object, replayed: object, where: str = "") -> Iterator[str]:

@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from vesalius.errors import BadInput, Failed, choices, raised_where
+from vesalius.private import without_secrets
 from vesalius.sandbox.kernel import die_with_parent
 
 Case = TypeVar("Case")
@@ -177,7 +178,7 @@ class _Worker:
             context.set_forkserver_preload(list(PRELOADED if "torch" in sys.modules else ()))
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, dict(os.environ)), daemon=True)
-        with _deaf_to_interrupts(), _one_thread():
+        with _one_thread(), _deaf_to_interrupts():
             self.process.start()
         theirs.close()
         self._held: tuple[Any, int] | None = None
@@ -268,6 +269,20 @@ def outcome(work: Callable[[Any], Any], case: object) -> Any:
 
 
 @contextmanager
+def _no_secrets() -> Iterator[None]:
+    """A process executed in here has no secret in its environment, which stays readable under `/proc`. Workers are told
+    the environment through their pipe.
+    """
+    hidden = {name: os.environ[name] for name in os.environ.keys() - without_secrets(os.environ).keys()}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+@contextmanager
 def _one_thread() -> Iterator[None]:
     """A process started in here has one thread in every library."""
     before = {name: os.environ.get(name) for name in THREADS}
@@ -285,9 +300,13 @@ def _one_thread() -> Iterator[None]:
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
     """A process started in here never sees Ctrl-C; one that comes in the meantime reaches this process afterwards."""
-    resource_tracker.ensure_running()  # which unblocks the signal when it starts
+    with _no_secrets():
+        resource_tracker.ensure_running()  # which unblocks the signal when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        if START_METHOD == "forkserver":
+            with _no_secrets():
+                forkserver.ensure_running()
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

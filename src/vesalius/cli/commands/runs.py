@@ -20,17 +20,21 @@ def replay(
     ],
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time.")] = 2,
     execute: Annotated[bool, typer.Option("--execute", help="Run the code again that the run has executed.")] = False,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run code even where the kernel cannot confine it.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Repeat a run from its recorded calls, without network or key, and compare the scorecards.
 
-    What executed code gave is read from the run too, unless --execute is given. Of `vesalius mcp` every call that
+    What executed code gave is read from the run too, unless --execute is given. A run of a `package.module:function`
+    needs --execute, since the function runs with your rights. Of `vesalius mcp` every call that
     succeeded is made again, and the results are compared.
     Exit code 0 if the stored scorecard is reproduced, 1 if not, with what differs.
 
     Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
     """
-    result = api.replay(run, jobs=jobs, execute=execute)
+    result = api.replay(run, jobs=jobs, execute=execute, unsafe_sandbox=unsafe_sandbox)
     if json:
         calls = {} if result.calls is None else {"calls": result.calls}
         print_json({"run": run, "equal": result.equal, "differences": list(result.differences), **calls})
@@ -126,14 +130,19 @@ def convert(
 @command(commands)
 def plugins(
     check: Annotated[
-        bool, typer.Option("--check", help="Import each, and say what is wrong with those that fail.")
+        bool, typer.Option("--check", help="Import those of trusted packages, and say what is wrong with them.")
     ] = False,
+    trust: Annotated[
+        str | None, typer.Option(help="A package whose plug-ins may run, with your rights, from now on.")
+    ] = None,
+    revoke: Annotated[str | None, typer.Option(help="A package whose plug-ins may run no longer.")] = None,
     json: JsonOption = False,
 ) -> None:
     """List the plug-ins of installed packages: names that are accepted beside the built-in ones.
 
-    Scientists, interpreters, discovery methods, behaviours, model loaders and judges; see examples/plugin.
+    Scientists, interpreters, discovery methods, behaviours, model loaders and judges; see examples/plugin. None is
+    imported before you trust its package, once; an update that offers more is asked for again.
 
     Example: vesalius plugins --check
     """
-    output(api.plugins(check=check), as_json=json)
+    output(api.plugins(check=check, trust=trust, revoke=revoke), as_json=json)

@@ -1,0 +1,70 @@
+"""Results and runs of strangers: what they name is not run, and decides nothing that is the caller's."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vesalius as ves
+from vesalius.documents.request import Request
+from vesalius.errors import BadInput, Failed
+
+CODE = "import pathlib\npathlib.Path(__file__).with_name('ran').write_text('')\n"
+CODE += "def f(*given, **more): ...\nreplies = []\n"
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module of a stranger beside his result, on the path as the current directory of a notebook is."""
+    (tmp_path / "planted.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-strangers")
+    yield tmp_path
+    sys.modules.pop("planted", None)
+
+
+def request(**fields: Any) -> Request:
+    return Request(command="explain", specimen="frac_prevs", components=("L0_MLP",), seed=0, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"method": "planted:f"}, "`scientist` 'planted:f'"),
+        ({"method": "planted:no=such"}, "`scientist`"),
+        ({"method": "hyve", "backbone": "scripted:PLACE/planted.py"}, "`backbone` 'scripted:"),
+        ({"method": "hyve", "options": {"backbone": "scripted:PLACE/planted.py"}}, "`backbone` 'scripted:"),
+        ({"method": "hyve", "backbone": "openai:x", "options": {"base_url": "http://127.0.0.1:9"}}, "`base_url`"),
+        ({"method": "command:/bin/true", "options": {"pass_env": ["OPENAI_API_KEY"]}}, "`pass_env`"),
+        ({"method": "command:/bin/true", "options": {"allow_network": True}}, "`allow_network`"),
+        ({"method": "command:/bin/true", "options": {"allow_read": ["/root"]}}, "`allow_read`"),
+        ({"method": "command:/bin/true", "options": {"unsafe_sandbox": True}}, "`unsafe_sandbox`"),
+        ({"method": "builtin", "options": {"out": "PLACE/chosen"}}, "`out`"),
+    ],
+)
+def test_a_request_does_not_run_code_or_reach_further_unless_it_is_said_again(
+    fields: dict[str, Any], named: str, planted: Path
+) -> None:
+    stranger = request(**json.loads(json.dumps(fields).replace("PLACE", str(planted))))
+    with pytest.raises(BadInput, match=f"the request says {named}.* again"):
+        ves.rerun(stranger)
+    assert not (planted / "ran").exists()
+    assert not (planted / "chosen").exists()
+
+
+def test_what_the_caller_gives_again_runs(planted: Path) -> None:
+    with pytest.raises(Failed, match="returned a NoneType"):
+        ves.rerun(request(method="planted:f"), scientist="planted:f", progress=False)
+    assert (planted / "ran").exists()
+
+
+@pytest.mark.parametrize("settings", [{"scientist": "planted:f"}, {"interpreter": "planted:f"}])
+def test_a_run_of_a_function_is_replayed_only_with_execute(settings: dict[str, str], planted: Path) -> None:
+    benchmark = "circuits" if "scientist" in settings else "functions"
+    (planted / "run.json").write_text(json.dumps({"schema": 1, "settings": {"benchmark": benchmark, **settings}}))
+    with pytest.raises(BadInput, match=r"'planted:f', code that runs with your rights; .* give `execute`"):
+        ves.replay(planted)
+    assert not (planted / "ran").exists()
