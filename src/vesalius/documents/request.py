@@ -27,6 +27,7 @@ Command = Literal[
     "discover",
     "sets",
     "neurons",
+    "align",
     "atlas",
     "faithfulness",
     "explain",

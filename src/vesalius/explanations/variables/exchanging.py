@@ -123,6 +123,13 @@ class Exchange:
     def _logits(self, resid: Float[Tensor, "row 1 d_model"], choose: Tensor | None) -> Float[Tensor, "row out"]:
         return self.model.unembed(resid, None if choose is None else choose.to(resid.device), Tap())[:, 0]
 
+    def differences(self, place: Place, rows: Int[Tensor, " some"]) -> Float[Tensor, "some d_model"]:
+        """Source minus base in the residual stream at a place of one role."""
+        assert place.layer is not None
+        column, bases = self.roles.index(place.roles[0]), self.base_of[rows]
+        positions = self.bases.positions[bases][:, column]
+        return self._value(place, rows, column) - self._resid[place.layer][bases, positions]
+
     @torch.no_grad()
     def answers(self, place: Place, rows: Int[Tensor, " some"]) -> Int[Tensor, " some"]:
         """The token that the model says in each of these rows with the place exchanged."""

@@ -13,7 +13,7 @@ rivals agree cannot hide one in which they do not.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.explanations.variables.algorithms import Predicted, Runner
+from vesalius.explanations.variables.algorithms import Runner
 from vesalius.explanations.variables.exchanging import NOTHING, Exchange, Sides
 from vesalius.explanations.variables.sides import Case, Side, TokenOf
 from vesalius.model.transformer import Transformer
@@ -79,6 +79,7 @@ class Pairs:
     kinds: tuple[str, ...]
     wanted: Mapping[str, Sequence[frozenset[int] | None]]
     part: Mapping[str, Sequence[str | None]]
+    usable: Sequence[bool]
     nothing_differs: Sequence[bool]
     base_answers: Sequence[int]
     agreement: Metric
@@ -86,6 +87,16 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that are graded."""
+        return tuple(self.part)
+
+    def graded_rows(self) -> Int[Tensor, " some"]:
+        """The rows that change or stay for some variable."""
+        kept = [any(parts[row] is not None for parts in self.part.values()) for row in range(len(self))]
+        return torch.tensor(kept, dtype=torch.bool).nonzero()[:, 0]
 
     def rows(self, variable: str, part: str, kind: str | None = None) -> Int[Tensor, " some"]:
         """The rows of a variable that change, or that stay."""
@@ -151,6 +162,7 @@ def make_pairs(
         tuple(kind for _, kind in rows),
         wanted,
         _parts(wanted, of_row, source_answers, usable),
+        usable,
         [ok and len(one.same) == len(one.after) for ok, one in zip(usable, predicted, strict=True)],
         of_row,
         Metric.of_share(sum(right), len(right)),
@@ -203,6 +215,3 @@ def _parts(
         return STAYS if sources[row] not in right or others else None
 
     return {variable: [part(variable, row) for row in range(len(bases))] for variable in wanted}
-
-
-MakePairs = Callable[[str, int], Pairs]

@@ -3,14 +3,13 @@
 A base and its sources are sides of one `Case`. Where a source differs from its base is what its kind says, so that a
 place which carries the repeated name can be distinguished from one that carries the place of the repeated name.
 
-| behaviour    | inputs of a program                | kinds of sources                                                     |
-|--------------|------------------------------------|----------------------------------------------------------------------|
-| ioi          | first, second, subject             | name, place, both, neither (another object)                          |
-| greater-than | start, unit, century, width        | start, template, both, unit, neither (another event)                 |
-| capitals     | country, capitals                  | country, template, both                                              |
-| induction    | tokens                             | token, place, both, neither (other tokens around)                    |
-| addition     | A, B, C, ...                       | all, each operand alone, first two (A - B stays), result (it stays)  |
-| any other    | the words at its roles             | counterfactual                                                       |
+    behaviour      inputs of a program           kinds of sources
+    ioi            first, second, subject        name, place, both, names, neither (another object)
+    greater-than   start, unit, century, width   start, template, both, unit, neither (another event)
+    capitals       country, capitals             country, template, both
+    induction      tokens                        token, place, both, neither (other tokens around)
+    addition       A, B, C, ...                  all, each operand alone, first two (A - B stays), result (it stays)
+    any other      the words at its roles        counterfactual
 
 The splits of behaviours have templates and words of their own: what is found on one is graded on another.
 """
@@ -128,13 +127,13 @@ def _case(base: Side | None, sources: Mapping[str, Side | None]) -> Case | None:
 
 
 def _ioi(material: Material) -> Sources:
-    names = material.words(builtin.NAMES, at_least=2)
+    names = material.words(builtin.NAMES, at_least=5)
     places, objects = material.share(builtin.PLACES), material.share(builtin.OBJECTS)
     templates = material.share(builtin.IOI_TEMPLATES)
     roles = {"S2": "subject", "first": "first", "second": "second"}
 
     def draw(rng: random.Random, i: int) -> Case | None:
-        (one, two), template = rng.sample(names, 2), templates[i // 2 % len(templates)]
+        (one, two, three, four), template = rng.sample(names, 4), templates[i // 2 % len(templates)]
         subject, other_name = (one, two) if i % 2 == 0 else (two, one)
         place, (thing, other_thing) = rng.choice(places), rng.sample(objects, 2)
 
@@ -147,6 +146,7 @@ def _ioi(material: Material) -> Sources:
             "both": side(one, two, other_name, thing),
             "place": side(two, one, subject, thing),
             "name": side(two, one, other_name, thing),
+            "names": side(three, four, rng.choice((three, four)), thing),
             "neither": side(one, two, subject, other_thing),
         }
         return _case(side(one, two, subject, thing), sources)
@@ -155,6 +155,7 @@ def _ioi(material: Material) -> Sources:
         "both": "the other name is repeated: name and place differ",
         "place": "the two names in the other order: only the place of the repeated name differs",
         "name": "the other order, and the other name repeated: only the repeated name differs",
+        "names": "two other names",
         "neither": "another object",
     }
     return Sources(kinds, draw, continuation(material.tokenizer, lambda name: f" {name}"))
