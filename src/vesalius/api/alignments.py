@@ -39,7 +39,7 @@ def align(
     `held_out` prompts of other templates and words. With `out` (a directory, or True for one under `vesalius-runs`)
     `alignment.json` is written with its page `alignment.html`.
     """
-    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour_source is None:
+    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
         raise BadInput(
             f"specimen {specimen.name!r} has no behaviour whose prompts could be varied; name a natural model and a "
             "behaviour, such as smollm2-135m with --behaviour ioi"
@@ -57,7 +57,7 @@ def align(
             n=draw.n,
             held_out=aligned.held_out,
             seed=draw.seed,
-            every=aligned.every,
+            layers=aligned.layers,
             together=aligned.together,
             directions=aligned.directions,
             roles=tuple(aligned.roles),

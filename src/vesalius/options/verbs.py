@@ -3,6 +3,7 @@
 Where verbs differ in a default, the record is given with that default (`Draw(n=16)`), never declared a second time.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -299,7 +300,10 @@ class Aligned(Record):
     roles: Annotated[
         Sequence[str], flag("A role to look at (the last position is one always). Default: all.", "--role")
     ] = ()
-    every: Annotated[int, flag("Look at every so many layers.", least=1, word="every{}")] = 1
+    layers: Annotated[
+        str | None,
+        flag("Look before these layers only: 15..25, 0..30/2 (every second), or 3,7,12.", word="layers{}"),
+    ] = None
     together: Annotated[
         int,
         flag("Where a variable has no place: try sets of up to so many positions.", least=1, most=6, word="together{}"),
@@ -319,7 +323,9 @@ class Aligned(Record):
         for name in ("at", "roles"):
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(map(str, given)))
-        for name, least, most in (("every", 1, None), ("together", 1, 6), ("directions", 0, None)):
+        if self.layers is not None and not re.fullmatch(r"(\d{1,4}(\.\.\d{1,4}(/[1-9]\d{0,3})?)?(,|$))+", self.layers):
+            raise BadInput(f"layers {quoted(self.layers)} cannot be read; write 15..25, 0..30/2 or 3,7,12")
+        for name, least, most in (("together", 1, 6), ("directions", 0, None)):
             given = getattr(self, name)
             if given < least or (most is not None and given > most):
                 limits = f"{least} or more" if most is None else f"{least} to {most}"

@@ -161,7 +161,7 @@ def _last_line(error: str) -> str:
 @cache
 def shipped() -> tuple[str, ...]:
     """The names of the programs of this package."""
-    directory = Path(str(files(__package__).joinpath("programs")))
+    directory = Path(str(files("vesalius.explanations.variables").joinpath("programs")))
     return tuple(sorted(file.stem.replace("_", "-") for file in directory.glob("[a-z]*.py")))
 
 
@@ -177,7 +177,7 @@ def find_algorithm(given: str | Path | None, *, behaviour: str) -> Algorithm:
         given = usual
     text = str(given)
     if text in shipped():
-        file = files(__package__).joinpath("programs", f"{text.replace('-', '_')}.py")
+        file = files("vesalius.explanations.variables").joinpath("programs", f"{text.replace('-', '_')}.py")
         return parse_algorithm(file.read_text(encoding="utf-8"), name=text, shipped=True)
     path = Path(text).expanduser()
     if path.suffix != ".py" and not path.is_file():

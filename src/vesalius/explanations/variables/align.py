@@ -30,7 +30,7 @@ class Asked:
     n: int
     held_out: int
     seed: int
-    every: int
+    layers: str | None
     together: int
     directions: int
     roles: tuple[str, ...]
@@ -75,7 +75,7 @@ def align_variables(
         progress("running bases and sources", 0, 0)
         fitting_pairs = _pairs(specimen, runner, fitting, roles)
         held_out = _pairs(specimen, runner, graded, roles)
-    layers = tuple(range(0, config.n_layers + 1, asked.every))
+    layers = layers_named(asked.layers, config.n_layers)
     search = Search(fitting_pairs, held_out, layers, asked.together, asked.directions, given, asked.seed)
     variables = tuple(search.variables(algorithm.functions, progress))
     exchanges = [fitting_pairs.exchange, held_out.exchange]
@@ -108,6 +108,22 @@ def align_variables(
         forwards=sum(one.forwards for one in exchanges),
         seconds=time.perf_counter() - start,
     )
+
+
+def layers_named(given: str | None, n_layers: int) -> tuple[int, ...]:
+    """The layers before which the residual stream is looked at: `15..25`, `0..30/2`, `3,7,12`; None: before every one,
+    and after the last.
+    """
+    if given is None:
+        return tuple(range(n_layers + 1))
+    layers: set[int] = set()
+    for part in filter(None, given.split(",")):
+        ends, _, step = part.partition("/")
+        first, _, last = ends.partition("..")
+        layers |= set(range(int(first), int(last or first) + 1, int(step or 1)))
+    if not layers or max(layers) > n_layers:
+        raise BadInput(f"layers {given}: the model has {n_layers} layers; name some from 0 to {n_layers}")
+    return tuple(sorted(layers))
 
 
 def _material(specimen: Specimen, behaviour: Behaviour, split: str, n: int, seed: int) -> Material:

@@ -76,7 +76,10 @@ class Search:
                 best = max(rest, key=lambda place: rest[place][variable].score, default=None)
                 if best is not None and rest[best][variable].score > candidates[0].graded.score:
                     candidates = [Chosen(best, rest[best][variable]), *candidates]
-            candidates += [Chosen(place, self._graded(self.fitting, variable, place)) for place in self.given]
+            known = [one.place for one in candidates]
+            candidates += [
+                Chosen(place, self._graded(self.fitting, variable, place)) for place in self.given if place not in known
+            ]
             progress(f"grading {variable} on held-out pairs", 0, 0)
             places = [self._aligned(variable, one) for one in candidates]
             places += list(self._subspaces(variable, candidates, places))
@@ -217,12 +220,19 @@ class Search:
     def _subspaces(
         self, variable: str, candidates: Sequence[Chosen], places: Sequence[AlignedPlace]
     ) -> Iterator[AlignedPlace]:
-        """Directions of the best residual place, those of a place without the variable included."""
+        """Directions within the residual places that the caller gave, else within the best one, whether it carries the
+        variable as a whole or not.
+        """
         residual = [one for one in candidates if one.place.layer is not None and len(one.place.roles) == 1]
         if not self.k or not residual or not len(self.fitting.rows(variable, CHANGES)):
             return
         carried = {place.place for place in places if place.carries}
-        chosen = next((one for one in residual if str(one.place) in carried), residual[0])
+        given = [one for one in residual if one.place in self.given]
+        for chosen in given or [next((one for one in residual if str(one.place) in carried), residual[0])]:
+            yield self._subspace(variable, chosen)
+
+    def _subspace(self, variable: str, chosen: Chosen) -> AlignedPlace:
+        """Directions within a place, beside random ones and those trained on shuffled targets."""
         found = directions.fit(
             self.fitting, variable, chosen.place, self.k, enough=max(chosen.graded.score, CARRIED), seed=self.seed
         )
@@ -233,7 +243,7 @@ class Search:
                 directions.shuffled(self.fitting, variable, chosen.place, self.k, seed=self.seed)
             ),
         }
-        yield self._aligned(variable, Chosen(found.place, found.fitted), how=found.how, controls=controls)
+        return self._aligned(variable, Chosen(found.place, found.fitted), how=found.how, controls=controls)
 
     def _carriers(self, variable: str, chosen: Chosen, shares: Mapping[str, tuple[float, ...]]) -> Carriers | None:
         """The components whose outputs bring the variable to a place; None where it is there from the start."""
