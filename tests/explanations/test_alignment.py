@@ -89,7 +89,7 @@ def test_the_component_that_brings_a_variable_is_named(alignment: Alignment) -> 
     (brought,) = alignment.variable("answer").carriers
     assert brought.components == ("L1_MLP",)
     assert brought.share.value == brought.every.value == 1.0
-    assert brought.others.value == 0.0
+    assert brought.others.value == 1.0  # the two heads of the layer, from which the MLP computes it
     assert "by L1_MLP" in alignment.variable("answer").path()
 
 
@@ -137,12 +137,12 @@ def test_the_arithmetic_model_has_no_place_for_the_difference() -> None:
 
 
 @pytest.mark.slow
-def test_trained_directions_reach_those_set_by_hand(specimen: Specimen, pairs: Pairs) -> None:
+def test_training_turns_directions_into_those_set_by_hand(specimen: Specimen) -> None:
     """The subspace that layer 1 reads is the block of A - B, of which differences of one-hot vectors span eight."""
     place, k = Place(("B",), layer=1), 8
     block = torch.zeros(D_MODEL, 9)
     block[BLOCKS["difference"]] = torch.eye(9)
-    other = pairs_of(specimen, "test", 24)
+    pairs, other = pairs_of(specimen, "train", 40), pairs_of(specimen, "test", 40)
     rows = torch.cat([other.rows("difference", part) for part in ("changes", "stays")])
 
     def share(found: Tensor) -> float:
@@ -156,8 +156,9 @@ def test_trained_directions_reach_those_set_by_hand(specimen: Specimen, pairs: P
     assert torch.allclose(found.T @ found, torch.eye(k), atol=1e-5)
     start = directions.principal(pairs, pairs.rows("difference", "changes"), place, k)
     inside = [float((block.T @ one).square().sum() / k) for one in (start, found)]
-    assert inside[1] > inside[0]  # training turns them into the block
-    assert share(found) >= 0.7 > 0.3 >= share(start)
+    assert inside[1] > inside[0] + 0.2
+    assert inside[1] >= 0.6  # of random directions 0.18
+    assert share(found) >= 0.6 > 0.5 >= share(start)
     assert share(directions.random_directions(D_MODEL, k, seed=0)) <= 0.1
 
 
@@ -311,7 +312,7 @@ def test_a_variable_without_a_value_has_no_prediction() -> None:
         ("def answer(x:\n", "not Python"),
         ("def other(x):\n    return x\n", "no function `answer`"),
         ("def a(b):\n    return b\ndef b(a):\n    return a\ndef answer(a):\n    return a\n", "read each other"),
-        ("VARIABLES = ['z']\ndef answer(x):\n    return x\n", "VARIABLES names 'z'; it has x or answer"),
+        ("VARIABLES = ['z']\ndef answer(x):\n    return x\n", "VARIABLES names 'z'; it has x, answer"),
         ("VARIABLES = 3\ndef answer(x):\n    return x\n", "VARIABLES is a list of names"),
         ("def answer(*x):\n    return x\n", "takes its inputs by name"),
         ("def choices(answer):\n    return []\ndef answer(x):\n    return x\n", "may read inputs only"),
@@ -406,8 +407,9 @@ def test_a_behaviour_with_roles_gives_its_words_to_a_program() -> None:
     specimen = as_specimen(random_model(small_config(d_vocab=word_tokenizer().size, n_ctx=40)), None)
     sources = sources_of(specimen, ves.Behaviour.from_rows(rows), "train", n=2, seed=0)
     cases = sources.cases(2, "seed")
-    assert [case.base.inputs for case in cases] == [{"the_country": "France"}, {"the_country": "Italy"}]
-    assert cases[0].sources["counterfactual"].inputs == {"the_country": "Italy"}
+    words = [(case.base.inputs, case.sources["counterfactual"].inputs) for case in cases]
+    france, italy = {"the_country": "France"}, {"the_country": "Italy"}
+    assert sorted(words, key=str) == [(france, italy), (italy, france)]
     assert sources.token_of(cases[0].base, "Paris") == word_tokenizer().token(" Paris")
 
 
@@ -435,7 +437,7 @@ def test_pairs_change_or_stay_by_the_answers(pairs: Pairs) -> None:
     ("text", "line"),
     [
         ("resid9@A", "the model has 2 layers"),
-        ("resid1@S2", "role 'S2' does not exist; roles are A, B, C or end"),
+        ("resid1@S2", "role 'S2' does not exist; roles are A, B, C, end"),
         ("resid1", "write residLAYER@ROLE"),
         ("L7H0@A", "L7H0"),
     ],
@@ -462,7 +464,7 @@ def test_layers_are_named(given: str | None, layers: tuple[int, ...]) -> None:
     [
         ({"layers": "five"}, "layers 'five' cannot be read"),
         ({"layers": "0..9"}, "the model has 2 layers"),
-        ({"roles": ["S2"]}, "role 'S2' does not exist here; roles are A, B, C or end"),
+        ({"roles": ["S2"]}, "role 'S2' does not exist here; roles are A, B, C, end"),
         ({"together": 9}, "together=9 cannot be used"),
         ({"n": 0}, "0 prompts"),
     ],

@@ -14,6 +14,9 @@ from vesalius.documents.view import Answer, Code, Facts, Grid, Group, Section, S
 
 ALIGNMENT_FILE, ALIGNMENT_PAGE = "alignment.json", "alignment.html"
 NO_PLACE = "no place"
+#: What a place does: more than half of the pairs come out as predicted; fewer, but more than with any control; neither.
+Verdict = Literal["carries", "in part", "no"]
+VERDICTS: tuple[Verdict, ...] = ("carries", "in part", "no")
 
 
 class KindShare(Record):
@@ -44,11 +47,16 @@ class AlignedPlace(Record):
     control: Metric
     controls: FrozenMap[str, Metric]
     kinds: tuple[KindShare, ...]
-    carries: bool
+    verdict: Verdict
     first_layer: int | None = None
     last_layer: int | None = None
     directions: int | None = None
     how: str | None = None
+
+    @property
+    def carries(self) -> bool:
+        """Whether it carries the variable, by rule."""
+        return self.verdict == "carries"
 
 
 class Carriers(Record):
@@ -83,8 +91,8 @@ class AlignedVariable(Record):
 
     @property
     def carried(self) -> list[AlignedPlace]:
-        """The places that carry it, whole ones, in order of layers."""
-        whole = [one for one in self.places if one.carries and one.directions is None]
+        """The places that carry it, if only in part, whole ones, in order of layers."""
+        whole = [one for one in self.places if one.verdict != "no" and one.directions is None]
         return sorted(whole, key=lambda one: (one.first_layer is None, one.first_layer or 0))
 
     def path(self) -> str:
@@ -94,8 +102,10 @@ class AlignedVariable(Record):
         for one in self.carried:
             if (by := bring.get(one.place)) is not None and by.components:
                 parts.append(f"by {' + '.join(by.components)} ({by.share.text()}) to")
-            parts.append(f"{_where(one)} {one.accuracy.text()}")
-        return " ".join(parts) if parts else f"{NO_PLACE} carries it (best {self.accuracy.text()} at {self.best})"
+            part = "" if one.carries else " in part"
+            parts.append(f"{_where(one)}{part} {one.accuracy.text()}")
+        none = "" if self.place is not None else f"{NO_PLACE} carries it (best {self.accuracy.text()} at {self.best})"
+        return "; ".join(filter(None, [none, " ".join(parts)]))
 
 
 class RivalAt(Record):
@@ -231,10 +241,17 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
 
     def _sheet(self) -> Sheet:
         rows = [
-            (one.name, place.place, *_ends(place.accuracy), place.accuracy.n, place.kept.value, place.control.value)
+            (
+                one.name,
+                place.place if place.carries else f"{place.place}, in part",
+                *_ends(place.accuracy),
+                place.accuracy.n,
+                place.kept.value,
+                place.control.value,
+            )
             for one in self.variables
             for place in one.places
-            if place.carries
+            if place.verdict != "no"
         ]
         none = [
             (
@@ -319,7 +336,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
             rows = [
                 (
                     place.place,
-                    "yes" if place.carries else "no",
+                    place.verdict,
                     kind.kind,
                     kind.predicted,
                     *_ends(kind.share),
@@ -336,7 +353,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
             groups.append(
                 Group(
                     [
-                        Sheet(("place", "carries", "kind", "predicted", "share", "low", "high", "n"), rows, terminal=0),
+                        Sheet(("place", "verdict", "kind", "predicted", "share", "low", "high", "n"), rows, terminal=0),
                         Sheet(("place", "control", "share", "low", "high", "n"), controls, terminal=0),
                     ],
                     title=one.name,

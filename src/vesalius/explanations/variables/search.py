@@ -4,22 +4,21 @@
 2. A variable's candidates are, role by role, the layers where the map is highest. Where none reaches the bar, outputs
    of whole layers and sets of roles are tried as well.
 3. Grade candidates on held-out pairs, beside their controls. A place carries a variable by rule: at least `CARRIED` of
-   the pairs in the worst kind come out as predicted, in both directions, and the interval is clear of every control.
-   If none does, no place carries it: that is a result, and the best place is named with its share.
+   the pairs come out as predicted, in the worst kind that changes and in the worst that stays, and the interval is
+   clear of every control. With fewer that change it carries the variable in part. If none carries it, that is a result,
+   and the best place is named with its share.
 4. Say which components bring a variable to a role where it was not from the start.
 5. Within a place, find directions that carry the variable alone, if asked.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.alignment import AlignedPlace, AlignedVariable, Carriers, KindShare
+from vesalius.documents.alignment import VERDICTS, AlignedPlace, AlignedVariable, Carriers, KindShare
 from vesalius.documents.answers import CARRIED
 from vesalius.documents.metric import Metric
 from vesalius.explanations.variables import directions
@@ -29,8 +28,8 @@ from vesalius.progress import Progress
 
 #: Roles whose best place is graded on held-out pairs, of a variable that has several.
 MOST_ROLES = 4
-#: Components that are named as bringing a variable to a place, how many are tried together, and what each must add.
-MOST_CARRIERS, LEAST_GAIN = 4, 0.03
+#: The most components that are named as bringing a variable to a place, and what each must add of what all move.
+MOST_CARRIERS, LEAST_GAIN = 4, 0.05
 #: Below this share of its height at the place a variable has not arrived yet.
 ARRIVING = 0.2
 
@@ -95,8 +94,8 @@ class Search:
         tried: int,
     ) -> AlignedVariable:
         carried = [place for place in places if place.carries and place.directions is None]
-        places.sort(key=lambda one: (not one.carries, one.directions is not None))
-        first = carried[0] if carried else places[0]
+        places.sort(key=lambda one: (VERDICTS.index(one.verdict), one.directions is not None))
+        first = carried[0] if carried else next(place for place in places if place.directions is None)
         places.sort(key=lambda one: one is not first)
         shares = {
             role: tuple(grades[Place((role,), layer=layer)][variable].score for layer in self.layers)
@@ -179,7 +178,8 @@ class Search:
         control = max(measured.values(), key=lambda metric: metric.value or 0.0, default=Metric.of_share(0, 0))
         accuracy, kept = graded.accuracy, graded.kept
         clear = accuracy.low is not None and accuracy.low > (control.high or 0.0)
-        enough = (accuracy.value or 0.0) >= CARRIED and (kept.value is None or kept.value >= CARRIED)
+        apart = clear and (kept.value is None or kept.value >= CARRIED)
+        verdict = "no" if not apart else "carries" if (accuracy.value or 0.0) >= CARRIED else "in part"
         parts = ((CHANGES, graded.changes), (STAYS, graded.stays))
         return AlignedPlace(
             place=str(place),
@@ -194,7 +194,7 @@ class Search:
                 for part, counts in parts
                 for kind in sorted(counts)
             ),
-            carries=clear and enough,
+            verdict=verdict,
             first_layer=None if chosen.span is None else chosen.span[0],
             last_layer=None if chosen.span is None else chosen.span[1],
             directions=None if place.directions is None else place.directions.shape[1],
@@ -259,12 +259,14 @@ class Search:
         parts = [
             Component(layer, head) for layer in range(first, chosen.span[0]) for head in (*range(config.n_heads), None)
         ]
-        best, reached = (), 0.0
-        for component in self._ranked(variable, role, parts)[: 2 * MOST_CARRIERS]:
+        moved, whole = self._moves(variable, role, parts)
+        best: tuple[Component, ...] = ()
+        reached = 0.0
+        for component in sorted(parts, key=lambda part: -moved(part))[: 2 * MOST_CARRIERS]:
             members = tuple(sorted((*best, component)))
-            score = self._graded(self.fitting, variable, Place((role,), components=members)).score
-            if score >= reached + LEAST_GAIN:
-                best, reached = members, score
+            share = moved(*members) / whole if whole > 0 else 0.0
+            if share >= reached + LEAST_GAIN:
+                best, reached = members, share
             if len(best) == MOST_CARRIERS:
                 break
         others = tuple(component for component in parts if component not in best)
@@ -283,16 +285,18 @@ class Search:
             others=rest,
         )
 
-    def _ranked(self, variable: str, role: str, parts: Sequence[Component]) -> list[Component]:
-        """Components by how far each alone moves the logits from the base's answer to the predicted one."""
+    def _moves(self, variable: str, role: str, parts: Sequence[Component]) -> tuple[Callable[..., float], float]:
+        """How far components' outputs, exchanged together at a role, move the logits from the base's answer to the
+        predicted one; and how far all of `parts` do.
+        """
         pairs = self.fitting
         rows = pairs.rows(variable, CHANGES)
         wanted = torch.tensor([min(pairs.wanted[variable][row] or {0}) for row in rows.tolist()])
         instead = torch.tensor([pairs.base_answers[row] for row in rows.tolist()])
-        moved = {part: self._moved(Place((role,), components=(part,)), rows, wanted, instead) for part in parts}
-        return sorted(parts, key=lambda part: -moved[part])
+        clean = float(pairs.exchange.margins(None, rows, wanted, instead).mean())
 
-    def _moved(
-        self, place: Place, rows: Int[Tensor, " some"], wanted: Int[Tensor, " some"], instead: Int[Tensor, " some"]
-    ) -> float:
-        return float(self.fitting.exchange.margins(place, rows, wanted, instead).mean())
+        def moved(*members: Component) -> float:
+            place = Place((role,), components=members)
+            return float(pairs.exchange.margins(place, rows, wanted, instead).mean()) - clean
+
+        return moved, moved(*parts)
