@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vesalius.documents import Circuit, Discovery, Document, Explanation, Request, Scorecard, Sweep, Trace
+from vesalius.documents import Alignment, Circuit, Discovery, Document, Explanation, Request, Scorecard, Sweep, Trace
 from vesalius.documents.explanation import _circuit
 from vesalius.documents.view import Sheet
 from vesalius.errors import BadInput
@@ -25,6 +25,7 @@ FILES: dict[str, type[Document]] = {
     "explanation_natural.json": Explanation,
     "trace.json": Trace,
     "sweep.json": Sweep,
+    "alignment.json": Alignment,
     "discovery/discovery.json": Discovery,
     "discovery_natural/discovery.json": Discovery,
     "scorecard_circuits.json": Scorecard,

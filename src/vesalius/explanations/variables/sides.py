@@ -329,7 +329,7 @@ def _counterfactuals(specimen: Specimen, behaviour: Behaviour, split: str, *, n:
     if not roles:
         raise BadInput(
             f"behaviour {behaviour.label}: its prompts have no roles, so that a program has nothing to read; name them "
-            "in the rows (`roles`), or give pairs with --pairs"
+            "in the rows (`roles`)"
         )
     drawn = _of_prompts(prompts, tokenizer, roles)
     cases = list(drawn)
