@@ -16,16 +16,18 @@ from vesalius.behaviours.registry import behaviour
 from vesalius.components import Component
 from vesalius.documents.alignment import Alignment
 from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.variables import directions
 from vesalius.explanations.variables.algorithms import find_algorithm, parse_algorithm, shipped
-from vesalius.explanations.variables.align import layers_named
+from vesalius.explanations.variables.align import Asked, align_variables, layers_named
 from vesalius.explanations.variables.exchanging import Exchange, Sides
 from vesalius.explanations.variables.pairs import Graded, Pairs, make_pairs
 from vesalius.explanations.variables.places import Place, parse_places
 from vesalius.explanations.variables.sides import Side, sources_of
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.progress import silent
 
 ROLES = ("A", "B", "C", "end")
 
@@ -113,6 +115,17 @@ def test_a_variable_that_the_model_does_not_compute_has_no_place(specimen: Speci
     assert result.answer["verdict"] == "partly"
     assert "no place carries total" in result.answer["text"]
     assert total.tried == 3 * 4 + 4 * 4 + 6  # residual streams; heads and MLPs of two layers; pairs of roles before L1
+
+
+@pytest.mark.slow
+def test_variables_that_no_source_separates_are_said_to_be(specimen: Specimen) -> None:
+    program = "def answer(late):\n    return late\n\ndef late(A, B, C):\n    return A - B + C\n"
+    asked = Asked(4, 4, 0, "2", 1, 0, (), ())
+    algorithm = parse_algorithm(program, name="twice", shipped=True)
+    request = Request(command="align", specimen="by_hand", behaviour=BEHAVIOUR)
+    result = align_variables(specimen, algorithm, asked, rival=None, request=request, progress=silent)
+    assert "No source separates late and answer" in result.notes[0]
+    assert result.shared == 0  # the splits have no prompt in common
 
 
 @pytest.mark.slow

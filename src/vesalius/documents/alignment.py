@@ -134,7 +134,8 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
 
     `agreement` is the share of held-out prompts that the model answers as the algorithm says. `kinds` say how sources
     differ from their bases, `layers` and `roles` which residual streams were tried. Places are chosen on `pairs`
-    pairs and graded on `held_out` pairs of other templates and words.
+    pairs and graded on `held_out` pairs of other templates and words; where the rows of a file are not divided into
+    splits, `shared` prompts do both.
     """
 
     FILE = ALIGNMENT_FILE
@@ -142,7 +143,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     COMMAND = VERB = "align"
     REMEDY = "run `vesalius align` again"
     PAGE = ALIGNMENT_PAGE
-    ABSENT_IF_DEFAULT = ("directory", "against")
+    ABSENT_IF_DEFAULT = ("directory", "against", "shared")
     RECOGNISED_BY = ("algorithm", "agreement", "variables")
 
     request: Request
@@ -155,6 +156,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     layers: tuple[int, ...]
     pairs: int
     held_out: int
+    shared: int = 0
     against: RivalAlgorithm | None = None
     notes: tuple[str, ...] = ()
     forwards: float
@@ -230,6 +232,9 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
+        graded = "pairs of held-out templates and words"
+        if self.shared:
+            graded = f"pairs, of prompts that chose them too ({self.shared}): give the rows a column `split`"
         return [
             ("algorithm", f"{self.algorithm}; it gives the model's answer on {self.agreement.text()} of the prompts"),
             (

@@ -85,7 +85,7 @@ def align_variables(
         with rival.runner(unsafe=asked.unsafe) as runner:
             theirs = _pairs(specimen, runner, graded, roles)
         exchanges.append(theirs.exchange)
-        places = {one.name: parse_places(one.best, config, roles)[0] for one in variables if "/" not in one.best}
+        places = {one.name: parse_places(one.place, config, roles)[0] for one in variables if one.place is not None}
         against = RivalAlgorithm(
             algorithm=rival.name,
             program=rival.source,
@@ -104,7 +104,8 @@ def align_variables(
         pairs=sum(fitting_pairs.usable),
         held_out=sum(held_out.usable),
         against=against,
-        notes=_notes(held_out, fitting_pairs),
+        shared=_shared(fitting, graded),
+        notes=(*_alike(held_out), *_notes(held_out, fitting_pairs)),
         forwards=sum(one.forwards for one in exchanges),
         seconds=time.perf_counter() - start,
     )
@@ -172,6 +173,25 @@ def compared(ours: Pairs, theirs: Pairs, variable: str, place: Place) -> RivalAt
         rival_variable=other,
         ours=Metric.of_share(us, n),
         theirs=Metric.of_share(them, n),
+    )
+
+
+def _shared(fitting: Material, graded: Material) -> int:
+    """How many prompts both choose and grade places, of rows that are not divided into splits."""
+    chosen = {case.base.tokens for case in fitting.cases}
+    return sum(case.base.tokens in chosen for case in graded.cases)
+
+
+def _alike(pairs: Pairs) -> tuple[str, ...]:
+    """Which variables no source separates."""
+    groups: dict[tuple[frozenset[int] | None, ...], list[str]] = {}
+    for variable, wanted in pairs.wanted.items():
+        predicted = tuple(one for one, usable in zip(wanted, pairs.usable, strict=True) if usable)
+        groups.setdefault(predicted, []).append(variable)
+    return tuple(
+        f"No source separates {' and '.join(names)}: their predictions are the same, and so are their places."
+        for names in groups.values()
+        if len(names) > 1
     )
 
 

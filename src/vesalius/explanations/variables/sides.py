@@ -18,11 +18,12 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from vesalius.behaviours import builtin
 from vesalius.behaviours.addition import Addition, Sums
-from vesalius.behaviours.behaviour import Behaviour
+from vesalius.behaviours.behaviour import Behaviour, TooFewPrompts
 from vesalius.behaviours.prompts import Material, Prompts, Text, fill
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -324,7 +325,13 @@ def _counterfactuals(specimen: Specimen, behaviour: Behaviour, split: str, *, n:
     """Any other behaviour: its own prompts with their counterfactuals. A program reads the word at each role."""
     assert isinstance(specimen.vocabulary, TextVocabulary)
     tokenizer, config = specimen.vocabulary.tokenizer, specimen.model.config
-    prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+    sampled = partial(behaviour.sample, tokenizer, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+    try:
+        prompts = sampled(n)
+    except TooFewPrompts as few:
+        if not few.n:
+            raise
+        prompts = sampled(few.n)
     roles = [role for role in prompts.roles if role != END]
     if not roles:
         raise BadInput(
