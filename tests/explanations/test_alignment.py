@@ -21,10 +21,10 @@ from vesalius.errors import BadInput, Failed
 from vesalius.explanations.variables import directions
 from vesalius.explanations.variables.algorithms import find_algorithm, parse_algorithm, shipped
 from vesalius.explanations.variables.align import Asked, align_variables, layers_named
-from vesalius.explanations.variables.exchanging import Exchange, Sides
 from vesalius.explanations.variables.pairs import Graded, Pairs, make_pairs
-from vesalius.explanations.variables.places import Place, parse_places
+from vesalius.explanations.variables.places import parse_places
 from vesalius.explanations.variables.sides import Side, sources_of
+from vesalius.intervene.exchanging import Exchange, Place, Sides
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import silent

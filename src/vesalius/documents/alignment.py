@@ -232,9 +232,8 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
-        graded = "pairs of held-out templates and words"
         if self.shared:
-            graded = f"pairs, of prompts that chose them too ({self.shared}): give the rows a column `split`"
+            pass
         return [
             ("algorithm", f"{self.algorithm}; it gives the model's answer on {self.agreement.text()} of the prompts"),
             (

@@ -12,11 +12,11 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.variables.algorithms import Algorithm, Runner
-from vesalius.explanations.variables.exchanging import Exchange
 from vesalius.explanations.variables.pairs import Pairs, make_pairs
-from vesalius.explanations.variables.places import Place, parse_places
+from vesalius.explanations.variables.places import parse_places
 from vesalius.explanations.variables.search import Search
 from vesalius.explanations.variables.sides import END, Case, Sources, sources_of
+from vesalius.intervene.exchanging import Exchange, Place
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress
 

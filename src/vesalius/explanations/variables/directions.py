@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vesalius.explanations.variables.exchanging import NOTHING
 from vesalius.explanations.variables.pairs import CHANGES, STAYS, Graded, Pairs
-from vesalius.explanations.variables.places import Place
+from vesalius.intervene.exchanging import NOTHING, Place
 
 #: Steps of training, pairs of each, and the rate of Adam.
 STEPS, PAIRS, RATE = 60, 24, 0.05
@@ -55,7 +54,7 @@ def principal(pairs: Pairs, rows: Int[Tensor, " some"], place: Place, k: int) ->
     """The first principal directions (not centred) of source minus base in these rows."""
     differences = pairs.exchange.differences(place, rows).double()
     directions = torch.linalg.svd(differences, full_matrices=True).Vh[:k].T
-    return directions.to(pairs.exchange.model.W_E.dtype).contiguous()
+    return directions.to(pairs.exchange.dtype).contiguous()
 
 
 def random_directions(d_model: int, k: int, *, seed: int) -> Float[Tensor, "d_model k"]:

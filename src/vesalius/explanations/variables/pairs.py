@@ -24,8 +24,8 @@ from torch import Tensor
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.explanations.variables.algorithms import Runner
-from vesalius.explanations.variables.exchanging import NOTHING, Exchange, Sides
 from vesalius.explanations.variables.sides import Case, Side, TokenOf
+from vesalius.intervene.exchanging import NOTHING, Exchange, Sides
 from vesalius.model.transformer import Transformer
 
 CHANGES, STAYS = "changes", "stays"

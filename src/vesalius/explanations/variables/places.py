@@ -10,51 +10,11 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-
-from jaxtyping import Float
-from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices, quoted
+from vesalius.intervene.exchanging import RESIDUAL, Place
 from vesalius.model.config import Config
-
-RESIDUAL = "resid"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Roles, with what is exchanged there: the residual stream before a layer, or what components write. With
-    `directions` (orthonormal columns) only the part of the residual stream that lies in them is exchanged.
-    """
-
-    roles: tuple[str, ...]
-    layer: int | None = None
-    components: tuple[Component, ...] = ()
-    directions: Float[Tensor, "d_model k"] | None = None
-
-    def __str__(self) -> str:
-        what = f"{RESIDUAL}{self.layer}" if self.layer is not None else "+".join(map(str, self.components))
-        subspace = "" if self.directions is None else f"/{self.directions.shape[1]}"
-        return f"{what}@{'+'.join(self.roles)}{subspace}"
-
-    @property
-    def words(self) -> str:
-        """The place in words."""
-        at = " and ".join(self.roles)
-        if self.layer is None:
-            return f"{' + '.join(map(str, self.components))} at {at}"
-        subspace = "" if self.directions is None else f"{self.directions.shape[1]} directions of "
-        return f"{subspace}the residual stream before layer {self.layer} at {at}"
-
-    @property
-    def first_layer(self) -> int:
-        """The layer before or in which the run first differs."""
-        return self.layer if self.layer is not None else min(component.layer for component in self.components)
-
-    def within(self, directions: Float[Tensor, "d_model k"]) -> "Place":
-        """Only these directions of it."""
-        return replace(self, directions=directions)
 
 
 def parse_places(given: str | Iterable[str] | None, config: Config, roles: Sequence[str]) -> list[Place]:

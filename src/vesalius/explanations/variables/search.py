@@ -23,7 +23,7 @@ from vesalius.documents.answers import CARRIED
 from vesalius.documents.metric import Metric
 from vesalius.explanations.variables import directions
 from vesalius.explanations.variables.pairs import CHANGES, STAYS, Graded, Pairs
-from vesalius.explanations.variables.places import Place
+from vesalius.intervene.exchanging import Place
 from vesalius.progress import Progress
 
 #: Roles whose best place is graded on held-out pairs, of a variable that has several.

@@ -26,12 +26,12 @@ from vesalius.behaviours.addition import Addition, Sums
 from vesalius.behaviours.behaviour import Behaviour, TooFewPrompts
 from vesalius.behaviours.prompts import Material, Prompts, Text, fill
 from vesalius.errors import BadInput
+from vesalius.intervene.exchanging import END
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.tokenizer import Tokenizer
 
 #: How often a case is drawn again before a split counts as exhausted.
 TRIES = 400
-END = "end"
 
 
 @dataclass(frozen=True)

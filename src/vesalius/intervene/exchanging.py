@@ -8,15 +8,15 @@
    whole vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vesalius.explanations.variables.places import Place
-from vesalius.explanations.variables.sides import END, Side
+from vesalius.components import Component
 from vesalius.model.attention import take_positions
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.transformer import Transformer
@@ -26,6 +26,56 @@ from vesalius.progress import checkpoint
 AT_ONCE = 6_000_000
 _RESID, _Z, _MLP = "hook_resid_pre", "attn.hook_z", "hook_mlp_out"
 NOTHING = -1
+RESIDUAL, END = "resid", "end"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Roles, with what is exchanged there: the residual stream before a layer, or what components write. With
+    `directions` (orthonormal columns) only the part of the residual stream that lies in them is exchanged.
+    """
+
+    roles: tuple[str, ...]
+    layer: int | None = None
+    components: tuple[Component, ...] = ()
+    directions: Float[Tensor, "d_model k"] | None = None
+
+    def __str__(self) -> str:
+        what = f"{RESIDUAL}{self.layer}" if self.layer is not None else "+".join(map(str, self.components))
+        subspace = "" if self.directions is None else f"/{self.directions.shape[1]}"
+        return f"{what}@{'+'.join(self.roles)}{subspace}"
+
+    @property
+    def words(self) -> str:
+        """The place in words."""
+        at = " and ".join(self.roles)
+        if self.layer is None:
+            return f"{' + '.join(map(str, self.components))} at {at}"
+        subspace = "" if self.directions is None else f"{self.directions.shape[1]} directions of "
+        return f"{subspace}the residual stream before layer {self.layer} at {at}"
+
+    @property
+    def first_layer(self) -> int:
+        """The layer before or in which the run first differs."""
+        return self.layer if self.layer is not None else min(component.layer for component in self.components)
+
+    def within(self, directions: Float[Tensor, "d_model k"]) -> "Place":
+        """Only these directions of it."""
+        return replace(self, directions=directions)
+
+
+class Placed(Protocol):
+    """Tokens, and the position of each role in them."""
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The token ids."""
+        ...
+
+    @property
+    def roles(self) -> Mapping[str, int]:
+        """Positions by role; the last position is `END`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +87,7 @@ class Sides:
     positions: Int[Tensor, "side role"]
 
     @classmethod
-    def of(cls, sides: Sequence[Side], roles: Sequence[str], pad: int) -> "Sides":
+    def of(cls, sides: Sequence[Placed], roles: Sequence[str], pad: int) -> "Sides":
         """Pad on the right."""
         width = max(len(side.tokens) for side in sides)
         lengths = torch.tensor([len(side.tokens) for side in sides])
@@ -64,6 +114,11 @@ class Exchange:
     forwards: float = 0.0
     _resid: list[Float[Tensor, "base pos d_model"]] = field(default_factory=list, repr=False)
     _at_roles: dict[str, list[Float[Tensor, "row role ..."]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format of the residual stream."""
+        return self.model.W_E.dtype
 
     @torch.no_grad()
     def record(self) -> tuple[Int[Tensor, " base"], Int[Tensor, " row"]]:
