@@ -1,7 +1,8 @@
 """Recorded files load, and are written back as they are.
 
 They were made on the benchmark circuit frac_prevs (`explain`, `discover --method eap-ig`, `sweep`, the scripted HyVE
-agent), on the induction model of the tests (the natural ones), and by benchmarks of two circuits or four functions.
+agent), on the induction model of the tests (the natural ones), on its model of sums (`align`), and by benchmarks of two
+circuits or four functions.
 """
 
 import copy
@@ -57,7 +58,7 @@ def test_a_file_is_written_back_as_it_was_read(name: str, tmp_path: Path) -> Non
         assert again == document
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name, kind in FILES.items() if kind.SCHEMA > 1])
 def test_a_file_of_an_earlier_schema_is_refused(name: str) -> None:
     recorded = json.loads((GOLDEN / name).read_text())
     version = "schema" if "schema" in recorded else "schema_version"
