@@ -20,6 +20,7 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
+        align,
         atlas,
         attention,
         behaviours,
@@ -89,6 +90,7 @@ __all__ = [
     "ValueBias",
     "Zero",
     "__version__",
+    "align",
     "atlas",
     "attention",
     "behaviours",

@@ -78,5 +78,5 @@ def test_a_name_is_taken_once(kind: Any) -> None:
 
 
 def test_a_kind_that_no_package_has_is_refused() -> None:
-    with pytest.raises(BadInput, match="document 'banana' does not exist; choose one of annotation, atlas, circuit"):
+    with pytest.raises(BadInput, match="document 'banana' does not exist; choose one of alignment, annotation, atlas"):
         kind_named("banana")

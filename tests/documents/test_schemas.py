@@ -67,7 +67,7 @@ def test_the_contract_of_a_scorecard_is_in_its_schema() -> None:
 
 def test_an_unknown_document_is_refused() -> None:
     with pytest.raises(
-        BadInput, match="document 'banana' does not exist; choose one of annotation, atlas, circuit, difference"
+        BadInput, match="document 'banana' does not exist; choose one of alignment, annotation, atlas, circuit"
     ):
         schema("banana")
 

@@ -4,7 +4,7 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `neurons`, `explain`, ...       |
-| look closer                               | `atlas`, `look`, `attention`, `why_attends`, `lens`, `complete`, ...    |
+| look closer                               | `atlas`, `align`, `look`, `attention`, `lens`, `complete`, ...          |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from vesalius.plugins import VERBS, all_names, loaded_plugin
 
 if TYPE_CHECKING:
+    from vesalius.api.alignments import align
     from vesalius.api.atlases import atlas
     from vesalius.api.benchmarks import bench
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 #: The names that each module defines.
 _DEFINED = {
+    "vesalius.api.alignments": ("align",),
     "vesalius.api.atlases": ("atlas",),
     "vesalius.api.benchmarks": ("bench",),
     "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
@@ -73,6 +75,7 @@ _DEFINED = {
 }
 _HOMES = {name: module for module, names in _DEFINED.items() for name in names}
 __all__ = [
+    "align",
     "atlas",
     "attention",
     "behaviours",

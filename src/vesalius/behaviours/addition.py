@@ -376,6 +376,48 @@ def _prepare(material: Material, *, options: Options) -> Draw:
     return draw
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Sums of one split as texts, for those who choose the operands themselves. Answers are single tokens."""
+
+    material: Material
+    options: Options
+    form: _Form
+    shots: Mapping[Operands, str]
+
+    @classmethod
+    def of(cls, material: Material, options: Options) -> "Sums":
+        """The sums that the behaviour's prompts consist of; refuses answers that are read in parts."""
+        form = _form(material, options)
+        if form.read != NUMBER:
+            raise refused("read", form.read, "here the answer has to be one token, as with read=number")
+        return cls(material, options, form, _shots(material, options, form))
+
+    def draw(self, rng: random.Random) -> Operands | None:
+        """Operands of this split whose answer can be read."""
+        operands = _drawn(rng, self.options)
+        return operands if operands is not None and self.allows(operands) else None
+
+    def allows(self, operands: Operands) -> bool:
+        """Whether a sum belongs to the split, and its operands and answer have tokens of their own."""
+        least, most = self.options.range
+        inside = least <= self.options.total(operands) <= most and operands not in self.shots
+        return inside and _in_split(operands, self.material.split) and self._readable(operands)
+
+    def _readable(self, operands: Operands) -> bool:
+        return _readable(self.material, self.options, self.form, operands)
+
+    def text(self, operands: Operands) -> Text:
+        """The prompt, and where each operand ends."""
+        prefix = "".join(f"{shot}\n" for shot in self.shots.values())
+        text = self.form.written(self.options, operands, "")
+        return Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
+
+    def spelled(self, answer: object) -> str:
+        """An answer as it continues the prompt."""
+        return f"{self.form.lead}{answer}"
+
+
 def _shots(material: Material, options: Options, form: _Form) -> Mapping[Operands, str]:
     """Solved sums of the split, each with its text."""
     rng, shots = random.Random(f"{NAME}/shots/{material.split}"), {}

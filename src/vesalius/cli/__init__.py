@@ -30,6 +30,7 @@ PANELS = {
         "predict",
         "look",
         "atlas",
+        "align",
         "what-if",
         "complete",
         "neurons",

@@ -7,6 +7,7 @@
 | `Discovery`   | `discovery.json`   | `vesalius discover` |
 | `Faithfulness` | `faithfulness.json` | `vesalius faithfulness` |
 | `NeuronCircuit` | `neurons.json`   | `vesalius neurons`  |
+| `Alignment`   | `alignment.json`   | `vesalius align`    |
 | `Atlas`       | `atlas.json`       | `vesalius atlas`    |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |
@@ -20,6 +21,7 @@ commands print without a file of its own is here as well: `Plan`,
 Nothing here imports torch.
 """
 
+from vesalius.documents.alignment import Alignment
 from vesalius.documents.atlas import Atlas
 from vesalius.documents.base import Document, Record
 from vesalius.documents.catalogue import SpecimenDescription
@@ -48,6 +50,7 @@ from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
 
 __all__ = [
+    "Alignment",
     "Atlas",
     "Checks",
     "Circuit",

@@ -213,3 +213,26 @@ def agreement_answer(said: str, agrees: bool | None, *, unreached: bool) -> Answ
     if agrees is False:
         return Answer(said, "no")
     return Answer(said, "yes" if agrees and not unreached else "partly")
+
+
+#: From this share on, of pairs a place carries a variable, and of prompts an algorithm describes them.
+CARRIED = 0.5
+
+
+def alignment_answer(
+    subject: str, algorithm: str, agreement: Metric, placed: Sequence[tuple[str, str | None, Metric]]
+) -> Answer:
+    """Whether the variables of an algorithm have places: each with where it is, or None, and its accuracy."""
+    if agreement.value is None or agreement.value < CARRIED:
+        return Answer(f"{algorithm} does not describe {subject}: it gives {agreement.text()} of the answers", "no")
+    has = [f"{name} in {place} ({metric.text()})" for name, place, metric in placed if place is not None]
+    lacks = [f"{name} (best {metric.text()})" for name, place, metric in placed if place is None]
+    if not has:
+        return Answer(f"no place of {subject} carries a variable of {algorithm}: {', '.join(lacks)}", "no")
+    if lacks:
+        return Answer(
+            f"{len(has)} of {len(placed)} variables of {algorithm} have a place in {subject}: {'; '.join(has)}; no "
+            f"place carries {', '.join(lacks)}",
+            "partly",
+        )
+    return Answer(f"every variable of {algorithm} has a place in {subject}: {'; '.join(has)}", "yes")

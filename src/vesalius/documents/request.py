@@ -28,6 +28,7 @@ Command = Literal[
     "discover",
     "sets",
     "neurons",
+    "align",
     "atlas",
     "faithfulness",
     "explain",

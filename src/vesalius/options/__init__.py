@@ -20,15 +20,18 @@ from vesalius.options.runs import (
     Judges,
     Paid,
     Published,
+    Sandboxed,
     Spend,
     Workers,
 )
 from vesalius.options.verbs import (
+    ALIGNED,
     DISCOVERED,
     FAITHFUL,
     MOST_PROMPTS,
     NEURONS,
     SWEPT,
+    Aligned,
     Charted,
     Checked,
     CircuitFrom,
@@ -54,6 +57,7 @@ from vesalius.options.verbs import (
 )
 
 __all__ = [
+    "ALIGNED",
     "BENCHED",
     "DISCOVERED",
     "FAITHFUL",
@@ -63,6 +67,7 @@ __all__ = [
     "RECORDS",
     "SWEPT",
     "TIMEOUT",
+    "Aligned",
     "Ask",
     "Calls",
     "Cap",
@@ -94,6 +99,7 @@ __all__ = [
     "Read",
     "Record",
     "Sample",
+    "Sandboxed",
     "Scoring",
     "Selected",
     "Spend",

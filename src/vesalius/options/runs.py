@@ -40,8 +40,8 @@ class Paid(Cap):
     ] = None
 
 
-class Foreign(Record):
-    """What foreign programs are given: they are confined, with their own files and an empty environment."""
+class Sandboxed(Record):
+    """Whether code may run where the kernel cannot contain it."""
 
     unsafe_sandbox: Annotated[
         bool,
@@ -52,6 +52,11 @@ class Foreign(Record):
             asked="never",
         ),
     ] = False
+
+
+class Foreign(Sandboxed):
+    """What foreign programs are given: they are confined, with their own files and an empty environment."""
+
     pass_env: Annotated[
         Sequence[str] | None,
         flag(

@@ -3,6 +3,7 @@
 Where verbs differ in a default, the record is given with that default (`Draw(n=16)`), never declared a second time.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -363,6 +364,59 @@ class Charted(Record):
         require_drawable(1, self.seed)
 
 
+class Aligned(Record):
+    """Which algorithm is aligned with a model, on how many prompts, and where is looked."""
+
+    algorithm: Annotated[
+        str | Path | None,
+        flag(
+            "A program file (.py) whose functions are the variables, or one that ships: arithmetic, ioi, ioi-by-name, "
+            "greater-than, capitals, induction, ... Default: that of the behaviour.",
+            word="{}",
+        ),
+    ] = None
+    against: Annotated[
+        str | Path | None, flag("A rival algorithm, compared on the pairs where the two predictions differ.")
+    ] = None
+    at: Annotated[
+        Sequence[str],
+        flag("A place to grade as well: resid19@S2, L19H2+L20H0@end, L12_MLP@end. May be given several times.", "--at"),
+    ] = ()
+    roles: Annotated[
+        Sequence[str], flag("A role to look at (the last position is one always). Default: all.", "--role")
+    ] = ()
+    layers: Annotated[
+        str | None,
+        flag("Look before these layers only: 15..25, 0..30/2 (every second), or 3,7,12.", word="layers{}"),
+    ] = None
+    together: Annotated[
+        int,
+        flag("Where a variable has no place: try sets of up to so many positions.", least=1, most=6, word="together{}"),
+    ] = 1
+    directions: Annotated[
+        int, flag("Find so many directions (DAS) within the best place of each variable; 0: none.", word="k{}", least=0)
+    ] = 0
+    held_out: Annotated[
+        int, flag("Prompts of held-out templates and words on which places are graded.", least=1, word="held-out{}")
+    ] = 64
+
+    def __post_init__(self) -> None:
+        require_drawable(self.held_out, 0)
+        for name in ("algorithm", "against"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, str(given))
+        for name in ("at", "roles"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(map(str, given)))
+        if self.layers is not None and not re.fullmatch(r"(\d{1,4}(\.\.\d{1,4}(/[1-9]\d{0,3})?)?(,|$))+", self.layers):
+            raise BadInput(f"layers {quoted(self.layers)} cannot be read; write 15..25, 0..30/2 or 3,7,12")
+        for name, least, most in (("together", 1, 6), ("directions", 0, None)):
+            given = getattr(self, name)
+            if given < least or (most is not None and given > most):
+                limits = f"{least} or more" if most is None else f"{least} to {most}"
+                raise BadInput(f"{name}={given} cannot be used; give {limits}")
+
+
 class Pruned(Record):
     """What of a circuit is measured, what takes the place of everything else, and how much has to stay."""
 
@@ -471,3 +525,4 @@ class Explaining(Who):
 #: The prompts of each verb, where they are not `Draw()`.
 SWEPT, DISCOVERED = Draw(n=16), Draw(n=32)
 NEURONS, FAITHFUL = Draw(n=16), Draw(n=12, split="validation")
+ALIGNED = Sample(n=32)

@@ -19,10 +19,12 @@ from vesalius.cli.options import (
 )
 from vesalius.errors import BadInput
 from vesalius.options import (
+    ALIGNED,
     DISCOVERED,
     FAITHFUL,
     NEURONS,
     SWEPT,
+    Aligned,
     Ask,
     Calls,
     Charted,
@@ -40,6 +42,8 @@ from vesalius.options import (
     Parts,
     Pruned,
     Read,
+    Sample,
+    Sandboxed,
     Scoring,
     Selected,
     flag,
@@ -264,6 +268,28 @@ def atlas(
         return output(api.plan("atlas", specimen, load, charted), as_json=printed.json)
     result = api.atlas(specimen, load, charted, out=printed.out or True)
     return output(result, as_json=printed.json, top=printed.top)
+
+
+@command(commands)
+def align(
+    specimen: SpecimenArgument,
+    load: Load,
+    aligned: Aligned,
+    draw: Sample = ALIGNED,
+    *,
+    sandboxed: Sandboxed,
+    force: Force,
+    printed: Printed,
+) -> None:
+    """Find where a model holds the variables of an algorithm: a short Python program over a behaviour's inputs.
+
+    A variable's place is where taking it from another prompt changes the output as the program says, on held-out
+    templates, beside controls. "No place carries it" is an answer. Writes alignment.json and its page alignment.html.
+
+    Example: vesalius align smollm2-135m -b ioi --against ioi-by-name --role S2
+    """
+    result = api.align(specimen, load, aligned, draw, sandboxed, force, out=printed.out or True)
+    return output(result, as_json=printed.json)
 
 
 @command(commands)

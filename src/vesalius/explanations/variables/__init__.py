@@ -1,0 +1,1 @@
+"""Causal variables of an algorithm, and the places of a model that carry them."""
