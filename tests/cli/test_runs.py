@@ -103,11 +103,11 @@ def test_a_run_with_a_model_is_capped_taken_up_replayed_and_compared(vesalius: V
     card = json.loads(got.out)
     assert (card["n"], card["n_error"], card["usage"]["scientist"]["calls"]) == (2, 0, 12)
     Path("model.py").unlink()
-    again = vesalius("replay", "here", "--json")
+    again = vesalius("replay", "here", "--execute", "--json")
     assert (again.code, json.loads(again.out)) == (0, {"run": "here", "equal": True, "differences": []})
     stored = json.loads(Path("here/scorecard.json").read_text())
     stored["n"] = 3
     Path("here/scorecard.json").write_text(json.dumps(stored))
-    differs = vesalius("replay", "here")
+    differs = vesalius("replay", "here", "--execute")
     assert (differs.code, differs.out) == (1, "")
     assert "n: 3 is stored, 2 came out" in differs.err
