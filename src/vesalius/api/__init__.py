@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from vesalius.api.explanations import explain, retest
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
+    from vesalius.api.ladders import ladder
     from vesalius.api.listing import models, specimens
     from vesalius.api.loading import check, load
     from vesalius.api.looking import attention, instruments, lens, look, why_attends
@@ -57,6 +58,7 @@ _DEFINED = {
     "vesalius.api.explanations": ("explain", "retest"),
     "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
     "vesalius.api.knockouts": ("save_what_if", "what_if"),
+    "vesalius.api.ladders": ("ladder",),
     "vesalius.api.listing": ("models", "specimens"),
     "vesalius.api.loading": ("check", "load"),
     "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
@@ -86,6 +88,7 @@ __all__ = [
     "generate",
     "grade",
     "instruments",
+    "ladder",
     "lens",
     "load",
     "look",

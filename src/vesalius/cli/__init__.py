@@ -24,7 +24,18 @@ from vesalius.version import __version__
 #: Groups of commands, in order. Commands that are in none, such as those of other packages, stand last.
 PANELS = {
     "The story": ("check", "behaviours", "sweep", "discover", "explain", "open"),
-    "Look closer": ("show", "predict", "look", "atlas", "what-if", "neurons", "sets", "faithfulness", "retest"),
+    "Look closer": (
+        "show",
+        "predict",
+        "look",
+        "atlas",
+        "what-if",
+        "neurons",
+        "sets",
+        "faithfulness",
+        "retest",
+        "ladder",
+    ),
     "Results": ("report", "runs", "diff", "replay", "compare", "convert", "schema"),
     "Specimens": ("specimens", "models", "train", "generate", "plugins"),
 }
