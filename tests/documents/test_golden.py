@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vesalius.documents import Circuit, Discovery, Document, Explanation, Request, Scorecard, Sweep, Trace
+from vesalius.documents import Circuit, Discovery, Document, Explanation, Ladder, Request, Scorecard, Sweep, Trace
 from vesalius.documents.explanation import _circuit
 from vesalius.documents.view import Sheet
 from vesalius.errors import BadInput
@@ -23,6 +23,7 @@ GOLDEN = Path(__file__).parent / "golden"
 FILES: dict[str, type[Document]] = {
     "explanation.json": Explanation,
     "explanation_natural.json": Explanation,
+    "ladder.json": Ladder,
     "trace.json": Trace,
     "sweep.json": Sweep,
     "discovery/discovery.json": Discovery,
@@ -56,7 +57,7 @@ def test_a_file_is_written_back_as_it_was_read(name: str, tmp_path: Path) -> Non
         assert again == document
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in FILES if name != "ladder.json"])  # there is no earlier one
 def test_a_file_of_an_earlier_schema_is_refused(name: str) -> None:
     recorded = json.loads((GOLDEN / name).read_text())
     version = "schema" if "schema" in recorded else "schema_version"

@@ -178,7 +178,7 @@ class Running(Record):
         beside += [
             f"{one.step} {_two(one.kept.value)}"
             for one in self.controls
-            if one.step in (SHUFFLED, COUNTERFACTUAL) and one.kept.value is not None
+            if one.step in (SHUFFLED, COUNTERFACTUAL, POSITION_MEAN) and one.kept.value is not None
         ]
         text += f" ({', '.join(beside)})" if beside else ""
         return text if claimed.elsewhere is None else f"{text}, {claimed.elsewhere.text()} on other templates"

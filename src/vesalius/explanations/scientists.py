@@ -201,6 +201,7 @@ class Builtin(Studying):
         """What is found decides how many passes there really are; of an empty circuit nothing is measured."""
         from vesalius.explanations.natural.selection import DESCRIBED
         from vesalius.intervene.estimate import sweep_forwards
+        from vesalius.statistics import LOOKS
 
         if components is not None and not components:
             return 0.0
@@ -212,7 +213,8 @@ class Builtin(Studying):
         screening = SCREENED * (sweep_forwards(work.model, [(part,) for part in every]) - 1)
         account = ACCOUNT + (CHOOSING if components is None else 0)
         studying = (SELECTED + work.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied
-        ladder = 0 if self.no_ladder else LADDER + LADDER_PER_PROMPT * max(REPORT, work.sizes.n)
+        reported = max(REPORT, work.sizes.n if work.sizes.n < LOOKS[-1] else 0)
+        ladder = 0 if self.no_ladder else LADDER + LADDER_PER_PROMPT * reported
         return (64 + screening + account + studying + ladder) / work.sizes.n
 
 
