@@ -27,7 +27,7 @@ from vesalius.version import __version__
 #: Those of the core, then those of the packages beside it.
 COMMANDS = [
     *("specimens", "show", "predict", "look", "behaviours", "models", "check"),
-    *("sweep", "what-if", "discover", "explain", "report", "atlas", "neurons", "faithfulness", "retest"),
+    *("sweep", "what-if", "discover", "explain", "report", "atlas", "neurons", "faithfulness", "retest", "ladder"),
     *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
     *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey"),
 ]

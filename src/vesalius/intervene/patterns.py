@@ -138,7 +138,7 @@ class SetPatterns:
             pattern = take_positions(pattern, queries)
         values = v[slot, :, head // (self.n_heads // v.shape[2])]
         if self.read is not None:
-            given = self.read.on(z.device)[vectors.clamp(min=0)]
+            given = self.read.on(z.device)[vectors.clamp(min=0)].to(values.dtype)
             values = torch.where((vectors == OWN)[:, None, None], values, given)
         new = (pattern.to(values.dtype) @ values).to(z.dtype)
         if where is not None:
