@@ -10,7 +10,7 @@ from vesalius.api.loading import loaded
 from vesalius.components import Component
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
-from vesalius.documents.running import Ladder
+from vesalius.documents.running import LADDER_FILE, Ladder
 from vesalius.errors import BadInput
 from vesalius.explanations.running import parse_program, run_again
 from vesalius.model.specimen import Specimen
@@ -76,7 +76,7 @@ def ladder(
     )
     if out:
         document.write(
-            directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}") / Ladder.FILE
+            directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}") / LADDER_FILE
         )
     return document
 

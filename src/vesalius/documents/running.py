@@ -15,6 +15,7 @@ from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Code, Facts, Section, Sheet, Text, View, subject_of
 from vesalius.documents.whole import KEEP
 
+LADDER_FILE = "ladder.json"
 Word = Literal["program", "position only", "depends on context"]
 PROGRAM, POSITION_ONLY, DEPENDS = "program", "position only", "depends on context"
 #: By how much a program's overlap must exceed that of what reads no tokens, and from where on position is enough.
@@ -274,7 +275,7 @@ class Ladder(Answered, ResultDocument, kind="ladder"):
     is what it kept in the explanation.
     """
 
-    FILE = "ladder.json"
+    FILE = LADDER_FILE
     RANK = 76
     COMMAND = VERB = "ladder"
     REMEDY = "run `vesalius ladder` again"
