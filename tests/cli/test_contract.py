@@ -28,7 +28,7 @@ from vesalius.version import __version__
 COMMANDS = [
     *("specimens", "show", "predict", "look", "behaviours", "models", "check"),
     *("sweep", "what-if", "complete", "discover", "explain", "report", "atlas", "align", "neurons"),
-    *("faithfulness", "retest"),
+    *("faithfulness", "retest", "ladder"),
     *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
     *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey"),
 ]

@@ -21,6 +21,7 @@ from vesalius.documents import (
     Discovery,
     Document,
     Explanation,
+    Ladder,
     Request,
     Scorecard,
     Sweep,
@@ -35,6 +36,7 @@ GOLDEN = Path(__file__).parent / "golden"
 FILES: dict[str, type[Document]] = {
     "explanation.json": Explanation,
     "explanation_natural.json": Explanation,
+    "ladder.json": Ladder,
     "trace.json": Trace,
     "sweep.json": Sweep,
     "sweep_sites.json": Sweep,

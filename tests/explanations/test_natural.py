@@ -75,7 +75,10 @@ def test_the_set_is_the_circuit_and_the_answer_says_so(by_hand: Explanation) -> 
     places = {part.name: part.effect.value or 0.0 for part in account.positions}
     assert {name for name, cost in places.items() if cost > 0.9} == {"B", "second A"}
     assert str(by_hand).splitlines()[0] == f"Yes: {by_hand.answer['text']}"
-    assert str(by_hand).splitlines()[1].startswith("kept alone: 1.00 [1.00, 1.00]")
+    assert (
+        str(by_hand).splitlines()[1].startswith("in words: programs in the place of the attention of 2 heads keep 1.00")
+    )
+    assert account.lines()[0][1].startswith("1.00 [1.00, 1.00]")
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from vesalius.api.explanations import explain, retest
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
+    from vesalius.api.ladders import ladder
     from vesalius.api.listing import models, specimens
     from vesalius.api.loading import check, load
     from vesalius.api.looking import attention, instruments, lens, look, why_attends
@@ -61,6 +62,7 @@ _DEFINED = {
     "vesalius.api.explanations": ("explain", "retest"),
     "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
     "vesalius.api.knockouts": ("save_what_if", "what_if"),
+    "vesalius.api.ladders": ("ladder",),
     "vesalius.api.listing": ("models", "specimens"),
     "vesalius.api.loading": ("check", "load"),
     "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
@@ -92,6 +94,7 @@ __all__ = [
     "generate",
     "grade",
     "instruments",
+    "ladder",
     "lens",
     "load",
     "look",

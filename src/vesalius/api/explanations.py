@@ -71,6 +71,7 @@ def require_explainable(source: CircuitFrom, study: Explaining, ask: Ask, parts:
 def scientist_of(study: Explaining, ask: Ask, **options: object) -> Scientist:
     """Who explains, with the options that are given beside a name."""
     own = {name: getattr(study, name) for name in ("n", "top", "leave_out")}
+    own["no_ladder"] = study.no_ladder or None
     own |= {"protocol": ask.protocol, "compact": ask.compact or None}
     own |= {"prompts": None if ask.prompts is None else str(ask.prompts)}
     return chosen_scientist(study.scientist, ask.backbone is not None, **own, **options)
@@ -101,12 +102,12 @@ def explain(
 
     `scientist` is one, such as `ves.Builtin(top=8)`, or the name of one, with its options beside it: "builtin", "hyve",
     "hybrid", a plug-in's, "command:PROGRAM" or `package.module:name`; `options` are those of a plug-in's class. The
-    built-in one writes programs for listed
-    vocabularies (`leave_out` names a family of hypotheses to do without) and the causal profile of natural models for
-    the behaviour they were loaded with (`n` held-out prompts, the `top` components by effect; `force` continues
-    although the model does not perform the behaviour). With `backbone`, such as "openai:gpt-5.4", a language model
-    proposes (docs/how-to/hyve.md), by the `protocol` "typed" or "paper"; `record` keeps its calls and `replay` serves
-    them; `compact` keeps its typed prompts short, for a small context, and `prompts` is a directory of your own for the
+    built-in one writes programs for listed vocabularies (`leave_out` names a family of hypotheses to do without) and
+    the causal profile of natural models for the behaviour they were loaded with (`n` held-out prompts, the `top`
+    components by effect; `force` continues although the model does not perform the behaviour; `no_ladder` does not run
+    the explanation in the model's place). With `backbone`, such as "openai:gpt-5.4", a language model proposes
+    (docs/how-to/hyve.md), by the `protocol` "typed" or "paper"; `record` keeps its calls and `replay` serves them;
+    `compact` keeps its typed prompts short, for a small context, and `prompts` is a directory of your own for the
     protocol "paper".
 
     `engine` ("local" processes or "ray") and `jobs` let the built-in scientist study components of a natural model

@@ -37,6 +37,7 @@ PANELS = {
         "sets",
         "faithfulness",
         "retest",
+        "ladder",
     ),
     "Results": ("report", "runs", "diff", "replay", "compare", "convert", "schema"),
     "Specimens": ("specimens", "models", "train", "generate", "plugins"),

@@ -74,14 +74,7 @@ class Shares:
 
     def share(self, scores: Float[Tensor, " prompt"]) -> "Kept":
         """The share of a score between that of nothing and that of the model: a ratio of means, with its interval."""
-        columns = torch.stack([self.nothing, scores, self.full], 1).double()
-        value = _ratio(columns.mean(0)[None])[0]
-        if len(columns) < 2:
-            error = 0.0 if torch.equal(scores, self.full) else float("inf")  # nothing replaced keeps all, for sure
-            return Kept(float(value), None, None, error, len(columns))
-        drawn = _ratio(bootstrap_means(columns))
-        low, high = torch.quantile(drawn, torch.tensor([0.025, 0.975], dtype=drawn.dtype)).tolist()
-        return Kept(float(value), low, high, float(drawn.std()), len(columns))
+        return share_between(self.nothing, scores, self.full)
 
 
 @dataclass(frozen=True)
@@ -107,6 +100,20 @@ class Kept:
     def clears(self, keep: float) -> bool:
         """Whether it reaches a share and does not exceed the model's own score by far."""
         return self.reaches(keep) and self.value <= TOO_MUCH
+
+
+def share_between(
+    nothing: Float[Tensor, " prompt"], scores: Float[Tensor, " prompt"], full: Float[Tensor, " prompt"]
+) -> Kept:
+    """The share of a score between two others, prompt by prompt: a ratio of means, with its interval."""
+    columns = torch.stack([nothing, scores, full], 1).double()
+    value = _ratio(columns.mean(0)[None])[0]
+    if len(columns) < 2:
+        error = 0.0 if torch.equal(scores, full) else float("inf")  # nothing replaced keeps all, for sure
+        return Kept(float(value), None, None, error, len(columns))
+    drawn = _ratio(bootstrap_means(columns))
+    low, high = torch.quantile(drawn, torch.tensor([0.025, 0.975], dtype=drawn.dtype)).tolist()
+    return Kept(float(value), low, high, float(drawn.std()), len(columns))
 
 
 def _ratio(means: Float[Tensor, "draw 3"]) -> Float[Tensor, " draw"]:

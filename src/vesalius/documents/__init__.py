@@ -11,6 +11,7 @@
 | `Atlas`       | `atlas.json`       | `vesalius atlas`    |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |
+| `Ladder`      | `ladder.json`      | `vesalius ladder`   |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
 | `Difference`  | `difference.json`  | `vesalius diff`     |
@@ -45,6 +46,7 @@ from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.performance import Performance
 from vesalius.documents.printed import GeneratedTasks, Plan, ResultList, SurveyPlan, TrainedSpecimen, TrainedSpecimens
 from vesalius.documents.request import Request
+from vesalius.documents.running import Ladder
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
@@ -65,6 +67,7 @@ __all__ = [
     "Explanation",
     "Faithfulness",
     "GeneratedTasks",
+    "Ladder",
     "Member",
     "Metric",
     "NeuronCircuit",

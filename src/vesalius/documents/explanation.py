@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
@@ -48,6 +48,7 @@ from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.performance import Performance
 from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
+from vesalius.documents.running import Running, with_words
 from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, Summary, summarise, verdict_counts
 from vesalius.documents.view import (
     Answer,
@@ -112,12 +113,13 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     reads: their number is the score of the search, no measurement. `compositions` say which components write the
     queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was explained, by score.
     `performance` is how well a natural model does the behaviour, and whether its contrast can show anything; `account`
-    is which share of it the named components carry and what is left out, from which `answer` follows. `ran` says how
-    the scientist ran, where it is a foreign program; `prompts` are the user's own prompts of a language model by file,
-    with the SHA-256 of each.
+    is which share of it the named components carry and what is left out, from which `answer` follows. `running` is the
+    explanation as a program in the model's place, and `ladder` what each of its steps keeps. `ran` says how the
+    scientist ran, where it is a foreign program; `prompts` are the user's own prompts of a language model by file, with
+    the SHA-256 of each.
     """
 
-    ABSENT_IF_DEFAULT = ("performance", "account", "answer", "formula", "ran", "prompts")
+    ABSENT_IF_DEFAULT = ("performance", "account", "answer", "formula", "ran", "prompts", "running", "ladder")
 
     FILE = EXPLANATION_FILE
     RANK = 20
@@ -147,6 +149,7 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     rows: int = 0
     performance: Performance | None = None
     account: Account | None = None
+    running: Running | None = None
     ran: Ran | None = None
     prompts: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     directory: str | None = Field(default=None, exclude=True)
@@ -166,12 +169,20 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
             said = Answer(_in_brief(self.task_description), "no")
         else:
             said = explained_answer(self.account, self.performance, self.behaviour)
+            if said is not None and self.account is not None:
+                said = with_words(said, self.running, self.account.whole.keep)
         if said is None:
             return None
         if said.verdict == "no" and self.request is not None:
             natural = self.behaviour is not None and self.account is None
             return replace(said, then=self.request.followed_by("behaviours" if natural else "discover"))
         return replace(said, then=None if self.directory is None else f"vesalius open {shlex.quote(self.directory)}")
+
+    @computed_field
+    @property
+    def ladder(self) -> list[dict[str, Any]] | None:
+        """What each step of the explanation that runs keeps; None where it does not run."""
+        return None if self.running is None else self.running.steps()
 
     def with_account(self, account: Account | None) -> Self:
         """The explanation with an account, and with the effects of its components that were measured for it."""
@@ -247,6 +258,7 @@ def view_of(
         subject_of(name or explanation.specimen, explanation.behaviour),
         said or Answer(_in_brief(description)),
         [
+            *([] if explanation.running is None else explanation.running.sections()),
             *([] if account is None else account.sections()),
             *([Text([_in_brief(description)], terminal_only=True)] if natural and said is not None else []),
             Facts(_brief(explanation)),

@@ -33,6 +33,7 @@ Command = Literal[
     "faithfulness",
     "explain",
     "retest",
+    "ladder",
     "survey",
     "study af1",
     "bench circuits",

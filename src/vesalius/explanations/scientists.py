@@ -64,6 +64,8 @@ NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
 SCREENED, SELECTED = 3, 8
 #: For choosing the set of a natural model, and for the account of it (`discovery.account`).
 CHOOSING, ACCOUNT = 1_500, 700
+#: For the ladder: fitting, grading and other templates, and of each prompt that reports (`explanations.running`).
+LADDER, LADDER_PER_PROMPT, REPORT = 400, 16, 32
 #: Fields of scientists that a request says otherwise than among its options.
 _OWN_FIELDS = ("protocol", "program", "function")
 #: Every scientist that has a name, by it.
@@ -151,6 +153,7 @@ class Builtin(Studying):
     asks = "never"
     in_parts = True
     leave_out: str | None = option(None, "A family of hypotheses to do without, for listed vocabularies.")
+    no_ladder: bool = option(False, "Do not run the explanation in the model's place, for natural models.")
 
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse options that do not go with the specimen's vocabulary."""
@@ -166,6 +169,8 @@ class Builtin(Studying):
         else:
             listed_tokens(specimen, "the built-in scientist of circuits")
             self.refuse_natural_options(specimen, force=force)
+            if self.no_ladder:
+                raise BadInput(f"specimen {specimen.name!r} has a listed vocabulary; no_ladder is for natural models")
             require_families(frozenset() if self.leave_out is None else frozenset({self.leave_out}))
 
     def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
@@ -185,6 +190,7 @@ class Builtin(Studying):
                     top=self.top,
                     force=task.force,
                     seed=task.seed,
+                    ladder=not self.no_ladder,
                     spread=task.spread,
                     progress=task.progress,
                 )
@@ -200,6 +206,7 @@ class Builtin(Studying):
         """What is found decides how many passes there really are; of an empty circuit nothing is measured."""
         from vesalius.explanations.natural.selection import DESCRIBED
         from vesalius.intervene.estimate import sweep_forwards
+        from vesalius.statistics import LOOKS
 
         if components is not None and not components:
             return 0.0
@@ -211,7 +218,9 @@ class Builtin(Studying):
         screening = SCREENED * (sweep_forwards(work.model, [(part,) for part in every]) - 1)
         account = ACCOUNT + (CHOOSING if components is None else 0)
         studying = (SELECTED + work.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied
-        return (64 + screening + account + studying) / work.sizes.n
+        reported = max(REPORT, work.sizes.n if work.sizes.n < LOOKS[-1] else 0)
+        ladder = 0 if self.no_ladder else LADDER + LADDER_PER_PROMPT * reported
+        return (64 + screening + account + studying + ladder) / work.sizes.n
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@
 4. Compute only the tokens that can differ from the clean run and reach the readout (`tokens`); keys and values of the
    others come from the recording.
 5. Read off only the logits the readout asks for; in the last layer compute only the positions it asks for.
-6. Compute no MLP, and no attention, in rows that replace all that it puts out: a circuit of a few components costs a
+6. Heads whose pattern is set read by it instead of by their queries and keys (`patterns`).
+7. Compute no MLP, and no attention, in rows that replace all that it puts out: a circuit of a few components costs a
    small part of a pass.
 
 Edges are exact: the receiver's input is the row's residual stream plus (replacement - what the sender wrote in this
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
+from vesalius.intervene.patterns import SetPatterns
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan, units_per_layer
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, chunk_memory
@@ -41,7 +43,7 @@ from vesalius.intervene.tokens import (
     without_inherited,
 )
 from vesalius.intervene.values import Batch, Values
-from vesalius.model.attention import Heads, take_positions
+from vesalius.model.attention import Heads, Layout, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import Tap
@@ -156,6 +158,7 @@ class _Walk:
         self.edits = Edits(without_inherited(model.config, plan, entry), model.config.n_heads, device)
         self.units = None if plan.units is None else ReplacedUnits(plan.units, self)
         self.cuts = Cuts(plan.edges, self) if plan.edges else None
+        self.patterns = None if plan.patterns is None else SetPatterns(plan.patterns, model.config, device)
         self.kept: dict[Component, Tensor | None] = dict.fromkeys(kept)
         # Where a component is replaced at every position, and nothing inside it is, what it computes is not needed.
         self.may_skip = plan.positions is None and plan.units is None and not plan.edges
@@ -242,13 +245,13 @@ class _Walk:
         some = self._computed(self.edits.every_head, layer, n, self.until[3 * layer + 1])
         self.attended = self.everywhere.units(n)
         if some is None:
-            return self._mixed(block, layer, resid, self.rows, n)
+            return self._mixed(block, layer, resid, self.rows, n, None)
         units = self.everywhere.units_of(some).to(resid.device)
         self.attended = len(units)
         config, positions = block.attn.config, resid.shape[1] if places.at is None else places.at.value.shape[1]
         z = resid.new_zeros(places.units(n), positions, config.n_heads, config.d_head)
         if len(some):
-            some_z = self._mixed(block, layer, resid[units], self.rows.take(some), len(some))
+            some_z = self._mixed(block, layer, resid[units], self.rows.take(some), len(some), some)
             z[places.units_of(some).to(z.device)] = some_z
         return z
 
@@ -266,9 +269,9 @@ class _Walk:
         return None if bool(needed[:n].all()) else needed[:n].nonzero()[:, 0]
 
     def _mixed(
-        self, block: Block, layer: int, resid: Tensor, rows: "_Rows", n: int
+        self, block: Block, layer: int, resid: Tensor, rows: "_Rows", n: int, some: Int[Tensor, " some"] | None
     ) -> Float[Tensor, "unit pos head d_head"]:
-        """The z of the first `n` of some rows, where the layer writes."""
+        """The z of the first `n` of some rows, where the layer writes; `some` are their numbers in the chunk."""
         places = rows.places(last=layer == self.model.config.n_layers - 1)
         layout = rows.layout.on(block.device).take(slice(0, n))
         at = None if places.at is None else places.at.on(block.device)[:n]
@@ -280,17 +283,32 @@ class _Walk:
         if self.cuts:
             heads = self.cuts.into_heads(block, layer, resid, reading, heads, n)
         if live is None:
-            return block.attn.mix(heads, layout, at, _CLEAN)
+            return self._attended(block, layer, heads, layout, at, some)
         k, v = (
             live.put(_per_query_head(clean[rows.prompt.on(clean.device)[:n]], own.shape[2]), own)
             for clean, own in zip(self.recording.keys_and_values(self.model, layer), heads[1:], strict=True)
         )
         if at is not None:
-            return block.attn.mix(Heads(heads.q, k, v), layout, at, _CLEAN)
+            return self._attended(block, layer, Heads(heads.q, k, v), layout, at, some)
         queries = live.queries(n, block.device)
-        z = block.attn.mix(Heads(live.side_by_side(heads.q, n), k, v), layout, queries, _CLEAN)
+        z = self._attended(block, layer, Heads(live.side_by_side(heads.q, n), k, v), layout, queries, some)
         units = live.units(n)
         return z[live.row.on(z.device)[:units], live.slot.on(z.device)[:units]][:, None]
+
+    def _attended(
+        self,
+        block: Block,
+        layer: int,
+        heads: Heads,
+        layout: Layout,
+        at: Int[Tensor, "row query"] | None,
+        some: Int[Tensor, " some"] | None,
+    ) -> Float[Tensor, "row query head d_head"]:
+        """What heads read by their own patterns, or by those that are set."""
+        z = block.attn.mix(heads, layout, at, _CLEAN)
+        if self.patterns is None:
+            return z
+        return self.patterns.put(z, heads.v, layer, at, rows=some, where=self.positions)
 
     def _at_places(self, resid: Tensor, layer: int, n: int) -> Tensor:
         """The residual stream that enters a layer in the first `n` rows, where the layer writes."""
@@ -374,6 +392,8 @@ def _entries(plan: Plan, config: Config) -> Int[Tensor, " row"]:
     if (units := plan.units) is not None:  # before the MLP, as edges into it
         when = 3 * (units.place // units_per_layer(config)) + (not config.parallel)
         entry = entry.scatter_reduce(0, units.row, when, "amin")
+    if (patterns := plan.patterns) is not None:
+        entry = entry.scatter_reduce(0, patterns.row, 3 * (patterns.place // config.n_heads), "amin")
     for edit in plan.edges:
         receiver = edit.edge.receiver
         when = 3 * n_layers if receiver is None else 3 * receiver.layer + (not receiver.is_head and not config.parallel)
@@ -407,7 +427,8 @@ def _select(plan: Plan, rows: Int[Tensor, " n"], first_prompt: int) -> Plan:
         edges = tuple(EdgeEdit(place[e.row], e.edge, e.choice) for e in plan.edges if e.row in place)
     positions = None if plan.positions is None else plan.positions[rows]
     units = None if plan.units is None else plan.units.of_rows(rows, len(plan))
-    return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges, units)
+    patterns = None if plan.patterns is None else plan.patterns.of_rows(rows, len(plan))
+    return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges, units, patterns)
 
 
 def row_bytes(model: Transformer, width: int, *, live: int | None = None, senders: int = 0, units: bool = False) -> int:
@@ -440,6 +461,8 @@ def _check(model: Transformer, batch: Batch, plan: Plan, values: Values) -> None
         raise BadInput(
             f"replacement values have {width} positions, the prompts {batch.tokens.shape[1]}; pad them alike"
         )
+    if plan.patterns is not None:
+        plan.patterns.check(model.config, len(plan), batch)
     if any(len(z) and z.shape[2:] != (model.config.n_heads, model.config.d_head) for z in values.z):
         raise BadInput("replacement values come from a model of another shape")
 

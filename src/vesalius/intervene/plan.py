@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vesalius.components import Component, Edge, all_components
 from vesalius.errors import BadInput
+from vesalius.intervene.patterns import PatternEdits
 from vesalius.model.config import Config
 
 KEEP = -1
@@ -93,13 +94,16 @@ def unit_place(unit: Component, config: Config) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows to run: prompt of each row, choices per component, optional positions, edges, units of MLPs."""
+    """Rows to run: prompt of each row, choices per component, optional positions, edges, units of MLPs, and attention
+    patterns of heads.
+    """
 
     prompt: Int[Tensor, " row"]
     choice: Int[Tensor, "row component"]
     positions: Bool[Tensor, "row pos"] | None = None
     edges: tuple[EdgeEdit, ...] = ()
     units: UnitEdits | None = None
+    patterns: PatternEdits | None = None
 
     def __len__(self) -> int:
         return len(self.prompt)

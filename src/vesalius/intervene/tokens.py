@@ -72,6 +72,8 @@ def _begin_alike(config: Config, plan: Plan, values: Values, batch: Batch) -> In
     if (units := plan.units) is not None:
         least = least.scatter_reduce(0, units.row, units.choice, "amin")
         most = most.scatter_reduce(0, units.row, units.choice, "amax")
+    if plan.patterns is not None:  # a pattern that is set may differ from the first query on
+        least[plan.patterns.row] = KEEP
     for edit in plan.edges:
         least[edit.row] = min(int(least[edit.row]), edit.choice)
         most[edit.row] = max(int(most[edit.row]), edit.choice)
@@ -224,7 +226,8 @@ def branches(config: Config, plan: Plan, entry: Int[Tensor, " row"], spans: Span
     the search. `entry` says where each first differs from the clean run.
     """
     several = bool(((plan.choice != KEEP).sum(1) > 1).any())
-    if plan.edges or plan.units is not None or config.parallel or config.d_head <= SMALL_HEAD or not several:
+    inside = plan.edges or plan.units is not None or plan.patterns is not None
+    if inside or config.parallel or config.d_head <= SMALL_HEAD or not several:
         return None
     edits, last = _edits(config, plan), 3 * config.n_layers - 1
     same = [_must_agree(plan, spans, row) for row in range(len(plan))]

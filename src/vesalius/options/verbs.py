@@ -520,6 +520,13 @@ class Explaining(Who):
             rare=True,
         ),
     ] = None
+    no_ladder: Annotated[
+        bool,
+        flag(
+            "Fit no attention programs and do not run the explanation in the model's place, of a natural model.",
+            rare=True,
+        ),
+    ] = False
 
 
 #: The prompts of each verb, where they are not `Draw()`.

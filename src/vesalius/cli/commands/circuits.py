@@ -364,3 +364,29 @@ def retest(
     """
     result = api.retest(explanation, component, claim, seed=seed, out=printed.out or True)
     return output(result, as_json=printed.json)
+
+
+@command(commands)
+def ladder(
+    explanation: Annotated[str, typer.Argument(help="A directory of `vesalius explain`, or an explanation file.")],
+    program: Annotated[
+        list[str] | None,
+        typer.Option(help='Another program for a head: "L18H6=1 back 0.9 + BOS 0.1". May be given several times.'),
+    ] = None,
+    n: Annotated[int, typer.Option("--n", "-n", help="Prompts, and as many of other templates.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 1,
+    *,
+    printed: Printed,
+) -> None:
+    """Run the program of an explanation in the model's place again, on other prompts or with other programs.
+
+    Example: vesalius ladder vesalius-runs/explain-smollm2-135m-ioi-seed0 --program "L18H6=1 back"
+    """
+    changed = {}
+    for text in program or ():
+        head, equals, rule = text.partition("=")
+        if not equals:
+            raise BadInput(f"--program {text!r} names no head; write HEAD=PROGRAM, such as L18H6=1 back")
+        changed[head.strip()] = rule.strip()
+    result = api.ladder(explanation, changed, n=n, seed=seed, out=printed.out or True)
+    return output(result, as_json=printed.json)

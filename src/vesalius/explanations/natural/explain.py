@@ -5,6 +5,7 @@
 3. On prompts that chose nothing measure what the set carries and what is left out: the account (`discovery.account`).
 4. On held-out prompts make and check the claims about each component (`proposing`), on more of them until decided.
 5. Name roles by rule (`roles`) and write them down (`sentences`).
+6. Run it in the model's place: programs for the heads of the set, and the ladder (`explanations.running`).
 
 The same seed gives the same explanation. Step 4 can be cut by components: each part makes the same laboratory anew.
 """
@@ -35,6 +36,7 @@ from vesalius.explanations.laboratory.runs import without_role
 from vesalius.explanations.natural.proposing import Findings, investigate, measure_ahead
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, add_hypotheses, choose
 from vesalius.explanations.natural.sentences import information_flow, note, specificity_sentence, task_description
+from vesalius.explanations.running import put_in_place
 from vesalius.explanations.verdicts import open_verdict
 from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
@@ -77,6 +79,7 @@ def explain_natural(
     top: int | None = None,
     force: bool = False,
     seed: int = 0,
+    ladder: bool = True,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
@@ -85,7 +88,8 @@ def explain_natural(
 
     `components` names the components to study; by default they are as many as the behaviour needs, at most `top`, with
     those that back them up or write their queries and keys. A model that does not perform the behaviour is refused,
-    unless `force`: then attention is described and no part is named. `spread` studies components elsewhere. `progress`
+    unless `force`: then attention is described and no part is named. With `ladder` the explanation is run in the
+    model's place. `spread` studies components elsewhere. `progress`
     is called at each step.
     """
     started, progress = time.monotonic(), progress or silent
@@ -104,6 +108,9 @@ def explain_natural(
     selection = choose(specimen, selection_lab, **how)
     add_hypotheses(selection_lab, selection, extend=named is None, progress=progress, groups=performs)
     account = selection.account(specimen, seed=seed, progress=progress)
+    runs = None
+    if ladder and performs and selection.named is not None and selection.named.components:
+        runs = put_in_place(specimen, selection.named, seed=seed, progress=progress)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     hypotheses = replace(selection, named=None, suspects=[])  # parts are studied without the prompts of the account
     whole = StudyPart(hypotheses, tuple(selection.components), n, seed, performs, request)
@@ -121,8 +128,9 @@ def explain_natural(
         task_description=task_description(behaviour_of(specimen), performance),
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
-        rows=round(selection_lab.cost.rows + rows + (0 if account is None else account.rows)),
+        rows=round(selection_lab.cost.rows + rows + sum(one.rows for one in (account, runs) if one is not None)),
         performance=performance,
+        running=runs,
     )
     return explanation.with_account(account)
 

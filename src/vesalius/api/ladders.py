@@ -1,0 +1,92 @@
+"""The program of a finished explanation run again in the model's place: on other prompts, or with other programs."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vesalius.api.door import directory_for, verb
+from vesalius.api.loading import loaded
+from vesalius.components import Component
+from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.request import Request
+from vesalius.documents.running import LADDER_FILE, Ladder
+from vesalius.errors import BadInput
+from vesalius.explanations.running import parse_program, run_again
+from vesalius.model.specimen import Specimen
+from vesalius.options import Load, Out, require_drawable
+from vesalius.progress import Progress, silent
+
+#: Options of an explanation's request that say how its model was read, and the fewest prompts with an interval.
+_OF_THE_MODEL, LEAST = ("metric", "tokenizer", "revision", "dtype"), 4
+
+
+@verb
+def ladder(
+    explanation: Explanation | str | Path,
+    programs: Mapping[str, str] | None = None,
+    *,
+    n: int = 32,
+    seed: int = 1,
+    specimen: Specimen | str | int | Path | None = None,
+    out: Out = None,
+    progress: Progress = silent,
+) -> Ladder:
+    """Run the program of an explanation in the model's place, on `n` prompts of another `seed` and `n` of other
+    templates, and measure every rung of its ladder and every control again.
+
+    `explanation` is one of a natural model, its file or its directory. `programs` take the place of those of some
+    heads, `{"L18H6": "1 back 0.9 + BOS 0.1"}`: a false one is seen by what is kept. `specimen` replaces the model that
+    the explanation names, which is read as it was then.
+    """
+    started = time.perf_counter()
+    require_drawable(n, seed)
+    if n < LEAST:
+        raise BadInput(f"{n} prompts are too few for intervals; request at least {LEAST}")
+    given, place = _read(explanation)
+    running, asked = given.running, given.request
+    if running is None or given.behaviour is None:
+        raise BadInput(
+            f"the explanation of {given.specimen!r} has no program that runs; run `vesalius explain` of a natural "
+            "model without --no-ladder"
+        )
+    own = {one.head for one in running.heads}
+    for name, text in (programs or {}).items():
+        parse_program(text)
+        if str(Component.parse(name)) not in own:
+            raise BadInput(f"head {name} has no program in this explanation; choose one of {', '.join(sorted(own))}")
+    name = specimen if specimen is not None else (asked.specimen if asked else None) or given.specimen
+    if not isinstance(name, Specimen):
+        options: dict[str, Any] = {key: asked.options[key] for key in _OF_THE_MODEL if asked and key in asked.options}
+        name = loaded(name, Load(**{"behaviour": given.behaviour, **options}), progress=progress)
+    again = run_again(name, running, programs=programs, n=n, seed=seed, progress=progress)
+    changed = [f"{head}={text}" for head, text in (programs or {}).items()]
+    document = Ladder(
+        request=Request(
+            command="ladder",
+            specimen=place,
+            options={"n": n, **({"program": changed} if changed else {})},
+            seed=seed,
+        ),
+        specimen=given.specimen,
+        behaviour=given.behaviour,
+        before=running.claimed.kept,
+        running=again,
+        seconds=round(time.perf_counter() - started, 2),
+    )
+    if out:
+        document.write(
+            directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}") / LADDER_FILE
+        )
+    return document
+
+
+def _read(explanation: Explanation | str | Path) -> tuple[Explanation, str | None]:
+    """The explanation, and where it is."""
+    if isinstance(explanation, Explanation):
+        where = explanation.directory
+        return explanation, None if where is None else str(Path(where) / EXPLANATION_FILE)
+    if not isinstance(explanation, str | Path):
+        raise BadInput(f"explanation {type(explanation).__name__} is none; give one, its file or its directory")
+    path = Path(explanation)
+    return Explanation.read(path / EXPLANATION_FILE if path.is_dir() else path), str(explanation)

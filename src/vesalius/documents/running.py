@@ -1,0 +1,350 @@
+"""An explanation of a natural model that runs: attention programs in the place of heads, and the ladder.
+
+Every rung takes more away from the model: its other heads, then the patterns of the heads that are left, then what they
+read, then MLPs. A share is 0 where everything has its counterfactual value, 1 for the whole model. What an explanation
+claims is the rung `programs`: its heads look where the programs say. What they read, and what MLPs do, are the model's
+own weights and listed as not explained.
+"""
+
+from collections import Counter
+from typing import Any, Literal
+
+from vesalius.documents.base import Answered, Line, Record, ResultDocument
+from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
+from vesalius.documents.view import Answer, Code, Facts, Section, Sheet, Text, View, subject_of
+from vesalius.documents.whole import KEEP
+
+LADDER_FILE = "ladder.json"
+Word = Literal["program", "position only", "depends on context"]
+PROGRAM, POSITION_ONLY, DEPENDS = "program", "position only", "depends on context"
+#: By how much a program's overlap must exceed that of what reads no tokens, and from where on position is enough.
+MARGIN, LEAST_BY_POSITION = 0.05, 0.7
+#: Where the counterfactual moves this much of a head's attention, its program must react, by this change overlap.
+LEAST_MOVED, LEAST_CHANGE = 0.1, 0.2
+WHOLE, CIRCUIT, FROZEN, PROGRAMS, TOKEN_VALUES, NAMED_MLPS = STEPS = (
+    "whole model",
+    "circuit",
+    "frozen patterns",
+    "programs",
+    "token values",
+    "named MLPs",
+)
+SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL, POSITION_MEAN = CONTROLS = (
+    "shuffled programs",
+    "random programs",
+    "all BOS",
+    "counterfactual patterns",
+    "position means",
+)
+#: Controls that programs must exceed for the ladder to say something. Position means need no tokens and are shown.
+DECISIVE = (SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL)
+_MEANINGS = {
+    WHOLE: "nothing replaced",
+    CIRCUIT: "the heads of the set and all MLPs; every other head has its counterfactual value",
+    FROZEN: "and these heads attend as in the intact run",
+    PROGRAMS: "and these heads attend as their programs say",
+    TOKEN_VALUES: "programs, and heads read each token as if it stood alone",
+    NAMED_MLPS: "programs, and of the MLPs only those of the set",
+    SHUFFLED: "each head has the program of another",
+    RANDOM: "each head has as many rules at random",
+    ALL_BOS: "every head looks at the first token",
+    COUNTERFACTUAL: "heads attend as on the counterfactual prompt",
+    POSITION_MEAN: "heads attend as on average at this position",
+}
+
+
+_GRADED = ("head", "word", "program", "on", "overlap", "position mean", "BOS", "counterfactual", "change", "moved")
+
+
+class Grade(Record):
+    """How far a program agrees with its head on prompts that it was not fitted to: overlaps (1 - total variation) of
+    the program, the mean pattern of each position, all BOS, and on a behaviour's `own` prompts the head's pattern on
+    the counterfactual, with the overlap of the `change` between the two and how much of the attention is `moved`.
+    """
+
+    on: str
+    own: bool
+    n: int
+    overlap: float
+    position_mean: float
+    bos: float
+    counterfactual: float | None = None
+    change: float | None = None
+    moved: float | None = None
+
+
+class AttentionProgram(Record):
+    """Where a head looks, as a rule over tokens and positions, and what such a rule is worth: `program` where it beats
+    what reads no tokens and reacts as the head does, else `position only` or `depends on context`.
+    """
+
+    head: str
+    program: str
+    word: Word
+    decided_on: str
+    grades: tuple[Grade, ...]
+
+    @property
+    def decisive(self) -> Grade:
+        """The figures that gave the word."""
+        return next(grade for grade in self.grades if grade.on == self.decided_on)
+
+    def line(self) -> str:
+        """The program as a line of the explanation."""
+        note = "" if self.word == PROGRAM else f"   # {self.word}"
+        return f"{self.head} looks at {self.program}{note}"
+
+
+class Rung(Record):
+    """One step of the ladder, or a control of it: the share kept on held-out prompts and on other templates, the share
+    of right answers, the logits of the right and the wrong answer. `change` is the paired difference to `below`, the
+    rung it is compared with; a `fault` says that more is kept than there.
+    """
+
+    ABSENT_IF_DEFAULT = ("elsewhere", "below", "change", "change_elsewhere", "fault")
+
+    step: str
+    kept: Metric
+    elsewhere: Metric | None = None
+    top1: Metric
+    right: float | None
+    wrong: float | None
+    below: str | None = None
+    change: Metric | None = None
+    change_elsewhere: Metric | None = None
+    fault: str | None = None
+
+    @property
+    def meaning(self) -> str:
+        """What is replaced."""
+        return _MEANINGS[self.step]
+
+
+class Running(Record):
+    """The explanation as a program, and what it keeps. `heads` look as their programs say; `mlps` of the set run by the
+    model's own weights. `controls` are compared with the rung `programs`: their `change` is what programs keep beyond
+    them. `given` programs were not fitted here. `n_fit` prompts fitted the programs; `rows` is the cost in passes.
+    """
+
+    ABSENT_IF_DEFAULT = ("given",)
+
+    heads: tuple[AttentionProgram, ...]
+    mlps: tuple[str, ...]
+    rungs: tuple[Rung, ...]
+    controls: tuple[Rung, ...] = ()
+    given: tuple[str, ...] = ()
+    n_fit: int
+    rows: float = 0.0
+
+    def rung(self, step: str) -> Rung | None:
+        """A rung or a control by name."""
+        return next((one for one in (*self.rungs, *self.controls) if one.step == step), None)
+
+    def steps(self) -> list[dict[str, Any]]:
+        """The rungs in brief: the step, and what it keeps here and on other templates."""
+        brief = ({"step": one.step, "kept": one.kept, "elsewhere": one.elsewhere} for one in self.rungs)
+        return [{name: part for name, part in one.items() if part is not None} for one in brief]
+
+    @property
+    def claimed(self) -> Rung:
+        """The last rung that the explanation claims: its score."""
+        return self.rung(PROGRAMS) or self.rungs[1]
+
+    @property
+    def beaten_by(self) -> list[str]:
+        """The controls that the programs do not clearly exceed on held-out prompts."""
+        return [one.step for one in self.controls if one.step in DECISIVE and not _above_zero(one.change)]
+
+    @property
+    def beaten_elsewhere(self) -> list[str]:
+        """The same on other templates; none where there are none."""
+        measured = [one for one in self.controls if one.step in DECISIVE and one.elsewhere is not None]
+        return [one.step for one in measured if not _above_zero(one.change_elsewhere)]
+
+    @property
+    def faults(self) -> list[str]:
+        """What the ladder itself shows to be wrong."""
+        return [one.fault for one in self.rungs if one.fault]
+
+    def score(self) -> str:
+        """What the words keep, in one clause with its figures."""
+        count, claimed = len(self.heads), self.claimed
+        if self.rung(PROGRAMS) is None:
+            return "no head is in the set, so no attention program runs"
+        who = f"programs in the place of the attention of {count} head{'s' * (count > 1)}"
+        text = f"{who} keep {claimed.kept.text()}"
+        frozen = self.rung(FROZEN)
+        beside = [f"own patterns {_two(frozen.kept.value)}"] if frozen and frozen.kept.value is not None else []
+        beside += [
+            f"{one.step} {_two(one.kept.value)}"
+            for one in self.controls
+            if one.step in (SHUFFLED, COUNTERFACTUAL, POSITION_MEAN) and one.kept.value is not None
+        ]
+        text += f" ({', '.join(beside)})" if beside else ""
+        return text if claimed.elsewhere is None else f"{text}, {claimed.elsewhere.text()} on other templates"
+
+    def doubt(self, keep: float) -> str | None:
+        """Why the words do not reproduce the behaviour, where they do not."""
+        if self.rung(PROGRAMS) is None:
+            return "no attention program stands for it"
+        if self.beaten_by:
+            return f"this says nothing: no more than with {', '.join(self.beaten_by)}"
+        fault = self.claimed.fault
+        if fault:
+            return fault
+        kept = self.claimed.kept.value
+        if kept is None or kept < keep:
+            return f"that is less than {keep:g}"
+        return None if not self.beaten_elsewhere else f"on other templates no more than {self.beaten_elsewhere[0]}"
+
+    def counted(self) -> str:
+        """How many heads have which word."""
+        words = Counter(one.word for one in self.heads)
+        return ", ".join(f"{words[word]} {word}" for word in (PROGRAM, POSITION_ONLY, DEPENDS) if words[word])
+
+    def not_explained(self) -> str:
+        """What runs by the model's own weights, or by a program that does not hold."""
+        parts = ["what heads read and write", "all MLPs"]
+        without = [one.head for one in self.heads if one.word == DEPENDS]
+        if without:
+            parts.append(f"why {len(without)} heads attend where they do ({', '.join(without[:5])}{_more(without)})")
+        return "; ".join(parts)
+
+    def listing(self) -> str:
+        """The program that runs, as lines."""
+        lines = [one.line() for one in self.heads]
+        lines += ["every head of these reads and writes by the model's own weights   # not explained"] * bool(lines)
+        lines.append("every MLP computes by the model's own weights   # not explained")
+        lines.append("every other head has its value on the counterfactual prompt")
+        return "\n".join(lines)
+
+    def sections(self) -> list[Section]:
+        """The program, the ladder with its controls, and how each program was graded."""
+        facts = [("in words", self.score()), ("not explained", self.not_explained())]
+        facts += [("fault of the ladder", fault) for fault in self.faults]
+        if self.heads:
+            facts.insert(1, ("heads", self.counted()))
+        columns = ("step", "kept", "low", "high", "other templates", "change", "right answers", "right", "wrong")
+        listing = self.listing()
+        return [
+            Facts(facts),
+            Code(listing, title="The explanation as a program", terminal=6),
+            Sheet(columns, [_row(one) for one in self.rungs], title="The ladder", terminal=0, signed=("change",)),
+            Sheet(
+                columns,
+                [_row(one) for one in self.controls],
+                title="Controls: other patterns in the place of the programs",
+                terminal=0,
+                signed=("change",),
+            ),
+            Text(
+                [f"{one.step}: {one.meaning}." for one in (*self.rungs, *self.controls)]
+                + ["Change: the paired difference to the rung before; of a control, how much more programs keep."],
+                bullets=True,
+                quiet=True,
+                pages_only=True,
+            ),
+            Sheet(
+                _GRADED,
+                [
+                    (
+                        one.head,
+                        one.word,
+                        one.program,
+                        grade.on,
+                        grade.overlap,
+                        grade.position_mean,
+                        grade.bos,
+                        grade.counterfactual,
+                        grade.change,
+                        grade.moved,
+                    )
+                    for one in self.heads
+                    for grade in one.grades
+                ],
+                title="Attention programs beside what needs no program",
+                folded=True,
+                terminal=0,
+            ),
+        ]
+
+
+class Ladder(Answered, ResultDocument, kind="ladder"):
+    """The program of an explanation run again in the model's place, on other prompts or with other programs. `before`
+    is what it kept in the explanation.
+    """
+
+    FILE = LADDER_FILE
+    RANK = 76
+    COMMAND = VERB = "ladder"
+    REMEDY = "run `vesalius ladder` again"
+
+    request: Request
+    specimen: str
+    behaviour: str
+    before: Metric
+    running: Running
+    seconds: float
+
+    def answered(self) -> Answer:
+        """Whether the programs reproduce the behaviour."""
+        doubt = self.running.doubt(KEEP)
+        if doubt is None:
+            return Answer(self.running.score(), "yes")
+        nothing = bool(self.running.beaten_by) or self.running.rung(PROGRAMS) is None
+        return Answer(f"{self.running.score()}: {doubt}", "no" if nothing else "partly")
+
+    def listed(self) -> Line:
+        """What a list of results says of it."""
+        title = f"{subject_of(self.specimen, self.behaviour)}, run in its place"
+        return Line(title, f"keeps {self.running.claimed.kept.text()}", seconds=self.seconds)
+
+    def view(self) -> View:
+        """The answer, what was kept before, the program and the ladder."""
+        asked = self.request.command_line() if self.request.specimen else None
+        return View(
+            f"{subject_of(self.specimen, self.behaviour)}: the explanation run again",
+            self.answered(),
+            [Facts([("in the explanation", self.before.text())]), *self.running.sections()],
+            command=asked,
+        )
+
+
+def with_words(said: Answer, running: Running | None, keep: float) -> Answer:
+    """An answer with what the words keep; a Yes stays one only where the words keep the share that was asked for."""
+    if running is None or running.rung(PROGRAMS) is None:
+        return said
+    doubt = running.doubt(keep)
+    count = len(running.heads)
+    text = f"{said.text}; in words ({count} attention program{'s' * (count > 1)}) {running.claimed.kept.text()}"
+    if doubt is None:
+        return Answer(text, said.verdict, said.then)
+    return Answer(f"{text}: {doubt}", "partly" if said.verdict == "yes" else said.verdict, said.then)
+
+
+def _row(one: Rung) -> tuple[str | float | None, ...]:
+    kept, there, change = one.kept, one.elsewhere, one.change
+    return (
+        one.step,
+        kept.value,
+        kept.low,
+        kept.high,
+        None if there is None else there.value,
+        None if change is None else change.value,
+        one.top1.value,
+        one.right,
+        one.wrong,
+    )
+
+
+def _above_zero(change: Metric | None) -> bool:
+    return change is not None and change.low is not None and change.low > 0
+
+
+def _two(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
+def _more(names: list[str]) -> str:
+    return f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -1,0 +1,149 @@
+"""Put an explanation in the model's place: fit programs to the heads of a set, and measure the ladder.
+
+1. Fit a program to every head of the set, on text, repeated random tokens and the behaviour's training prompts.
+2. Grade each on other text, other random tokens, held-out prompts, and prompts of other templates.
+3. Run the ladder on the held-out prompts and on those of other templates, with its controls.
+
+Programs that were given, or that an explanation has, are graded and run in the same way, on prompts of any seed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.components import Component
+from vesalius.discovery.account import SPLIT, NamedSet
+from vesalius.discovery.head_tests import bos_of
+from vesalius.discovery.whole import CHOOSE_SEED, ELSEWHERE_SPLIT, PromptSets
+from vesalius.documents.running import Running
+from vesalius.errors import BadInput
+from vesalius.explanations.running.battery import OWN, Sample, behaviour_samples, samples
+from vesalius.explanations.running.fitting import PositionMeans, fit_programs, graded
+from vesalius.explanations.running.ladder import Readings, Stage, Words, measured, rungs_of
+from vesalius.explanations.running.programs import Program, parse_program
+from vesalius.explanations.running.rules import Tokens
+from vesalius.intervene.engine import Cost
+from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress, silent
+
+HELD_OUT, OTHER_TEMPLATES = "held-out prompts", "other templates"
+#: The most prompts that programs are fitted to; more change little and take longer.
+FIT = 24
+
+
+def put_in_place(
+    specimen: Specimen,
+    named: NamedSet,
+    *,
+    given: Mapping[Component, Program] | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Running | None:
+    """The running explanation of a set of components; None where its prompts have no two sides to compare. `given`
+    programs are not fitted.
+    """
+    if named.sets.report.prompts is None:
+        return None
+    heads = [part for part in sorted(named.components) if part.is_head]
+    mlps = [part for part in sorted(named.components) if not part.is_head]
+    return _Runner(specimen, named.sets, seed, progress).running(heads, mlps, given or {})
+
+
+def run_again(
+    specimen: Specimen,
+    running: Running,
+    *,
+    programs: Mapping[str, str] | None = None,
+    n: int = 32,
+    seed: int = 1,
+    progress: Progress = silent,
+) -> Running:
+    """The program of an explanation on new prompts of its behaviour. `programs` take the place of those that it has."""
+    own = {one.head: one.program for one in running.heads}
+    for name in programs or {}:
+        if str(Component.parse(name).within(specimen.model.config)) not in own:
+            raise BadInput(f"head {name} has no program in this explanation; choose one of {', '.join(own)}")
+    own |= {str(Component.parse(name)): text for name, text in (programs or {}).items()}
+    given = {Component.parse(name).within(specimen.model.config): parse_program(text) for name, text in own.items()}
+    mlps = [Component.parse(name).within(specimen.model.config) for name in running.mlps]
+    runner = _Runner(specimen, ladder_prompts(specimen, n, seed=seed), seed, progress)
+    return runner.running(list(given), mlps, given)
+
+
+def ladder_prompts(specimen: Specimen, n: int, *, seed: int) -> PromptSets:
+    """Prompts to fit, `n` others of the same templates, and `n` of other templates where the behaviour has some."""
+    fit = trial(specimen, FIT, seed=seed, split=SPLIT)
+    report = trial(specimen, n + FIT, seed=CHOOSE_SEED + seed, split=SPLIT, apart_from=fit)
+    report = report.take(slice(0, n))
+    try:
+        elsewhere = trial(specimen, n, seed=CHOOSE_SEED + seed, split=ELSEWHERE_SPLIT, apart_from=fit)
+    except BadInput:  # rows of one's own that are not divided
+        elsewhere = None
+    return PromptSets(fit, fit, report, elsewhere)
+
+
+class _Runner:
+    """One model with the prompts of one behaviour."""
+
+    def __init__(self, specimen: Specimen, sets: PromptSets, seed: int, progress: Progress) -> None:
+        self.specimen, self.sets, self.seed, self.progress = specimen, sets, seed, progress
+        self.cost = Cost()
+
+    def running(
+        self, heads: Sequence[Component], mlps: Iterable[Component], given: Mapping[Component, Program]
+    ) -> Running:
+        """Fit what is not given, grade, and run the ladder."""
+        fit = self._samples(heads, self._fitted_to(), grading=False) if heads else []
+        programs = dict(given) | fit_programs(fit, [h for h in heads if h not in given], progress=self.progress)
+        words = Words({head: programs[head] for head in heads}, list(mlps))
+        grading: dict[str, list[Sample]] = {}
+        if heads:
+            grading[HELD_OUT] = self._samples(heads, self.sets.report, grading=True)
+            if self.sets.elsewhere is not None:
+                elsewhere = behaviour_samples(self.specimen, heads, self.sets.elsewhere, cost=self._count)
+                grading[OTHER_TEMPLATES] = elsewhere
+        records = graded(words.programs, fit, grading, progress=self.progress)
+        means = PositionMeans(fit)
+        here = self._readings(self.sets.report, words, grading.get(HELD_OUT, []), means)
+        there = self.sets.elsewhere
+        elsewhere = None if there is None else self._readings(there, words, grading.get(OTHER_TEMPLATES, []), means)
+        rungs, controls = rungs_of(here, elsewhere)
+        return Running(
+            heads=tuple(records[head] for head in heads),
+            mlps=tuple(map(str, words.mlps)),
+            rungs=rungs,
+            controls=controls,
+            given=tuple(map(str, given)),
+            n_fit=len(self._fitted_to().batch),
+            rows=round(self.cost.rows, 1),
+        )
+
+    def _fitted_to(self) -> Trial:
+        """The prompts that fit: those that ranked, and those that chose."""
+        return self.sets.choose if len(self.sets.choose.batch) > len(self.sets.rank.batch) else self.sets.rank
+
+    def _samples(self, heads: Sequence[Component], own: Trial, *, grading: bool) -> list[Sample]:
+        return samples(self.specimen, heads, own, grading=grading, cost=self._count)
+
+    def _count(self, prompts: int) -> None:
+        self.cost.rows += prompts
+
+    def _readings(self, material: Trial, words: Words, graded_on: Sequence[Sample], means: PositionMeans) -> Readings:
+        """The ladder on some prompts; the patterns of the heads there are known from grading."""
+        own = next((sample for sample in graded_on if sample.kind == OWN), None)
+        prefix, width = bos_of(self.specimen), material.batch.tokens.shape[1]
+        tokens = Tokens.of(self.specimen, material.batch, len(prefix)) if own is None else own.tokens
+        average = {head: means.of(OWN, head, width).expand(len(material.batch), -1, -1) for head in words.heads}
+        partner = {} if own is None or own.partner is None else own.partner
+        stage = Stage(material, tokens, {} if own is None else own.patterns, partner, average)
+        with torch.no_grad():
+            return measured(
+                self.specimen.model,
+                stage,
+                words,
+                seed=self.seed,
+                prefix=prefix,
+                cost=self.cost,
+                progress=self.progress,
+            )

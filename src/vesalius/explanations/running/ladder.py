@@ -1,0 +1,307 @@
+"""The ladder: what is left of a behaviour as words take the place of more and more of the model.
+
+Every variant is a row of the engine for each prompt: components outside are replaced from the counterfactual prompt,
+heads inside have a pattern set, and may read given values. Shares are paired over prompts, and controls draw patterns
+anew for each prompt, so that no single draw decides.
+"""
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vesalius.behaviours.trial import Trial
+from vesalius.components import Component
+from vesalius.discovery.shares import Kept, share_between
+from vesalius.documents.metric import Metric
+from vesalius.documents.running import (
+    ALL_BOS,
+    CIRCUIT,
+    COUNTERFACTUAL,
+    FROZEN,
+    NAMED_MLPS,
+    POSITION_MEAN,
+    PROGRAMS,
+    RANDOM,
+    SHUFFLED,
+    TOKEN_VALUES,
+    WHOLE,
+    Rung,
+)
+from vesalius.explanations.running.programs import Program
+from vesalius.explanations.running.rules import Tokens, library
+from vesalius.intervene import Plan, Readout, Recordings, run
+from vesalius.intervene.ablations import Resample
+from vesalius.intervene.engine import Cost
+from vesalius.intervene.patterns import OWN, PatternEdits
+from vesalius.intervene.readout import chosen_logits
+from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress, checkpoint, silent
+
+#: Draws of shuffled and of random programs for each prompt.
+DRAWS = 2
+#: What each rung is compared with.
+BELOW = {CIRCUIT: WHOLE, FROZEN: CIRCUIT, PROGRAMS: FROZEN, TOKEN_VALUES: PROGRAMS, NAMED_MLPS: PROGRAMS}
+Patterns = Mapping[Component, Float[Tensor, "prompt query key"]]
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is put in the place of a set: programs for its heads, and its MLPs."""
+
+    programs: Mapping[Component, Program]
+    mlps: Collection[Component]
+
+    @property
+    def heads(self) -> list[Component]:
+        """The heads that have a program."""
+        return list(self.programs)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Prompts that a ladder is measured on: what rules see of them, and patterns of the heads on them, on their
+    counterfactuals, and on average at each position.
+    """
+
+    material: Trial
+    tokens: Tokens
+    own: Patterns
+    counterfactual: Patterns
+    position_means: Patterns
+
+
+@dataclass(frozen=True)
+class Readings:
+    """For each variant the score, the logits of right and wrong (NaN where there are none) and whether the answer was
+    right, prompt by prompt.
+    """
+
+    variants: Mapping[str, Float[Tensor, "prompt 4"]]
+    nothing: Float[Tensor, " prompt"]
+
+    def score(self, name: str) -> Float[Tensor, " prompt"]:
+        """The score of every prompt."""
+        return self.variants[name][:, 0]
+
+    def kept(self, name: str) -> Kept:
+        """The share that a variant keeps."""
+        return share_between(self.nothing, self.score(name), self.score(WHOLE))
+
+    def difference(self, name: str, other: str) -> Kept:
+        """By how much of the range a variant keeps more than another, paired."""
+        more = self.nothing + self.score(name) - self.score(other)
+        return share_between(self.nothing, more, self.score(WHOLE))
+
+
+def measured(
+    model: Transformer,
+    stage: Stage,
+    words: Words,
+    *,
+    seed: int,
+    prefix: Sequence[int],
+    cost: Cost,
+    progress: Progress = silent,
+) -> Readings:
+    """Run every rung and control on some prompts; `prefix` is what stands before every text."""
+    material, heads, n = stage.material, words.heads, len(stage.material.batch)
+    batch = material.batch.to(model.device)
+    recordings = Recordings(model, batch, _readings(material, model))
+    replacement = Resample().table(model, batch, counterfactual=material.counterfactual.to(model.device))
+    cost.rows += 2 * n
+    patterns = _Tables(stage, words, seed)
+    alone = _TokenValues.of(model, stage.tokens, heads, prefix, cost) if heads else None
+    full = recordings.scores().cpu()
+    parts, every = list(model.components), set(model.components)
+    named = set(heads) | {part for part in parts if not part.is_head}
+    variants: list[tuple[str, set[Component], Patterns | None, bool]] = [(CIRCUIT, every - named, None, False)]
+    if heads:
+        variants += [(name, every - named, one, False) for name, one in patterns.variants()]
+        variants.append((TOKEN_VALUES, every - named, patterns.programs, True))
+        if any(not part.is_head for part in every - set(words.mlps)):
+            variants.append((NAMED_MLPS, every - set(heads) - set(words.mlps), patterns.programs, False))
+    found: dict[str, list[Tensor]] = {WHOLE: [full]}
+
+    def rows(removed: Collection[Component], looks: Patterns | None, *, read: bool) -> Float[Tensor, "prompt 4"]:
+        plan = Plan.grid(model.config, [tuple(removed)], choices=replacement.choices, positions=material.where)
+        if looks:
+            edits = _edits(model, heads, looks, alone if read else None)
+            plan = replace(plan, patterns=edits)
+        return run(recordings, plan, replacement.values, cost=cost).cpu()
+
+    nothing = rows(every, None, read=False)[:, 0]
+    for place, (name, removed, looks, read) in enumerate(variants, 1):
+        checkpoint()
+        progress("running the explanation in the model's place", place, len(variants))
+        found.setdefault(name, []).append(rows(removed, looks, read=read))
+    return Readings({name: torch.stack(several).mean(0) for name, several in found.items()}, nothing)
+
+
+def rungs_of(here: Readings, elsewhere: Readings | None) -> tuple[tuple[Rung, ...], tuple[Rung, ...]]:
+    """The rungs and the controls of a ladder, from its readings on held-out prompts and on other templates."""
+    rungs = [_rung(name, here, elsewhere, BELOW.get(name)) for name in (WHOLE, *BELOW) if name in here.variants]
+    controls = [_control(name, here, elsewhere) for name in here.variants if name != WHOLE and name not in BELOW]
+    return tuple(rungs), tuple(controls)
+
+
+def _rung(name: str, here: Readings, elsewhere: Readings | None, below: str | None) -> Rung:
+    values = here.variants[name]
+    top1 = Metric.of_mean(values[:, 3])
+    right, wrong = (None if bool(side.isnan().any()) else round(float(side.mean()), 4) for side in values[:, 1:3].T)
+    change = there = fault = None
+    if below is not None:
+        change = here.difference(name, below).metric()
+        there = None if elsewhere is None else elsewhere.difference(name, below).metric()
+        if change.low is not None and change.low > 0:
+            fault = f"`{name}` keeps {change.value:.2f} more than `{below}`: what it takes away hinders there"
+    return Rung(
+        step=name,
+        kept=here.kept(name).metric(),
+        elsewhere=None if elsewhere is None else elsewhere.kept(name).metric(),
+        top1=top1,
+        right=right,
+        wrong=wrong,
+        below=below,
+        change=change,
+        change_elsewhere=there,
+        fault=fault,
+    )
+
+
+def _control(name: str, here: Readings, elsewhere: Readings | None) -> Rung:
+    """A control; its change is what the programs keep beyond it."""
+    more = here.difference(PROGRAMS, name).metric()
+    there = None if elsewhere is None else elsewhere.difference(PROGRAMS, name).metric()
+    plain = _rung(name, here, elsewhere, None)
+    return plain.model_copy(update={"below": PROGRAMS, "change": more, "change_elsewhere": there})
+
+
+def _readings(material: Trial, model: Transformer) -> Readout:
+    """The score, the logits of right and wrong where the metric compares two answers, and whether the answer was
+    right: the likeliest token of all.
+    """
+    base, prompts = material.signed(model), material.prompts
+    assert prompts is not None
+    answers = prompts.question.answers
+
+    def score(logits: Tensor, prompt: Tensor) -> Tensor:
+        values = base.score(chosen_logits(base, logits, prompt), prompt)
+        best = logits[:, 0].argmax(-1, keepdim=True)
+        right = (best == answers.to(logits.device)[prompt]).any(1).to(values)
+        if values.ndim == 1:
+            none = torch.full_like(values, torch.nan)
+            return torch.stack([values, none, none, right], 1)
+        return torch.stack([*values.unbind(1)[:3], right], 1)
+
+    return Readout(score, base.at, None, base.unit)
+
+
+class _Tables:
+    """The patterns that heads are given, by variant."""
+
+    def __init__(self, stage: Stage, words: Words, seed: int) -> None:
+        self.stage, self.words, self.rng = stage, words, random.Random(f"ladder/{seed}")
+        self.programs = {head: program.pattern(stage.tokens) for head, program in words.programs.items()}
+
+    def variants(self) -> list[tuple[str, Patterns]]:
+        """Each variant, those that are drawn several times."""
+        stage, heads = self.stage, self.words.heads
+        bos = torch.zeros_like(next(iter(self.programs.values())))
+        bos[:, :, 0] = 1.0
+        drawn = [(RANDOM, self._random()) for _ in range(DRAWS)]
+        if len({str(program) for program in self.words.programs.values()}) > 1:
+            drawn += [(SHUFFLED, self._shuffled()) for _ in range(DRAWS)]
+        return [
+            (FROZEN, stage.own),
+            (PROGRAMS, self.programs),
+            *drawn,
+            (ALL_BOS, dict.fromkeys(heads, bos)),
+            (COUNTERFACTUAL, stage.counterfactual),
+            (POSITION_MEAN, stage.position_means),
+        ]
+
+    def _shuffled(self) -> Patterns:
+        """Programs of other heads, in another order for each prompt."""
+        heads, n = self.words.heads, len(self.stage.tokens.ids)
+        together = torch.stack([self.programs[head] for head in heads])
+        order = torch.tensor([_deranged(len(heads), self.rng) for _ in range(n)])  # [prompt, head]
+        return {head: together[order[:, place], torch.arange(n)] for place, head in enumerate(heads)}
+
+    def _random(self) -> Patterns:
+        """As many rules as each program has, drawn anew for each prompt, with random weights."""
+        tokens = self.stage.tokens
+        rules = library([tokens])
+        looks = torch.stack([tokens.look(rule)[0] for rule in rules])
+        generator = torch.Generator().manual_seed(self.rng.getrandbits(40))
+        found = {}
+        for head, program in self.words.programs.items():
+            size, n = len(program.rules), len(tokens.ids)
+            chosen = torch.rand(n, len(rules), generator=generator).argsort(1)[:, :size]
+            weights = torch.rand(n, size, generator=generator).clamp(min=1e-6).log().neg()
+            weights = weights / weights.sum(1, keepdim=True)
+            mixed = torch.einsum("ns,nsqk->nqk", weights, looks[chosen, torch.arange(n)[:, None]])
+            found[head] = torch.where(tokens.real[..., None], mixed, program.pattern(tokens))
+        return found
+
+
+def _deranged(n: int, rng: random.Random) -> list[int]:
+    """An order in which none keeps its place (of one, the only order)."""
+    while True:
+        order = rng.sample(range(n), n)
+        if n < 2 or all(place != one for place, one in enumerate(order)):
+            return order
+
+
+@dataclass(frozen=True)
+class _TokenValues:
+    """What each key-value head reads where a token stands alone after BOS, for every prompt and position."""
+
+    vectors: Float[Tensor, "vectors pos d_head"]
+    place: Callable[[Component], Int[Tensor, " prompt"]]
+
+    @classmethod
+    def of(
+        cls, model: Transformer, tokens: Tokens, heads: Sequence[Component], prefix: Sequence[int], cost: Cost
+    ) -> "_TokenValues":
+        config, first = model.config, len(prefix)
+        distinct, where = tokens.ids.unique(return_inverse=True)
+        layers = sorted({head.layer for head in heads})
+        alone = torch.cat([torch.tensor(prefix).expand(len(distinct), first).long(), distinct[:, None]], 1)
+        values = []
+        for part in alone.split(256):
+            with torch.no_grad():
+                _, cache = model.run_with_cache(
+                    part.to(model.device),
+                    names=[f"blocks.{layer}.attn.hook_v" for layer in layers],
+                    choose=torch.zeros(len(part), 1, dtype=torch.long, device=model.device),
+                )
+            values.append(torch.stack([cache[f"blocks.{layer}.attn.hook_v"].cpu() for layer in layers]))
+        cost.rows += len(alone) * alone.shape[1] / tokens.ids.shape[1]
+        table = torch.cat(values, 1)  # [layer, token, pos, kv head, d_head]
+        here = table[:, where, -1]  # [layer, prompt, pos, kv head, d_head]
+        if first:  # BOS has nothing before it
+            here[:, :, :first] = table[:, :1, :first].expand(-1, len(where), -1, -1, -1)
+        vectors = here.permute(0, 3, 1, 2, 4)  # [layer, kv head, prompt, pos, d_head]
+        group, n = config.n_heads // vectors.shape[1], len(where)
+
+        def place(head: Component) -> Tensor:
+            assert head.head is not None
+            row = layers.index(head.layer) * vectors.shape[1] + head.head // group
+            return row * n + torch.arange(n)
+
+        return cls(vectors.reshape(-1, *vectors.shape[3:]), place)
+
+
+def _edits(model: Transformer, heads: Sequence[Component], looks: Patterns, alone: _TokenValues | None) -> PatternEdits:
+    """Patterns for every head on every prompt, one row of a plan for each prompt."""
+    n = len(looks[heads[0]])
+    row = torch.arange(n).repeat(len(heads))
+    index = torch.tensor([head.layer * model.config.n_heads + (head.head or 0) for head in heads])
+    table = torch.cat([looks[head] for head in heads]).to(model.device)
+    values = torch.full_like(row, OWN) if alone is None else torch.cat([alone.place(head) for head in heads])
+    read = None if alone is None else alone.vectors.to(model.device)
+    return PatternEdits(row, index.repeat_interleave(n), torch.arange(len(table)), table, values, read)
