@@ -135,6 +135,7 @@ def test_the_extras_are_the_documented_ones() -> None:
         "sealing",
         "notebook",
         "inspect",
+        "transformers",
     }
     assert set(project["optional-dependencies"]) == extras | {"docs", "dev"}
     named = re.findall(r"vesalius\[(\w+)\]", "".join(p.read_text("utf-8") for p in (ROOT / "src").rglob("*.py")))

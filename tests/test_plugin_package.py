@@ -277,7 +277,7 @@ def test_what_is_wrong_with_a_plugin_is_in_the_list_that_is_printed(packages: Pa
 #: A method by the body of its function, and what is said about it.
 METHODS_GONE_WRONG = {
     "raise KeyError('what')": r"raised KeyError at gone\.py:\d+: 'what'",
-    "return None": "returned a NoneType instead of vesalius.discovery.method.Scores",
+    "return None": "returned a NoneType instead of a dict of names and scores, or Scores",
     "return Scores({}, {}, 1, 'x')": "scored no component",
     "return Scores({c: float('nan') for c in parts}, {}, 1, 'x')": "gave L0H0 the score nan",
     "return Scores({c: torch.ones(()) for c in parts}, {}, 1, 'x')": "gave L0H0 the score tensor",

@@ -62,9 +62,9 @@ def test_what_the_caller_gives_again_runs(planted: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"scientist": "planted:f"}, {"interpreter": "planted:f"}])
-def test_a_run_of_a_function_is_replayed_only_with_execute(settings: dict[str, str], planted: Path) -> None:
+def test_a_run_of_a_function_is_replayed_only_if_it_is_trusted(settings: dict[str, str], planted: Path) -> None:
     benchmark = "circuits" if "scientist" in settings else "functions"
     (planted / "run.json").write_text(json.dumps({"schema": 1, "settings": {"benchmark": benchmark, **settings}}))
-    with pytest.raises(BadInput, match=r"'planted:f', code that runs with your rights; .* give `execute`"):
+    with pytest.raises(BadInput, match=r"'planted:f', code that runs with your rights; .* give --trusted"):
         ves.replay(planted)
     assert not (planted / "ran").exists()

@@ -28,7 +28,7 @@ from vesalius.model.states import save_model
 from vesalius.model.transformer import Transformer
 
 #: A screen: lines of a benchmark circuit, of a natural model, and columns.
-LINES, NATURAL_LINES, COLUMNS = 28, 36, 100
+LINES, NATURAL_LINES, COLUMNS = 28, 48, 100
 
 
 def test_explain_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_cap_is_one_line_and_exit_code_one(vesalius: Vesalius, tmp_path: Pat
         "timeout": 120.0,
     }
     refused(vesalius, [*command(tmp_path), "--seed", 3], "holds a run with seed 0, not 3")
-    refused(vesalius, ["replay", "here"], "the run is not finished")
+    refused(vesalius, ["replay", "here", "--trusted"], "the run is not finished")
 
 
 def test_runs_that_are_none(vesalius: Vesalius, tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ def test_a_run_with_a_model_is_capped_taken_up_replayed_and_compared(vesalius: V
     card = json.loads(got.out)
     assert (card["n"], card["n_error"], card["usage"]["scientist"]["calls"]) == (2, 0, 12)
     Path("model.py").unlink()
-    again = vesalius("replay", "here", "--execute", "--json")
+    again = vesalius("replay", "here", "--trusted", "--json")
     assert (again.code, json.loads(again.out)) == (0, {"run": "here", "equal": True, "differences": []})
     stored = json.loads(Path("here/scorecard.json").read_text())
     stored["n"] = 3
     Path("here/scorecard.json").write_text(json.dumps(stored))
-    differs = vesalius("replay", "here", "--execute")
+    differs = vesalius("replay", "here", "--trusted")
     assert (differs.code, differs.out) == (1, "")
     assert "n: 3 is stored, 2 came out" in differs.err

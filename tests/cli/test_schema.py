@@ -24,7 +24,7 @@ def test_an_unknown_document_is_refused_in_one_line(vesalius: Vesalius) -> None:
     got = vesalius("schema", "banana")
     assert (got.code, got.out) == (2, "")
     assert got.err.startswith(
-        "vesalius: document 'banana' does not exist; choose one of alignment, annotation, atlas, circuit, difference,"
+        "vesalius: document 'banana' does not exist; choose one of alignment, annotation, atlas, circuit, completion,"
     )
 
 

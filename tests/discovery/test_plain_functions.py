@@ -78,7 +78,7 @@ def test_what_is_no_method_is_refused_in_one_line(specimen: Specimen, method: An
 
 def test_a_signature_is_refused_before_the_model_runs() -> None:
     with pytest.raises(BadInput, match="is called as"):
-        method_named(dict)
+        method_named(lambda specimen: {})
 
 
 @pytest.mark.parametrize("metric", [lambda logits: logits, lambda logits, answers: logits, lambda a, b, c, d: a])

@@ -73,8 +73,9 @@ def test_pairs_sum_to_the_score_in_every_family(name: str) -> None:
 
 
 #: Of 80 leading pairs sum and path patching agree (Pearson) at 0.90 or more in all families on random weights, where
-#: one contribution is a large part of the stream; a limit on projections that is reached is not linear at all.
-LEAST_AGREEMENT = {"olmo-clipped": 0.65}
+#: one contribution is a large part of the stream; a limit on projections that is reached is not linear at all, and
+#: where experts are chosen anew and one norm spans all queries, what else moves is larger (olmoe: 0.85).
+LEAST_AGREEMENT = {"olmo-clipped": 0.65, "olmoe": 0.8}
 
 
 @pytest.mark.parametrize("name", list(references.MODELS))

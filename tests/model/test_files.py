@@ -315,11 +315,6 @@ def test_a_hand_written_hugging_face_directory(tmp_path: Path) -> None:
         ({"n_head": 0}, "config.json"),
         ({"n_embd": "wide"}, "config.json"),
         ({"n_head": ...}, "field 'n_head' is missing"),
-        ({"activation_function": "mish"}, "activation_function 'mish' is not supported"),
-        (
-            {"scale_attn_by_inverse_layer_idx": True},
-            "config.json: scale_attn_by_inverse_layer_idx=True is not supported",
-        ),
         ({"n_layer": 3}, "config.json says 3 layers, the weights hold 2"),
         ({"n_head": 5}, "shape"),
         ({"vocab_size": 18}, "shape"),

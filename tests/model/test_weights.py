@@ -18,6 +18,7 @@ from vesalius.model.families.layout import Raw, State
 from vesalius.model.gguf import GgufFile
 from vesalius.model.sources import from_transformers, load_huggingface
 from vesalius.model.states import load_model, read_tensors, save_model, write_tensors
+from vesalius.model.wrapped import WrappedTransformer
 
 pytest.importorskip("transformers")
 
@@ -92,13 +93,12 @@ def test_biases_that_the_config_switches_off_are_not_used(tmp_path: Path) -> Non
         load_huggingface(edited(tmp_path / "a", "llama-tied-biased", attention_bias=False))
     with pytest.raises(BadInput, match="mlp_bias=True is not supported"):
         load_huggingface(edited(tmp_path / "b", "llama", mlp_bias=True))
-    for cap, refused in ((None, False), (30.0, True)):
-        directory = edited(tmp_path / f"gemma{cap}", "gemma3", attn_logit_softcapping=cap)
-        if not refused:
-            load_huggingface(directory)
-            continue
-        with pytest.raises(BadInput, match=r"attn_logit_softcapping=30.0 is not supported"):
-            load_huggingface(directory)
+
+
+def test_a_setting_that_no_family_computes_is_left_to_transformers(tmp_path: Path) -> None:
+    for cap, computed_by in ((None, Transformer), (30.0, WrappedTransformer)):
+        model = load_huggingface(edited(tmp_path / f"gemma{cap}", "gemma3", attn_logit_softcapping=cap))
+        assert type(model) is computed_by
 
 
 @pytest.mark.parametrize(

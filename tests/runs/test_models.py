@@ -145,7 +145,7 @@ def test_failures_in_the_end_are_errors_and_tried_again(tmp_path: Path) -> None:
     assert not graded & {error["case"] for error in card["errors"]}
     assert card["metrics"]["tag_accuracy"]["n"] == sum(row["components"] for row in card["specimens"])
     assert card["metrics"]["tag_accuracy"]["n_error"] == card["n_error"]
-    found = replay(tmp_path / "run", engine=serial, execute=True)
+    found = replay(tmp_path / "run", engine=serial, trusted=True)
     assert found.differences == ()
     (tmp_path / "model.py").write_text((tmp_path / "model.py").read_text().replace("'p': 0.85", "'p': 0.0"))
     mended = perform(tmp_path / "run", terrible)
@@ -159,13 +159,13 @@ def test_replay_needs_no_model_and_no_network(tmp_path: Path) -> None:
     assert card["grounding_levels"] == {"2": 0.0, "1": 1.0, "0": 0.0}
     assert card["usage"]["judges"]["calls"] > 4 * 2
     (tmp_path / "model.py").unlink()
-    found = replay(tmp_path / "run", engine=serial, execute=True)
+    found = replay(tmp_path / "run", engine=serial, trusted=True)
     assert found.equal
     assert found.scorecard.as_data() == card
     stored = json.loads((tmp_path / "run" / "scorecard.json").read_text())
     stored["metrics"]["tag_accuracy"]["value"] += 0.25
     (tmp_path / "run" / "scorecard.json").write_text(json.dumps(stored))
-    (difference,) = replay(tmp_path / "run", engine=serial, execute=True).differences
+    (difference,) = replay(tmp_path / "run", engine=serial, trusted=True).differences
     assert difference.startswith("metrics.tag_accuracy.value: ")
 
 
@@ -176,7 +176,7 @@ def test_how_a_model_is_asked_is_part_of_a_run(tmp_path: Path) -> None:
     (calls,) = (tmp_path / "run" / "calls").glob("*.jsonl")
     requests = [json.loads(line)["request"] for line in calls.read_text().splitlines() if '"outcome"' in line]
     assert {request["settings"]["max_tokens"] for request in requests} == {9}
-    assert replay(tmp_path / "run", engine=serial, execute=True).equal
+    assert replay(tmp_path / "run", engine=serial, trusted=True).equal
     assert chosen.request().options["max_tokens"] == 9
     assert chosen.request().options["compact"] is True
     with pytest.raises(BadInput, match="max_tokens"):
@@ -201,12 +201,12 @@ def test_replay_of_what_is_not_on_record(tmp_path: Path) -> None:
     perform(tmp_path / "run", chosen)
     first, _ = sorted((tmp_path / "run" / "calls").iterdir())
     first.write_text("".join(line + "\n" for line in first.read_text().splitlines()[:-2]))
-    found = replay(tmp_path / "run", engine=serial, execute=True)
+    found = replay(tmp_path / "run", engine=serial, trusted=True)
     assert found.scorecard.errors[0].kind == "not_recorded"
     assert not found.equal
     (tmp_path / "run" / "scorecard.json").unlink()
     with pytest.raises(BadInput, match="not finished"):
-        replay(tmp_path / "run", engine=serial, execute=True)
+        replay(tmp_path / "run", engine=serial, trusted=True)
 
 
 def test_replay_shuts_the_door_to_the_network() -> None:
@@ -322,7 +322,7 @@ def test_a_specimen_that_changed_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds a run with specimens"):
         perform(tmp_path / "run", BenchmarkSettings(**{**vars(own), "circuits": here[:1]}))
     with pytest.raises(BadInput, match="put it back"):
-        replay(tmp_path / "run", engine=serial, execute=True)
+        replay(tmp_path / "run", engine=serial, trusted=True)
 
 
 def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"holds a run with version '0.0.1'"):
         perform(tmp_path / "run", chosen)
     with pytest.raises(BadInput, match=r"made by version 0.0.1"):
-        replay(tmp_path / "run", engine=serial, execute=True)
+        replay(tmp_path / "run", engine=serial, trusted=True)
 
 
 def test_a_whole_run_that_fails_says_why(tmp_path: Path) -> None:

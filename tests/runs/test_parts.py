@@ -151,7 +151,7 @@ def test_what_cannot_be_cut_is_refused(inducer: Path) -> None:
     with pytest.raises(ves.BadInput, match="jobs=0 would do nothing"):
         ves.explain(**quiet(inducer, jobs=0))
     with pytest.raises(ves.BadInput, match="cannot be sent to another process"):
-        ves.sweep(**quiet(inducer, engine="backwards", metric=lambda logits, answers: logits[:, 0]))
+        ves.sweep(**quiet(inducer, engine="backwards", metric=lambda logits, answers, wrongs: logits[:, 0]))
 
 
 def test_weights_that_changed_are_refused(inducer: Path) -> None:

@@ -56,10 +56,10 @@ def test_replay_reads_what_scripts_replied(dataset: Path, tmp_path: Path, monkey
     lines = (place / "executions" / "f00001.jsonl").read_text().splitlines()
     assert any('"dcqba"' in line for line in lines), "the interpreter's questions are kept"
     monkeypatch.setattr(Sandbox, "call_many", refuse)
-    again = replay(place, engine=serial)  # type: ignore[arg-type]
+    again = replay(place, engine=serial, trusted=True)  # type: ignore[arg-type]
     assert again.equal, again.differences
     with pytest.raises(Failed, match="code was run"):
-        replay(place, engine=serial, execute=True)  # type: ignore[arg-type]
+        replay(place, engine=serial, trusted=True, execute=True)  # type: ignore[arg-type]
 
 
 def test_a_recorded_script_needs_no_sandbox_wherever_its_folder_lies(dataset: Path, tmp_path: Path) -> None:

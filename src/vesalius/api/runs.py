@@ -35,14 +35,15 @@ def replay(
     *,
     jobs: int = 2,
     execute: bool = False,
+    trusted: bool = False,
     unsafe_sandbox: bool = False,
     progress: Progress | bool | None = None,
 ) -> Replayed:
     """Repeat a finished run from its recorded calls, without network or key, and compare the scorecards.
 
     What executed code gave is read from the run as well; `execute` runs it again. A run of a `package.module:function`
-    needs that, since the function runs with your rights. `unsafe_sandbox` runs code and programs even where the kernel
-    cannot confine them, whatever the run allowed.
+    needs `trusted`, since the function runs with your rights. `unsafe_sandbox` runs code and programs even where the
+    kernel cannot confine them, whatever the run allowed.
     """
     directory = require_run(run)
     names = read_run(directory).get("names", {})
@@ -51,6 +52,7 @@ def replay(
             directory,
             jobs=jobs,
             execute=execute,
+            trusted=trusted,
             sandbox_unsafe=unsafe_sandbox,
             progress=lambda event: report(event.label(names, priced=False), event.done, event.total),
         )

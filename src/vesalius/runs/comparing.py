@@ -62,18 +62,20 @@ def replay(
     *,
     jobs: int = 2,
     execute: bool = False,
+    trusted: bool = False,
     sandbox_unsafe: bool = False,
     engine: Engine | None = None,
     progress: Callable[[StepProgress], None] | None = None,
 ) -> Replayed:
     """Do a finished run again from its records and compare the scorecards; with `execute` code is run again. The run
-    may be a stranger's: whether its functions run, and without a sandbox, is not for it to say.
+    may be a stranger's: whether functions that it names run (`trusted`), and code without a sandbox, is not for it to
+    say.
     """
     asked = read_run(directory)
     kind = kind_of_run(asked)
     if (repeated := kind.replay(directory)) is not None:
         return repeated
-    if not execute:
+    if not trusted:
         _require_no_code(directory, asked["settings"])
     stored = read_scorecard(directory)
     try:
@@ -102,7 +104,7 @@ def _require_no_code(directory: Path, settings: Mapping[str, Any]) -> None:
         if names_a_module(name := settings.get(role)):
             raise BadInput(
                 f"{directory}: is of the {role} {quoted(name, 100)}, code that runs with your rights; "
-                f"if you trust it, give `execute`"
+                f"if you trust it, give --trusted (`trusted=True`)"
             )
 
 

@@ -20,6 +20,9 @@ def replay(
     ],
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time.")] = 2,
     execute: Annotated[bool, typer.Option("--execute", help="Run the code again that the run has executed.")] = False,
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="Run the package.module:function that the run names, with your rights.")
+    ] = False,
     unsafe_sandbox: Annotated[
         bool, typer.Option("--unsafe-sandbox", help="Run code even where the kernel cannot confine it.")
     ] = False,
@@ -28,13 +31,13 @@ def replay(
     """Repeat a run from its recorded calls, without network or key, and compare the scorecards.
 
     What executed code gave is read from the run too, unless --execute is given. A run of a `package.module:function`
-    needs --execute, since the function runs with your rights. Of `vesalius mcp` every call that
+    needs --trusted, since the function runs with your rights. Of `vesalius mcp` every call that
     succeeded is made again, and the results are compared.
     Exit code 0 if the stored scorecard is reproduced, 1 if not, with what differs.
 
     Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
     """
-    result = api.replay(run, jobs=jobs, execute=execute, unsafe_sandbox=unsafe_sandbox)
+    result = api.replay(run, jobs=jobs, execute=execute, trusted=trusted, unsafe_sandbox=unsafe_sandbox)
     if json:
         calls = {} if result.calls is None else {"calls": result.calls}
         print_json({"run": run, "equal": result.equal, "differences": list(result.differences), **calls})

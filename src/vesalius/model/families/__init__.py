@@ -4,7 +4,7 @@
 `tests/model/test_families.py`; what would not be exact is `Unsupported`: transformers' module may be wrapped instead.
 """
 
-from vesalius.errors import quoted
+from vesalius.errors import BadInput, quoted
 from vesalius.model.families import gemma, glm, gpt, granite, llama, olmo, phi
 from vesalius.model.families.layout import Family, Raw, Unsupported
 
@@ -51,9 +51,8 @@ REFUSED = {
     "mamba": "no attention",
     "mamba2": "no attention",
     "jamba": "state-space layers",
-    "t5": "an encoder",
-    "bert": "an encoder",
 }
+ENCODERS = ("bert", "t5")
 
 
 def family(raw: Raw, *, where: str) -> Family:
@@ -61,12 +60,13 @@ def family(raw: Raw, *, where: str) -> Family:
     kind = raw.get("model_type")
     if isinstance(kind, str) and kind in _BY_TYPE:
         return _BY_TYPE[kind]
+    refused = f"{where}: model_type {quoted(kind, 60)} is not supported"
+    instead = f"use one of {', '.join(_BY_TYPE)}"
+    if kind in ENCODERS:  # which no wrapping makes a decoder
+        raise BadInput(f"{refused} (an encoder); {instead}")
     known = REFUSED.get(kind) if isinstance(kind, str) else None
     shown = f" ({known})" if known else ""
-    raise Unsupported(
-        f"{where}: model_type {quoted(kind, 60)} is not supported{shown}; use one of {', '.join(_BY_TYPE)}",
-        known or "no family of this model_type",
-    )
+    raise Unsupported(f"{refused}{shown}; {instead}", known or "no family of this model_type")
 
 
 __all__ = ["FAMILIES", "REFUSED", "Family", "Unsupported", "family"]
