@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from vesalius import api
+from vesalius.api.runs import keywords_for
 from vesalius.cli import app
 from vesalius.documents import Request
 from vesalius.documents.kinds import stored_kinds
@@ -55,7 +56,8 @@ def test_the_request_of_every_recorded_result_can_be_repeated(file: Path) -> Non
     if recorded is None or recorded["command"] not in verbs:
         pytest.skip("no verb of Python repeats it")
     asked = Request.model_validate(recorded)
-    signature(getattr(api, str(verbs[asked.command]))).bind("subject", **asked.keywords())
+    call = getattr(api, str(verbs[asked.command]))
+    signature(call).bind("subject", **keywords_for(call, asked))
 
 
 OF_WINGS = """
