@@ -55,6 +55,9 @@ def test_names_are_read_and_printed_without_loss(name: str, site: Site) -> None:
         ("L0N99", "neurons 0 to 19"),
         ("", "empty"),
         ("L0.resid\n\x1b[31m" + "x" * 500, "is not a name"),
+        ("L" + "9" * 5000 + ".resid", "is not a name"),
+        ("L0H1->L" + "9" * 5000 + "H1.k", "is not a name"),
+        ("layer" + "9" * 5000 + " resid", "is not a name"),
     ],
 )
 def test_what_is_no_name_gets_one_line(name: str, said: str) -> None:
@@ -70,6 +73,8 @@ def test_all_sites_of_a_kind() -> None:
     assert [str(site) for site in sites_of("resid", config)] == ["L0.resid", "L1.resid"]
     assert len(sites_of("q,attn_out", config)) == 2 * 4 + 2
     assert [str(site) for site in sites_of("L1H2.q", config)] == ["L1H2.q"]
+    assert [str(site) for site in sites_of("resid,L1.resid,resid_post", config)] == ["L0.resid", "L1.resid"]
+    assert [str(site) for site in parse_sites("L0H1,a0.h1,L1.resid@-1", config)] == ["L0H1", "L1.resid@-1"]
     with pytest.raises(BadInput, match="did you mean resid"):
         sites_of("redis", config)
     with pytest.raises(BadInput, match="parallel"):

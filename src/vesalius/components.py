@@ -34,37 +34,37 @@ Port = Literal["q", "k", "v", "mlp", "logits"]
 _HEAD_PATTERNS = [
     re.compile(pattern)
     for pattern in (
-        r"L(\d+)\.?H(\d+)(?:_ATTN)?",
-        r"blocks\.(\d+)\.attn\.hook_(?:result|z)\[(\d+)\]",
-        r"(\d+)\.(\d+)",
-        r"a(\d+)\.h(\d+)",
+        r"L(\d{1,9})\.?H(\d{1,9})(?:_ATTN)?",
+        r"blocks\.(\d{1,9})\.attn\.hook_(?:result|z)\[(\d{1,9})\]",
+        r"(\d{1,9})\.(\d{1,9})",
+        r"a(\d{1,9})\.h(\d{1,9})",
     )
 ]
 _MLP_PATTERNS = [
     re.compile(pattern)
     for pattern in (
-        r"L(\d+)[_.]?MLP",
-        r"blocks\.(\d+)\.(?:mlp\.hook_post|hook_mlp_out)",
-        r"(\d+)\.mlp",
-        r"m(\d+)",
+        r"L(\d{1,9})[_.]?MLP",
+        r"blocks\.(\d{1,9})\.(?:mlp\.hook_post|hook_mlp_out)",
+        r"(\d{1,9})\.mlp",
+        r"m(\d{1,9})",
     )
 ]
 _NEURON_PATTERNS = [
     re.compile(pattern)
     for pattern in (
-        r"L(\d+)\.?N(\d+)(?:_MLP)?",
-        r"blocks\.(\d+)\.mlp\.hook_post\[(\d+)\]",
-        r"(\d+)\.n(\d+)",
-        r"m(\d+)\.n(\d+)",
+        r"L(\d{1,9})\.?N(\d{1,9})(?:_MLP)?",
+        r"blocks\.(\d{1,9})\.mlp\.hook_post\[(\d{1,9})\]",
+        r"(\d{1,9})\.n(\d{1,9})",
+        r"m(\d{1,9})\.n(\d{1,9})",
     )
 ]
 _EXPERT_PATTERNS = [
     re.compile(pattern)
     for pattern in (
-        r"L(\d+)\.?E(\d+)(?:_MLP)?",
-        r"blocks\.(\d+)\.mlp\.hook_expert_out\[(\d+)\]",
-        r"(\d+)\.e(\d+)",
-        r"m(\d+)\.e(\d+)",
+        r"L(\d{1,9})\.?E(\d{1,9})(?:_MLP)?",
+        r"blocks\.(\d{1,9})\.mlp\.hook_expert_out\[(\d{1,9})\]",
+        r"(\d{1,9})\.e(\d{1,9})",
+        r"m(\d{1,9})\.e(\d{1,9})",
     )
 ]
 #: The formats of heads, MLPs, neurons and experts.

@@ -48,6 +48,8 @@ OF_HEADS = {
     "pattern": "attn.hook_pattern",
 }
 KINDS = (*STREAMS, *OF_HEADS)
+#: Those inside modules of transformers that are run as a whole.
+NOT_IN_WRAPPED = ("q", "k", "v", "mlp_pre", "mlp_post")
 #: Other names of the same, those of TransformerLens among them.
 _ALSO = {
     "resid_post": "resid",
@@ -62,9 +64,12 @@ _EXPECTED = (
     "expected a head such as L1H2, an MLP: L0_MLP, a neuron: L3N17, an activation: L12.resid, L3H1.q, L2.mlp_post, or "
     "an edge: L0H1->L5H3.k, with positions after @"
 )
-_ACTIVATION = re.compile(r"L(\d+)(?:\.?H(\d+))?\.([A-Za-z_]+)")
-_HOOK = re.compile(r"blocks\.(\d+)\.(?:attn\.|mlp\.)?hook_([a-z_]+)(?:\[(\d+)\])?")
-_NUMBER = re.compile(r"-?\d+")
+_ACTIVATION = re.compile(r"L(\d{1,9})(?:\.?H(\d{1,9}))?\.([A-Za-z_]+)")
+_HOOK = re.compile(r"blocks\.(\d{1,9})\.(?:attn\.|mlp\.)?hook_([a-z_]+)(?:\[(\d{1,9})\])?")
+_NUMBER = re.compile(r"-?\d{1,9}")
+_WRITTEN_OTHERWISE = re.compile(
+    r"\W*[lL]?(?:ayers?|locks?)?[._ ]?(\d{1,9})(?:[._ ]?[hH](?:eads?)?[._ ]?(\d{1,9}))?\W*(.*)"
+)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,12 @@ class Activation(Named):
             raise BadInput(
                 f"site {self}: blocks of this model are parallel, so nothing lies between attention and MLP; take "
                 f"L{self.layer}.resid_pre or L{self.layer}.resid"
+            )
+        wrapped = getattr(shape, "wrapped", None)
+        if wrapped and self.kind in NOT_IN_WRAPPED:
+            raise BadInput(
+                f"site {self}: {self.kind} is not seen in a wrapped {wrapped} model; take a stream "
+                f"(L{self.layer}.resid, L{self.layer}.mlp_out), a head (L{self.layer}H0) or an edge (L0_MLP->L1H0.q)"
             )
         experts = getattr(shape, "experts", None)
         if self.kind in ("mlp_pre", "mlp_post") and experts is not None and self.layer in experts.layers:
@@ -181,7 +192,7 @@ def _place(text: str) -> Component | Edge | Activation:
 
 def _nearest(text: str) -> str | None:
     """The right name that a wrong one is nearest to: the numbers as they are, the words corrected."""
-    numbers = re.fullmatch(r"\W*[lL]?(?:ayers?|locks?)?[._ ]?(\d+)(?:[._ ]?[hH](?:eads?)?[._ ]?(\d+))?\W*(.*)", text)
+    numbers = _WRITTEN_OTHERWISE.fullmatch(text)
     if numbers is None:
         return None
     layer, head, word = numbers[1], numbers[2], numbers[3].strip("._ ").lower()
@@ -197,8 +208,8 @@ def _nearest(text: str) -> str | None:
 
 
 def parse_sites(names: Names, shape: Shape) -> list[Site]:
-    """Parse names and check each against the model; an empty list is refused."""
-    sites = [Site.parse(name).within(shape) for name in split_names(names)]
+    """Parse names and check each against the model; one that is given twice counts once, an empty list is refused."""
+    sites = list(dict.fromkeys(Site.parse(name).within(shape) for name in split_names(names)))
     if not sites:
         raise BadInput("the list of components is empty; name at least one, such as L0H0, L0_MLP or L3.resid")
     return sites
@@ -216,7 +227,7 @@ def sites_of(kinds: str | Sequence[str], shape: Shape) -> list[Site]:
     names = [str(one) for one in split_names(kinds)]
     if not names:
         raise BadInput(f"`sites` is empty; name kinds of activations: {choices(KINDS)}")
-    return [site for name in names for site in _all_of(name, shape)]
+    return list(dict.fromkeys(site for name in names for site in _all_of(name, shape)))
 
 
 def _all_of(kind: str, shape: Shape) -> list[Site]:

@@ -132,11 +132,17 @@ def test_the_first_line_says_what_was_compared() -> None:
     assert completion_answer("x", "a -> a", 1.0, (0.1,), changed=False).verdict == "no"
 
 
+STEERED = {"prompt": PROMPT, "steer": "L1.resid", "toward": "76 +"}
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"edits": "L0H1"}, "`prompt` is missing"),
         ({"prompt": PROMPT}, "nothing is replaced or added"),
+        ({**STEERED, "strength": float("nan")}, "strength=nan adds no direction"),
+        ({**STEERED, "strength": 0.0}, "strength=0.0 adds no direction"),
+        ({**STEERED, "strength": 3e38}, "the logits are not numbers under this change"),
         ({"prompt": PROMPT, "edits": "L0.redis"}, "did you mean"),
         ({"prompt": PROMPT, "edits": "L0H1", "kind": "mean"}, "by zero, or by patch"),
         ({"prompt": PROMPT, "edits": "L0H1", "source": "1"}, "as many tokens"),

@@ -7,7 +7,7 @@ import torch
 
 import vesalius as ves
 from vesalius import api
-from vesalius.behaviours.positions import aligned
+from vesalius.behaviours.positions import aligned, places_of
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.cli.terminal import lines_of
 from vesalius.documents.sweep import Sweep
@@ -93,6 +93,18 @@ def test_a_plan_counts_layers_and_positions(arithmetic: Specimen) -> None:
     width = planned.tokens
     assert planned.forwards == pytest.approx(1 + width * sum(1 - layer / layers for layer in range(layers)))
     assert measured.forwards == pytest.approx(planned.forwards)
+
+
+def test_a_position_is_one_of_every_prompt() -> None:
+    """A position that is padding in a short prompt would read as one without effect there."""
+    mask = torch.arange(6)[None] < torch.tensor([[6], [4]])
+    batch = Batch(torch.ones(2, 6, dtype=torch.long), mask)
+    material = Trial(batch, batch, Readout(lambda logits, _: logits[:, 0, 0], torch.tensor([[5], [3]])))
+    assert places_of(material, 3).tolist() == [3, 3]
+    assert places_of(material, -4).tolist() == [2, 0]
+    for at in (4, -5):
+        with pytest.raises(BadInput, match=f"position {at}: the shortest prompt has positions 0 to 3"):
+            places_of(material, at)
 
 
 @pytest.mark.parametrize(

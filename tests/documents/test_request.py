@@ -1,16 +1,24 @@
 """What was asked, and the command that asks it again."""
 
+import json
 import shlex
 import subprocess
 import sys
+from inspect import signature
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import typer
 
+from vesalius import api
+from vesalius.api.runs import keywords_for
 from vesalius.cli import app
 from vesalius.documents import Request
+from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.request import Command
+
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def test_the_command_line_names_everything_that_was_asked() -> None:
@@ -31,6 +39,25 @@ def test_the_command_line_names_everything_that_was_asked() -> None:
 def test_lists_are_joined_by_commas_except_for_judges() -> None:
     asked = Request(command="bench circuits", method="builtin", options={"ids": ["3", "4"], "judge": ["a:b", "c:d"]})
     assert asked.command_line() == "vesalius bench circuits --scientist builtin --ids 3,4 --judge a:b --judge c:d"
+
+
+def test_programs_are_given_one_by_one_and_repeat_by_the_verbs_own_keywords() -> None:
+    asked = Request(command="ladder", specimen="run", options={"n": 4, "programs": {"L1H0": "1 back", "L1H1": "BOS"}})
+    assert shlex.split(asked.command_line()) == [
+        *("vesalius", "ladder", "run", "--n", "4", "--program", "L1H0=1 back", "--program", "L1H1=BOS")
+    ]
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.rglob("*.json")), ids=lambda file: file.name)
+def test_the_request_of_every_recorded_result_can_be_repeated(file: Path) -> None:
+    """`ves.rerun` calls the verb of the request with the request's own keywords."""
+    recorded = json.loads(file.read_text()).get("request")
+    verbs = {kind.COMMAND: kind.VERB for kind in stored_kinds() if kind.COMMAND and kind.VERB}
+    if recorded is None or recorded["command"] not in verbs:
+        pytest.skip("no verb of Python repeats it")
+    asked = Request.model_validate(recorded)
+    call = getattr(api, str(verbs[asked.command]))
+    signature(call).bind("subject", **keywords_for(call, asked))
 
 
 OF_WINGS = """

@@ -13,6 +13,7 @@ from tests.explanations.difference_model import BEHAVIOUR, BLOCKS, D_MODEL, diff
 from tests.explanations.induction_model import as_specimen
 from tests.models import random_model, small_config
 from vesalius.behaviours.registry import behaviour
+from vesalius.cli.terminal import lines_of
 from vesalius.components import Component
 from vesalius.documents.alignment import Alignment
 from vesalius.documents.metric import Metric
@@ -126,6 +127,15 @@ def test_variables_that_no_source_separates_are_said_to_be(specimen: Specimen) -
     result = align_variables(specimen, algorithm, asked, rival=None, request=request, progress=silent)
     assert "No source separates late and answer" in result.notes[0]
     assert result.shared == 0  # the splits have no prompt in common
+
+
+def test_prompts_that_choose_and_grade_places_are_not_called_held_out() -> None:
+    golden = Alignment.read(Path(__file__).parents[1] / "documents" / "golden" / "alignment.json")
+    apart = "\n".join(lines_of(golden.view(), width=200))
+    assert "pairs of held-out templates and words" in apart
+    shared = "\n".join(lines_of(golden.model_copy(update={"shared": 5}).view(), width=200))
+    assert "5 of their prompts chose places too: give the rows a column `split`" in shared
+    assert "held-out" not in shared
 
 
 @pytest.mark.slow
@@ -327,6 +337,8 @@ def test_a_variable_without_a_value_has_no_prediction() -> None:
         ("def a(b):\n    return b\ndef b(a):\n    return a\ndef answer(a):\n    return a\n", "read each other"),
         ("VARIABLES = ['z']\ndef answer(x):\n    return x\n", "VARIABLES names 'z'; it has x, answer"),
         ("VARIABLES = 3\ndef answer(x):\n    return x\n", "VARIABLES is a list of names"),
+        ("VARIABLES = {[]}\ndef answer(x):\n    return x\n", "VARIABLES is a list of names"),
+        ("VARIABLES: list[str] = ['z']\ndef answer(x):\n    return x\n", "VARIABLES names 'z'; it has x, answer"),
         ("def answer(*x):\n    return x\n", "takes its inputs by name"),
         ("def choices(answer):\n    return []\ndef answer(x):\n    return x\n", "may read inputs only"),
     ],

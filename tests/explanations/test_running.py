@@ -390,6 +390,8 @@ def test_an_explanation_runs_and_is_run_again(specimen: Specimen, tmp_path: Path
     assert again.answer["verdict"] == "no"
     assert again.request.command_line() == f"vesalius ladder {tmp_path} --n 6 --program L1H0=BOS --seed 1"
     assert (tmp_path / "again" / "ladder.json").is_file()
+    repeated = ves.ladder(tmp_path, specimen=specimen, **again.request.keywords())
+    assert repeated.running == again.running
     without = explanation.model_copy(update={"running": None})
     assert "ladder" not in without.as_data()
     with pytest.raises(BadInput, match="no program that runs"):

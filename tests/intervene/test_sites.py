@@ -216,6 +216,19 @@ def test_several_sites_at_once_and_the_order_of_their_names(setting: Setting) ->
     assert torch.allclose(both, setting.hooked(hooks), atol=ROUNDING)
 
 
+def test_an_edge_with_two_names_is_cut_once(setting: Setting) -> None:
+    """What cutting an edge adds to its receiver's input would add up: the same place twice, or at @3 and everywhere."""
+    end = int(setting.ends[0])
+    for edge in ("L0H1->L1H3.k", "L0_MLP->logits"):
+        whole, last = setting.edited(edge), setting.edited(f"{edge}@-1")
+        assert not torch.allclose(whole, setting.recordings.scores(), atol=ROUNDING)
+        assert torch.allclose(setting.edited(f"{edge},{edge}"), whole, atol=ROUNDING)
+        assert torch.allclose(setting.edited(f"{edge}@-1,{edge}"), whole, atol=ROUNDING)
+        assert torch.allclose(setting.edited(f"{edge}@-1,{edge}@{end}")[0], last[0], atol=ROUNDING)
+        both = setting.edited(f"{edge}@1@3")
+        assert torch.allclose(setting.edited(f"{edge}@1,{edge}@3"), both, atol=ROUNDING)
+
+
 def test_what_has_no_value_is_refused(setting: Setting) -> None:
     with pytest.raises(BadInput, match=r"kind 'mean' has no value for L0H0.pattern"):
         setting.edited("L0H0.pattern", Mean())

@@ -17,6 +17,7 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.explain import explain_natural
 from vesalius.intervene import engine
+from vesalius.intervene.ablations import Resample, Zero
 from vesalius.intervene.attribution import edge_attribution
 from vesalius.intervene.circuits import CircuitRuns
 from vesalius.intervene.edges import EdgeGraph
@@ -24,10 +25,12 @@ from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.probes import HeadInputs
 from vesalius.intervene.readout import all_logits
 from vesalius.intervene.recordings import Recordings
+from vesalius.intervene.sites import SiteValues, placed_sets, site_scores
 from vesalius.intervene.values import Batch, activations, zeros
 from vesalius.model.sources import from_transformers
 from vesalius.model.states import save_model
 from vesalius.model.transformer import Transformer
+from vesalius.sites import parse_sites
 
 transformers = pytest.importorskip("transformers")
 
@@ -230,6 +233,35 @@ def test_layers_without_attention_say_so(model_of: Callable[[str], Any]) -> None
             wrapped.run_with_hooks(tokens_of(0), fwd_hooks=[(name, lambda value, _: value)])
     with pytest.raises(BadInput, match="no weights of queries, keys and values apart"):
         _ = wrapped.blocks[1].attn.W_V
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_sites_inside_modules_are_refused_and_others_are_replaced(model_of: Callable[[str], Any]) -> None:
+    """What heads read stands in the place of queries there, so that an edit of those would give other numbers."""
+    wrapped, batch = from_transformers(model_of("gpt_oss")), Batch(tokens_of(0))
+    config, other = wrapped.config, Batch(tokens_of(1))
+    for name in ("L1H1.q", "L1.k", "L0H0.v", "L1.mlp_pre", "L1.mlp_post"):
+        with pytest.raises(BadInput, match="is not seen in a wrapped gpt_oss model; take a stream"):
+            parse_sites(name, config)
+    with pytest.raises(BadInput, match="hook_q_heads is not seen in a wrapped gpt_oss model"):
+        wrapped.run_with_cache(tokens_of(0), names="blocks.1.attn.hook_q_heads")
+
+    def edited(model: Transformer, name: str, kind: Resample | Zero) -> Tensor:
+        (placed,) = placed_sets([parse_sites(name, model.config)], lambda at: None)
+        values = SiteValues.make(model, kind, batch, [placed], counterfactual=other)
+        return site_scores(Recordings(model, batch, all_logits()), values, placed)
+
+    _, cache = wrapped.run_with_cache(tokens_of(1))
+    for name, hook in (("L1.resid", "hook_resid_post"), ("L1.mlp_out", "hook_mlp_out"), ("L1.z", "attn.hook_z")):
+        point = f"blocks.1.{hook}"
+        plain = wrapped.run_with_hooks(tokens_of(0), fwd_hooks=[(point, lambda _, at: cache[at.name])])
+        torch.testing.assert_close(edited(wrapped, name, Resample()), plain, rtol=0, atol=1e-4)
+    plan = Plan.of(config, [Row(p, edges={"m0->a1.h1<q>": p}) for p in range(3)], width=7)
+    scores = engine.run(Recordings(wrapped, batch, all_logits()), plan, activations(wrapped, other))
+    torch.testing.assert_close(edited(wrapped, "L0_MLP->L1H1.q", Resample()), scores, rtol=0, atol=1e-4)
+    with pytest.raises(BadInput, match="hook_pattern is not seen in this model, so nothing is replaced there"):
+        edited(from_transformers(model_of("qwen3_next")), "L0H0.pattern", Zero())
 
 
 @pytest.mark.slow

@@ -60,12 +60,11 @@ def ladder(
         options: dict[str, Any] = {key: asked.options[key] for key in _OF_THE_MODEL if asked and key in asked.options}
         name = loaded(name, Load(**{"behaviour": given.behaviour, **options}), progress=progress)
     again = run_again(name, running, programs=programs, n=n, seed=seed, progress=progress)
-    changed = [f"{head}={text}" for head, text in (programs or {}).items()]
     document = Ladder(
         request=Request(
             command="ladder",
             specimen=place,
-            options={"n": n, **({"program": changed} if changed else {})},
+            options={"n": n, **({"programs": dict(programs)} if programs else {})},
             seed=seed,
         ),
         specimen=given.specimen,

@@ -1,6 +1,6 @@
 """Finished runs and results: list them, draw their pages, repeat one, compare two with each other."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -19,7 +19,7 @@ from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.view import Viewable
 from vesalius.errors import BadInput, Failed, quoted
 from vesalius.model.specimen import Specimen
-from vesalius.options import Out
+from vesalius.options import RECORDS, Out, options_of
 from vesalius.plugins import names_a_module
 from vesalius.progress import Progress, shown
 from vesalius.report.pages import render_page
@@ -134,7 +134,8 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
     verbs = {kind.COMMAND: kind.VERB for kind in stored_kinds() if kind.COMMAND and kind.VERB}
     if asked.command not in verbs:
         raise BadInput(f"a request of {asked.command!r} is repeated by its command: {asked.command_line()}")
-    options = asked.keywords()
+    call = getattr(import_module("vesalius.api"), str(verbs[asked.command]))
+    options = keywords_for(call, asked)
     if (mark := options.pop(MATERIAL, None)) is not None:
         material = given.get(MATERIAL)
         if material is None or material_mark(material) != mark:
@@ -143,7 +144,6 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
         raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
     _require_given_again(options, given)
     subject = asked.specimen if specimen is None else specimen
-    call = getattr(import_module("vesalius.api"), str(verbs[asked.command]))
     if subject is None:
         raise BadInput("the request does not name what it is about; give it as the second argument")
     try:
@@ -151,6 +151,13 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
     except TypeError as error:
         raise BadInput(f"the request is not one of `vesalius {asked.command}` ({error}); make it again") from None
     return call(subject, **{**options, **given})
+
+
+def keywords_for(call: Callable[..., Any], asked: Request) -> dict[str, Any]:
+    """The keywords of a request as a verb calls them: a request has the names of flags, such as `role` for `roles`."""
+    known = signature(call).parameters
+    names = {one.key: one.name for record in RECORDS for one in options_of(record) if one.name in known}
+    return {name if name in known else names.get(name, name): value for name, value in asked.keywords().items()}
 
 
 #: Options that a request may hold and only the caller decides: where keys are sent and files are written, and what

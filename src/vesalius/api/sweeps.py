@@ -212,7 +212,9 @@ def component_sets_of(
     chosen = (
         model.components
         if components is None
-        else [Component.parse(str(name)).within(config, neurons=True) for name in split_names(components)]
+        else list(
+            dict.fromkeys(Component.parse(str(name)).within(config, neurons=True) for name in split_names(components))
+        )
     )
     if not chosen or (pairs and len(chosen) < 2):
         raise BadInput(

@@ -32,12 +32,12 @@ def places_of(material: Trial, at: str | int) -> Int[Tensor, " prompt"]:
     """One position of each prompt: a number from 0 (BOS included), one below 0 from the last token, or a role."""
     if not isinstance(at, int):
         return _of_role(material, at)
-    tokens, ends = material.batch.tokens, ends_of(material)
-    if at >= tokens.shape[1] or -at > int(ends.min()) + 1:
-        raise BadInput(
-            f"`at` {at}: the prompts have positions 0 to {tokens.shape[1] - 1}, or -1 (the last token) and down"
-        )
-    return torch.full((len(tokens),), at) if at >= 0 else ends + 1 + at
+    ends = ends_of(material)
+    last = int(ends.min())
+    if at > last or -at > last + 1:
+        who = "the prompts have" if last == int(ends.max()) else "the shortest prompt has"
+        raise BadInput(f"position {at}: {who} positions 0 to {last}, or -1 (the last token) and down")
+    return torch.full_like(ends, at) if at >= 0 else ends + 1 + at
 
 
 def _of_role(material: Trial, role: str) -> Int[Tensor, " prompt"]:
@@ -46,7 +46,7 @@ def _of_role(material: Trial, role: str) -> Int[Tensor, " prompt"]:
         near = get_close_matches(role, roles, 1, 0.4)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         known = f"choose one of {choices(roles)}, or a position" if roles else "give a position, such as 3"
-        raise BadInput(f"`at` {role[:60]!r}: these prompts have no such role{meant}; {known}")
+        raise BadInput(f"position {role[:60]!r}: these prompts have no such role{meant}; {known}")
     return roles[role]
 
 

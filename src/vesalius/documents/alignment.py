@@ -210,8 +210,8 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
                     bullets=True,
                     title="From place to place",
                     caption="Before which layers the residual stream carries a variable, and which components' "
-                    "outputs, exchanged alone, bring it there (the share that they reach). Figures are of held-out "
-                    "pairs; the layers are those of the pairs that chose the places.",
+                    "outputs, exchanged alone, bring it there (the share that they reach). Figures are of "
+                    f"{self._of()}; the layers are those of the pairs that chose the places.",
                 ),
                 *self._maps(),
                 *self._carriers(),
@@ -232,16 +232,18 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
+        graded = "pairs of held-out templates and words"
         if self.shared:
-            pass
+            graded = f"pairs; {self.shared} of their prompts chose places too: give the rows a column `split`"
         return [
             ("algorithm", f"{self.algorithm}; it gives the model's answer on {self.agreement.text()} of the prompts"),
-            (
-                "places chosen on",
-                f"{self.pairs} pairs; graded on {self.held_out} pairs of held-out templates and words",
-            ),
+            ("places chosen on", f"{self.pairs} pairs; graded on {self.held_out} {graded}"),
             ("cost", f"{self.forwards:.0f} forward passes of one prompt, {duration(self.seconds)}"),
         ]
+
+    def _of(self) -> str:
+        """The pairs that places are graded on: held out only where no prompt chose them too."""
+        return "the pairs that grade" if self.shared else "held-out pairs"
 
     def _sheet(self) -> Sheet:
         rows = [
@@ -273,7 +275,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
             ("variable", "place", "as predicted", "low", "high", "n", "stays", "control"),
             [*rows, *none],
             title="Variables and their places",
-            caption="As predicted: the share of held-out pairs whose output is what the algorithm says after the "
+            caption=f"As predicted: the share of {self._of()} whose output is what the algorithm says after the "
             "variable is taken from the source, in the worst kind of sources; stays: the same where the output should "
             "not move; control: the best of the controls. resid19@S2 is the residual stream before layer 19 at S2.",
         )

@@ -223,13 +223,16 @@ def _declared(command: str) -> Iterator[Option]:
 
 def _option(command: str, name: str, value: JsonValue) -> Iterator[str]:
     """The words of one option; none where it is off or left out. A list is given once per value where a record says
-    so, otherwise as one value with commas.
+    so, otherwise as one value with commas; `programs`, a mapping, as one `--program NAME=VALUE` for each entry.
     """
     option = f"--{name.replace('_', '-')}"
     if value is None or value is False:
         return
     if value is True:
         yield option
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from (option.removesuffix("s"), f"{key}={one}")
     elif isinstance(value, list):
         several = [one for one in _declared(command) if one.key == name and one.repeated]
         words = any(one.flag.words for one in several)

@@ -64,7 +64,10 @@ class Changes:
         placed = [*edits, *self._steered(length, width)]
         readout = Readout(lambda logits, row: logits[:, 0], torch.tensor([[width - 1]]))
         scores = site_scores(Recordings(model, batch, readout), values, tuple(placed))
-        return scores[0].float().log_softmax(-1)
+        likely = scores[0].float().log_softmax(-1)
+        if bool(likely.isnan().any()):
+            raise BadInput("the logits are not numbers under this change; take less strength or another direction")
+        return likely
 
     def _steered(self, length: int, width: int) -> list[PlacedSite]:
         if self.steering is None:

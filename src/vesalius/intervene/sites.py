@@ -10,7 +10,7 @@ is replaced in its receiver's input alone: replacement minus what the sender wro
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -193,19 +193,25 @@ class _SiteRun:
         """Run the rows from the first layer, and read them off."""
         n, model = len(self.prompts), self.model
         rows = torch.arange(n).repeat(len(sets))
-        edges = [(i, one) for i, members in enumerate(sets) for one in members if isinstance(one.site.place, Edge)]
+        edges = [(i, one) for i, members in enumerate(sets) for one in _cut_once(members)]
         for i, members in enumerate(sets):
             for one in members:
                 if not isinstance(one.site.place, Edge):
                     self._replace(slice(i * n, (i + 1) * n), one)
         for i, one in edges:  # after what replaces components, so that senders are seen as they are in the row
             self._cut(slice(i * n, (i + 1) * n), i, one)
-        tap, layout = Tap(self.hooks), self.recording.layout
+        seen: set[str] = set()
+        tap, layout = Tap([_noticed(hook, seen) for hook in self.hooks]), self.recording.layout
         stream = self.recording.pre[self.layer]
         stream = stream[rows.to(stream.device)]
         for block in model.blocks[self.layer :]:
             checkpoint()
             stream = block(stream, layout.take(rows.to(stream.device)).on(block.device), tap)
+        if missed := next((name for name, _ in self.hooks if name not in seen), None):
+            raise BadInput(
+                f"hook point {missed} is not seen in this model, so nothing is replaced there; name the layer's "
+                "stream, a head or its MLP instead"
+            )
         for where, i, one in self.into_logits:
             stream = stream.clone()
             stream[where] += self._change(i, one, stream[where])
@@ -302,6 +308,27 @@ class _SiteRun:
         change = new.to(like) - self.written[i, edge.sender].to(like)
         mask = None if one.where is None else one.where[self.prompts.start : self.prompts.stop].to(like.device)
         return change if mask is None else change * mask[..., None]
+
+
+def _noticed(hook: Hook, seen: set[str]) -> Hook:
+    """A hook that notes that its point was there: an edit that never ran would read as one without effect."""
+    name, function = hook
+
+    def noticed(value: Tensor, point: HookPoint) -> Tensor | None:
+        seen.add(point.name)
+        return function(value, point)
+
+    return name, noticed
+
+
+def _cut_once(members: PlacedSet) -> list[PlacedSite]:
+    """The edges of a set, each once, at every position that one of its names has: what cutting adds would add up."""
+    edges: dict[Edge, PlacedSite] = {}
+    for one in members:
+        if isinstance(place := one.site.place, Edge):
+            other = edges.get(place, one).where
+            edges[place] = replace(one, where=None if one.where is None or other is None else one.where | other)
+    return list(edges.values())
 
 
 def in_layers(sites: Sequence[Site], shape: Shape) -> float:

@@ -26,7 +26,7 @@ from vesalius.model.wrapped_parts import Call, CannotWrap, Parts, acting, batch_
 _QUIET = Tap()
 #: Hook points of our transformer that a wrapped model does not have, by the ends of their names.
 ABSENT = (
-    *(f"attn.hook_{port}" for port in ("q", "k", "attn_scores")),
+    *(f"attn.hook_{port}" for port in ("q", "k", "q_heads", "k_heads", "v_heads", "attn_scores")),
     *(f"mlp.hook_{place}" for place in ("pre", "pre_linear", "post", "router", "expert_out")),
     *(f"mlp.hook_expert_{what}" for what in ("indices", "weights")),
     *(f"{norm}.hook_{what}" for norm in ("ln1", "ln2", "q_norm", "k_norm") for what in ("scale", "normalized")),

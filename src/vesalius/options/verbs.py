@@ -3,6 +3,7 @@
 Where verbs differ in a default, the record is given with that default (`Draw(n=16)`), never declared a second time.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -244,6 +245,8 @@ class Continuing(Record):
             raise BadInput("`steer` needs one direction: give `toward` (and `away`) texts, or `direction`")
         if self.direction is not None and self.away:
             raise BadInput("`away` belongs to `toward`; leave it out beside `direction`")
+        if not isinstance(self.strength, int | float) or not math.isfinite(self.strength) or not self.strength:
+            raise BadInput(f"strength={self.strength} adds no direction; give a number other than 0, such as 1 or -2")
 
     def require_question(self) -> None:
         """Refuse a question without a prompt, or in which nothing is changed."""

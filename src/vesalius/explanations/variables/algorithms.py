@@ -228,10 +228,13 @@ def parse_algorithm(source: str, *, name: str, shipped: bool = False) -> Algorit
 
 def _listed_variables(tree: ast.Module, name: str) -> tuple[str, ...] | None:
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == VARIABLES for to in node.targets):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(isinstance(to, ast.Name) and to.id == VARIABLES for to in targets):
             try:
                 listed = ast.literal_eval(node.value)
-            except ValueError:
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # what it says it may raise
                 listed = None
             if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) for one in listed):
                 raise BadInput(f'algorithm {name}: {VARIABLES} is a list of names, such as ["difference", "answer"]')
