@@ -4,7 +4,8 @@
 
 Seven commands: `bench circuits`, `bench discovery`, `bench functions`, `explain` by a scripted language model whose
 programs run in the sandbox, `train`, `sweep` and `discover`; and `workbench`, a process that holds a run as the server
-of `vesalius open` does, resumes it when it is started again, and is killed without its run. Each is run once without a
+of `vesalius open` does, resumes it when it is started again, and is killed without its run; and `mcp`, an agent with
+its server of tools, which are killed together and asked again for what was not answered. Each is run once without a
 kill. Then it is started in a process group of its own, killed with SIGKILL after a random share of that time, and
 started again, until it ends by itself. Every JSON file and every weight file it leaves is compared with the unkilled
 run, times and places left out. What it had started must have ended soon after each kill; what has not is an orphan.
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
+from safetensors.numpy import load_file
 
 from vesalius.files import write_json
 
@@ -56,7 +57,7 @@ COMPLETE = "holds a specimen already"
 
 
 def commands(place: Path) -> dict[str, list[str]]:
-    """The five commands without `--out`; files they need are written to `place`."""
+    """The commands without `--out`; files they need are written to `place`."""
     spec = place / "spelt.py"
     spec.write_text(SPEC)
     scripted = f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}"
@@ -70,12 +71,22 @@ def commands(place: Path) -> dict[str, list[str]]:
         "train": ["train", str(spec)],
         "sweep": ["sweep", "frac_prevs", "--n", "16"],
         "discover": ["discover", "frac_prevs", "--n", "16"],
-        "workbench": [WORKBENCH],
+        "workbench": ["--hold"],
+        "mcp": ["--ask"],
     }
 
 
-#: Names the process that holds a run as the workbench does, in place of a command.
-WORKBENCH = "benchmarks.kills"
+#: What an agent asks the server of tools for, in this order: tools that keep whole results, and a submission.
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("predict", {"specimen": "41", "inputs": [[1, -2]]}),
+    ("sweep", {"specimen": "3", "n": 8}),
+    ("explain", {"specimen": "41"}),
+    ("query_function", {"function": "strings/f00000", "inputs": ["a b", "abc"]}),
+    ("submit_explanation", {"specimen": "41", "components": {"L0_MLP": "MAPPER"}}),
+    ("grade", {"specimen": "41"}),
+]
+#: What differs between an answer and the same one after a kill: what is left of the budget.
+COUNTED = {"left", "text"}
 
 
 def hold_a_run(out: Path) -> None:
@@ -97,6 +108,43 @@ def hold_a_run(out: Path) -> None:
     return None
 
 
+def ask_a_server(out: Path) -> None:
+    """As an agent: start the server of tools on a run, and ask for everything that it did not answer before."""
+    answers = out / "answers"
+    answers.mkdir(parents=True, exist_ok=True)
+    words = [*PYTHON, "-m", "vesalius", "mcp", "--run", str(out / "run"), "--root", str(answers)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "kills", "version": "1"}}
+        _request(server, "initialize", about, number=0)
+        for number, (tool, arguments) in enumerate(CALLS, 1):
+            target = answers / f"{number} {tool}.json"
+            if target.exists():
+                continue
+            result = _request(server, "tools/call", {"name": tool, "arguments": arguments}, number=number)
+            said = result["content"][0]["text"]
+            if result.get("isError") and "already" not in said:  # submitted, and killed before the answer
+                raise RuntimeError(f"{tool}: {said}")
+            data = result.get("structuredContent") or {}
+            kept = {} if tool == "submit_explanation" else {k: v for k, v in data.items() if k not in COUNTED}
+            write_json(target, kept)
+
+
+def _request(server: "subprocess.Popen[str]", method: str, params: dict[str, Any], *, number: int) -> dict[str, Any]:
+    """Send one request by lines of JSON-RPC, and wait for its result."""
+    assert server.stdin is not None
+    assert server.stdout is not None
+    request: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    print(json.dumps(request), file=server.stdin, flush=True)
+    for line in server.stdout:
+        reply = json.loads(line)
+        if reply.get("id") == number and "method" not in reply:
+            if method == "initialize":
+                ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+                print(json.dumps(ready), file=server.stdin, flush=True)
+            return reply["result"]
+    raise RuntimeError(f"the server ended before it answered {method}")
+
+
 @dataclass
 class Tally:
     """What the kills of one command did."""
@@ -112,9 +160,10 @@ class Tally:
 def start(command: list[str], out: Path) -> "subprocess.Popen[str]":
     """The command in a process group of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    words = [WORKBENCH, "--hold", str(out)] if command == [WORKBENCH] else ["vesalius", *command, "--out", str(out)]
+    ours = command[0].startswith("--")
+    words = ["benchmarks.kills", *command, str(out)] if ours else ["vesalius", *command, "--out", str(out), "--json"]
     return subprocess.Popen(
-        [*PYTHON, "-m", *words, *(() if command == [WORKBENCH] else ("--json",))],
+        [*PYTHON, "-m", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -222,9 +271,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="commands, comma-separated")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--hold", type=Path, help="hold a run there as the workbench does; the benchmark starts this")
+    parser.add_argument("--ask", type=Path, help="ask a server of tools there; the benchmark starts this")
     options = parser.parse_args()
     if options.hold is not None:
         return hold_a_run(options.hold)
+    if options.ask is not None:
+        return ask_a_server(options.ask)
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="vesalius-kills-") as directory:
         known = commands(Path(directory))

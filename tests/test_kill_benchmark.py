@@ -33,8 +33,8 @@ def test_what_is_left_behind_is_compared_without_its_place(tmp_path: Path) -> No
     assert left_behind(tmp_path / "two") != found[0]
 
 
-def test_there_are_eight_commands(tmp_path: Path) -> None:
-    assert len(commands(tmp_path)) == 8
+def test_there_are_nine_commands(tmp_path: Path) -> None:
+    assert len(commands(tmp_path)) == 9
 
 
 def test_what_outlives_a_kill_is_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,9 @@ from vesalius_functions.suite import Suite
 #     us       {"values": [3.0, null], "errors": [null, "division by zero"], "asked": 2, "left": 398}
 #     command  {"answer": {"description": "...", "code": "def f(x): ...", "domain": "..."}}
 #
-# A query that does not fit what is left of the budget is answered by `{"error": ...}` and costs nothing. A line that is
-# neither a query nor an answer ends the conversation: it costs this function's answer and no other's.
+# A query that does not fit what is left of the budget, or of `MOST_IN_ALL`, is answered by `{"error": ...}` and costs
+# nothing. A line that is neither a query nor an answer ends the conversation: it costs this function's answer and no
+# other's.
 
 PROTOCOL = "vesalius-function/1"
 #: Inputs and outputs of each category, for programs that serve several.
@@ -53,8 +54,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "entities": {"input": {"type": "string"}, "output": {"type": "number", "low": 0, "high": 1}},
     "relations": {"input": {"type": "string"}, "output": {"type": "string"}},
 }
-#: Inputs of one query.
-MOST_AT_ONCE = 10_000
+#: Inputs of one query, and of one function where no budget is given: the caller keeps every one of them.
+MOST_AT_ONCE, MOST_IN_ALL = 10_000, 200_000
 
 
 class _GivenAnswer(BaseModel):
@@ -117,6 +118,8 @@ def _queried(inputs: object, box: Box) -> dict[str, Any]:
         return {"error": f"{len(inputs)} inputs in one query; ask at most {MOST_AT_ONCE}", "left": box.left}
     if any(isinstance(value, list | dict) for value in inputs):
         return {"error": "an input is a number or a text; a query is a flat list of them", "left": box.left}
+    if box.asked + len(inputs) > MOST_IN_ALL:
+        return {"error": f"a function is asked at most {MOST_IN_ALL} inputs by a program", "left": box.left}
     try:
         replies = box.ask(inputs)
     except OutOfQueries as error:

@@ -164,7 +164,7 @@ class Guard:
         if headers.get("origin") not in {f"http://{host}", f"https://{host}"}:
             return await _refuse(guarded, 403, "a request from another page is refused")
         sent = parse_qs((await _body(receive, FORM_BYTES)).decode("utf-8", "replace"))
-        place = "/" + sent.get("place", [""])[0].lstrip("/\\")
+        place = "/" + "".join(filter(str.isprintable, sent.get("place", [""])[0])).lstrip("/\\")
         address = (scope.get("client") or ("", 0))[0]
         if seconds := math.ceil(password.wait(address)):
             return await _send_form(send, 429, place=place, why=f"Too many wrong passwords; wait {seconds} seconds.")

@@ -215,10 +215,14 @@ def test_giving_up_does_not_raise_a_score_and_a_scorer_chooses_what_runs(own: Pa
     before = api.score_league(own, "always-MAPPER", passphrase=PASSPHRASE, progress=False)
     submission = json.loads(place.read_text())
     for case in ("c01", "c02"):
-        place.write_text(json.dumps({**submission, "errors": [{"case": case, "reason": "time"}]}))
+        said = [{"case": name, "reason": "time " * 1000} for name in (case, case, "c99", "functions.numeric")]
+        place.write_text(json.dumps({**submission, "errors": said, "seconds": -1e9}))
         (own / "rows" / "always-MAPPER.json").unlink()
         after = api.score_league(own, "always-MAPPER", passphrase=PASSPHRASE, progress=False)
         assert (after.n, after.n_error) == (before.n, 1)
+        assert [error.case for error in after.errors] == [case]
+        assert len(after.errors[0].reason) <= 300
+        assert after.seconds >= 0
         assert after.metrics["tag_accuracy"].value <= before.metrics["tag_accuracy"].value
     (own / "rows" / "always-MAPPER.json").unlink()
     place.write_text(json.dumps({**submission, "interpreter": "oracle"}))

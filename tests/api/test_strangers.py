@@ -11,6 +11,12 @@ import pytest
 import vesalius as ves
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed
+from vesalius.runs import comparing
+from vesalius.runs.steps import StepProgress
+from vesalius_backbones.runs.steps import RunLimits
+from vesalius_functions.bench.benchmark import FunctionsBenchmark
+from vesalius_functions.bench.settings import FunctionSettings
+from vesalius_functions.suite import Suite
 
 CODE = "import pathlib\npathlib.Path(__file__).with_name('ran').write_text('')\n"
 CODE += "def f(*given, **more): ...\nreplies = []\n"
@@ -68,3 +74,24 @@ def test_a_run_of_a_function_is_replayed_only_if_it_is_trusted(settings: dict[st
     with pytest.raises(BadInput, match=r"'planted:f', code that runs with your rights; .* give --trusted"):
         ves.replay(planted)
     assert not (planted / "ran").exists()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_run_without_a_sandbox_is_replayed_in_one(own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run allowed its programs is written in it, and is not what whoever replays it allows them."""
+    suite = Suite("strings", seed=0, count=1)
+    settings = FunctionSettings(suite=suite, interpreter="command:/bin/cat", grading_seed=1)
+    limits = {"sandbox_unsafe": True, "allow_network": True, "pass_env": ["OPENAI_API_KEY"], "allow_read": ["/root"]}
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "settings": settings.as_data(), "limits": limits}))
+    seen: list[RunLimits] = []
+
+    def work(benchmark: FunctionsBenchmark, *, jobs: int) -> Iterator[StepProgress]:
+        seen.append(benchmark.limits)
+        yield from ()
+        raise Failed("nothing is run here")
+
+    monkeypatch.setattr(comparing, "read_scorecard", lambda directory: None)
+    monkeypatch.setattr(FunctionsBenchmark, "work", work)
+    with pytest.raises(Failed, match="nothing is run here"):
+        ves.replay(tmp_path, unsafe_sandbox=own, progress=False)
+    assert seen == [RunLimits(sandbox_unsafe=own)]

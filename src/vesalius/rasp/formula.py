@@ -1,7 +1,8 @@
 """Small formulas that a language model may write instead of a table: `x + y`, `x == "a" or x > 2`, `min(x, 3)`.
 
 Read by Python's own parser, then rebuilt from the few parts that are allowed; nothing else is ever evaluated. There is
-no power, no repetition of text and no attribute, so a formula of bounded length takes bounded time and memory.
+no power, no repetition of text, no attribute and no rounding to more than 20 digits, so a formula of bounded length
+takes bounded time and memory.
 """
 
 import ast
@@ -14,6 +15,8 @@ from vesalius.errors import BadInput, choices
 LONGEST = 300
 LARGEST = 1_000_000
 LARGEST_VALUE, LONGEST_VALUE = 10**9, 64
+#: Digits that a number may be rounded to, on either side of the point.
+MOST_DIGITS = 20
 Environment = dict[str, Any]
 Evaluator = Callable[[Environment], Any]
 
@@ -27,6 +30,13 @@ def _numbers_only(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
         return function(left, right)
 
     return checked
+
+
+def _rounded(value: Any, digits: int | None = None) -> Any:
+    """Rounding to the left of the point computes a power of ten, which could take hours."""
+    if digits is not None and abs(digits) > MOST_DIGITS:
+        raise ValueError("too many digits")
+    return round(value, digits)
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -52,7 +62,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "min": min,
     "max": max,
-    "round": round,
+    "round": _rounded,
     "int": int,
     "float": float,
     "str": str,
@@ -66,7 +76,7 @@ def read_formula(text: object, names: Sequence[str]) -> Callable[..., Any]:
         raise BadInput(f"formula {text!r:.60}: write text of at most {LONGEST} characters")
     try:
         part = _part(ast.parse(text.strip(), mode="eval").body, frozenset(names))
-    except (SyntaxError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: halves of characters
         raise BadInput(f"formula {text!r:.60} is not an expression; write for example '{names[0]} + 1'") from None
 
     def of_one(x: object) -> Any:

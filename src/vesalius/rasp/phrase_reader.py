@@ -198,13 +198,13 @@ def _table(text: str, leaves: dict[str, Variable]) -> Variable | None:
     """`{...}[x, y]`."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise BadInput(f"formulas: {text!r:.60} is not a formula") from None
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Dict):
         return None
     try:
         table = ast.literal_eval(node.value)
-    except ValueError:
+    except (ValueError, TypeError, RecursionError, MemoryError):  # TypeError: a list as a key
         raise BadInput(f"formulas: {text!r:.60}: a table holds nothing but values") from None
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     names = [part.id for part in parts if isinstance(part, ast.Name)]
@@ -262,7 +262,7 @@ def _default(words: Words) -> tuple[Words, Value]:
         return words, None
     try:
         return parts[0], ast.literal_eval(" ".join(parts[1]))
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         raise BadInput(f"formulas: {' '.join(parts[1])!r:.40} after 'else' is not a value") from None
 
 

@@ -34,6 +34,9 @@ LEAGUE_HEADLINES = (
     *("node_auroc", "circuit_recall", "circuit_precision"),
 )
 
+#: What a table of rows proves.
+UNSIGNED = "Rows are shown as their files state them, unsigned; `vesalius league score` with the key makes a row again."
+
 #: Columns of the two tables; a row prints every metric.
 EXPLANATION_COLUMNS = ("tag_accuracy", "component_iia", "power", "false_support", "coverage", "bias", "task_exact")
 DISCOVERY_COLUMNS = ("power", "false_support", "node_auroc", "circuit_recall", "circuit_precision")
@@ -237,7 +240,7 @@ class LeagueTable(ResultDocument):
         return View(
             "League table",
             Answer(f"{len(self.rows)} rows: {names}"),
-            [*sections, *([Text([self.note])] if self.note else [])],
+            [*sections, Text([UNSIGNED, *([self.note] if self.note else [])])],
         )
 
 

@@ -42,7 +42,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Evidence, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.ran import Ran, least_confined
-from vesalius.errors import BadInput, Failed, choices, note
+from vesalius.errors import BadInput, Failed, choices, note, shortened
 from vesalius.explanations.retesting import Retester
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.files import write_json
@@ -282,6 +282,8 @@ _FUNCTION_METRICS = ("success", "exact_match", "unit_test", "queries")
 _EARNED = ("success", "exact_match", "unit_test")
 #: Which of these each category has, for an interpreter that failed on all of it.
 _EARNED_IN = {"numeric": ("success",), "strings": ("exact_match", "unit_test")}
+#: Characters of a reason that a row takes over from a submission.
+_LONGEST_REASON = 300
 #: Seeds of the inputs that a league is scored on lie below this.
 _SEEDS = 2**30
 
@@ -324,18 +326,19 @@ def score_league(
             submitted.interpreter, opened.get("functions", {}), report, checked, unsafe_sandbox=unsafe_sandbox
         )
     metrics = circuit_score_metrics(scored) if submitted.kind == "circuits" else explanation_metrics(scored)
+    failed = _own_errors(submitted, document)
     row = LeagueRow(
         **{field: getattr(submitted, field) for field in IDENTITY},
-        errors=(*submitted.errors, *errors),
+        errors=(*failed, *errors),
         n=len(scored),
-        n_error=len({error.case for error in submitted.errors}),
+        n_error=len(failed),
         metrics={
             name: Metric.model_validate(rounded(metric.as_data())) for name, metric in (metrics | functions).items()
         },
         circuits=tuple(one.row() for one in scored),
         ran=ran,
         scored=now(),
-        seconds=round(submitted.seconds + time.perf_counter() - start, 3),
+        seconds=round(max(submitted.seconds, 0.0) + time.perf_counter() - start, 3),
     )
     row.write(target)
     write_view(row.view(), target.with_suffix(".html"))
@@ -353,6 +356,13 @@ def league_table(*places: str | Path) -> LeagueTable:
     if not paths:
         raise BadInput(f"{choices(places)}: no row yet; score a submission with `vesalius league score`")
     return LeagueTable(rows=tuple(LeagueRow.read(path) for path in paths))
+
+
+def _own_errors(submission: LeagueSubmission, league: League) -> list[LeagueError]:
+    """What a submission says that it failed on: one line for a circuit of the league, and nothing of anything else."""
+    said = {error.case: error.reason for error in submission.errors}
+    cases = [circuit.id for circuit in league.circuits if circuit.id in said]
+    return [LeagueError(case=case, reason=shortened(said[case], _LONGEST_REASON)) for case in cases]
 
 
 def _score_circuits(

@@ -9,6 +9,7 @@ A language model is asked for a digit, and the value is p(1) / (p(0) + p(1)) of 
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,6 +34,37 @@ REPLY_TOKENS = 64
 #: What is heard of an input that the model declined or gave nothing usable for. The failure itself, which is in the
 #: record of calls, names the call by the function's definition, and may quote what the model was told.
 NO_ANSWER = "the function gave no answer to this input"
+
+
+#: Characters of what a language model is asked and of what it replies, in mode `fixed`: a name, not a conversation.
+LONGEST_NAME = 100
+
+
+def no_name(text: str) -> str | None:
+    """Why a text is not one line of a few words, or None. A longer one can tell the model behind a function what to do,
+    or hand on what the model was told.
+    """
+    if len(text) > LONGEST_NAME or not text.isprintable():
+        return f"the input is not one line of at most {LONGEST_NAME} characters, which is all that the model is asked"
+    return None
+
+
+def gives_away(reply: str, *phrases: str | None) -> bool:
+    """Whether a reply holds one of the phrases that define the function, whatever its case, dashes and blanks. One word
+    is not a definition: a country may be called by what it is.
+    """
+    said = _letters(reply)
+    defining = [_letters(phrase) for phrase in phrases if phrase and " " in _without_article(phrase)]
+    return any(phrase in said for phrase in defining)
+
+
+def _letters(text: str) -> str:
+    folded = unicodedata.normalize("NFKC", _without_article(text)).casefold()
+    return "".join(character for character in folded if character.isalnum())
+
+
+def _without_article(text: str) -> str:
+    return re.sub(r"^(an?|the) ", "", text)
 
 
 class UnopenedModel:
@@ -289,7 +321,10 @@ class ModelScorer:
     def score(self, words: Sequence[object], concepts: Sequence[Concept]) -> list[Reply]:
         """One value per word; a refusal, or a reply with neither digit, costs only its own word."""
         names = [concept.name for concept in concepts]
-        return [Reply(error=why) if (why := fault(word)) else self._once(str(word), names) for word in words]
+        return [
+            Reply(error=why) if (why := asked_fault(word, self._mode)) else self._once(str(word), names)
+            for word in words
+        ]
 
     def _once(self, word: str, names: Sequence[str]) -> Reply:
         key = (word, *names)
@@ -319,6 +354,11 @@ def fault(word: object) -> str | None:
     if len(word) > LONGEST_TEXT:
         return f"the input has {len(word)} characters, more than {LONGEST_TEXT}"
     return None
+
+
+def asked_fault(word: object, mode: Mode) -> str | None:
+    """Why an input is not put to a language model, or None; `published` puts whatever is a text."""
+    return fault(word) or (no_name(str(word)) if mode == "fixed" else None)
 
 
 # Backbones for relations: from an input to a text, `undefined` where the relation does not apply.
@@ -361,8 +401,9 @@ class TableMapper:
 class ModelMapper:
     """Asks a language model, once for each input.
 
-    `mode` chooses the published prompt or a plain one; `published` also keeps replies as they are, blanks around them
-    included.
+    `mode` chooses the published prompt or a plain one; `published` also asks whatever is a text, and keeps replies as
+    they are, blanks around them included. In `fixed` both are names of one line, and a reply that holds the definition
+    of the function is none.
     """
 
     backbone: Model
@@ -379,7 +420,7 @@ class ModelMapper:
 
     def map(self, inputs: Sequence[object]) -> list[Reply]:
         """What the model replies to each input by itself; a refusal or an empty reply costs only its own input."""
-        return [Reply(error=why) if (why := fault(item)) else self._once(str(item)) for item in inputs]
+        return [Reply(error=why) if (why := asked_fault(item, self.mode)) else self._once(str(item)) for item in inputs]
 
     def _once(self, item: str) -> Reply:
         if item not in self._replies:
@@ -392,4 +433,9 @@ class ModelMapper:
             text = self.backbone.chat(turns, label=f"{self.what} -> {self.result}: {item}").text
         except (Garbled, Refused):
             return Reply(error=NO_ANSWER)
-        return Reply(text if self.mode == "published" else text.strip())
+        if self.mode == "published":
+            return Reply(text)
+        name = text.strip()
+        if no_name(name) or gives_away(name, self.what, self.result, self.exception):
+            return Reply(error=NO_ANSWER)
+        return Reply(name)
