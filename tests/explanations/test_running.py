@@ -12,7 +12,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.discovery.account import NamedSet
+from vesalius.discovery.account import NamedSet, SetRuns
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.running import (
@@ -241,6 +241,21 @@ def test_the_programs_of_the_two_heads_keep_everything(running: Running) -> None
     assert kept(running, TOKEN_VALUES) == pytest.approx(1.0, abs=0.03)  # both heads move the bare token
     assert max(kept(running, one) for one in (SHUFFLED, ALL_BOS, COUNTERFACTUAL)) < 0.3
     assert (running.doubt(0.8), running.beaten_elsewhere) == (None, [])
+
+
+@pytest.mark.slow
+def test_runs_that_were_made_are_used_and_not_counted_again(
+    specimen: Specimen, named: NamedSet, running: Running
+) -> None:
+    """Of 12 prompts and 12 of other templates: the clean runs, the counterfactual ones, and those with nothing kept."""
+    runs = SetRuns(specimen.model, named.sets)
+    made = [runs.report, runs.elsewhere]
+    before = sum(one.cost.rows for one in made if one is not None)
+    again = put_in_place(specimen, named, runs=runs)
+    assert again is not None
+    assert (again.rungs, again.controls) == (running.rungs, running.controls)
+    assert running.rows - again.rows == pytest.approx(before, abs=0.2)
+    assert sum(one.cost.rows for one in made if one is not None) == before >= 48
 
 
 @pytest.mark.slow
