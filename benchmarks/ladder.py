@@ -60,7 +60,7 @@ def measure(model: str, behaviour: str, n: int) -> dict[str, Any]:
         "controls": [one.as_data() for one in running.controls],
         "heads": [one.as_data() for one in running.heads],
         "mlps": list(running.mlps),
-        "false_programs": {"answer": false.score(), "doubt": false.doubt(0.8), "kept": false.claimed.kept.as_data()},
+        "false_programs": {"kept": false.claimed.kept.as_data(), "not_beaten": false.beaten_by},
         "rows": running.rows,
         "cpu_seconds": round(seconds, 1),
     }

@@ -12,7 +12,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.discovery.account import NamedSet
+from vesalius.discovery.account import NamedSet, SetRuns
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.running import (
@@ -244,10 +244,25 @@ def test_the_programs_of_the_two_heads_keep_everything(running: Running) -> None
 
 
 @pytest.mark.slow
+def test_runs_that_were_made_are_used_and_not_counted_again(
+    specimen: Specimen, named: NamedSet, running: Running
+) -> None:
+    """Of 12 prompts and 12 of other templates: the clean runs, the counterfactual ones, and those with nothing kept."""
+    runs = SetRuns(specimen.model, named.sets)
+    made = [runs.report, runs.elsewhere]
+    before = sum(one.cost.rows for one in made if one is not None)
+    again = put_in_place(specimen, named, runs=runs)
+    assert again is not None
+    assert (again.rungs, again.controls) == (running.rungs, running.controls)
+    assert running.rows - again.rows == pytest.approx(before, abs=0.2)
+    assert sum(one.cost.rows for one in made if one is not None) == before >= 48
+
+
+@pytest.mark.slow
 def test_a_false_program_is_refuted(specimen: Specimen, running: Running) -> None:
     false = run_again(specimen, running, programs={"L1H0": "1 back"}, n=8)
     assert abs(kept(false, PROGRAMS)) < 0.3
-    assert "this says nothing" in (false.doubt(0.8) or "")
+    assert "not shown that these heads look where the programs say" in (false.doubt(0.8) or "")
     assert kept(false, FROZEN) == pytest.approx(1.0, abs=0.05)
     true = run_again(specimen, running, n=8)
     assert kept(true, PROGRAMS) == pytest.approx(1.0, abs=0.05)
@@ -353,13 +368,35 @@ def test_a_control_that_does_as_well_takes_the_yes() -> None:
     said = with_words(Answer("a set keeps 0.90 of it", "yes"), nothing, 0.8)
     assert said.verdict == "partly"
     assert "in words (1 attention program) 0.85" in said.text
-    assert "says nothing: no more than with counterfactual patterns" in said.text
+    assert said.text.endswith(
+        ": no more than with counterfactual patterns (0.85): what differs between the prompts is not where these heads "
+        "look"
+    )
     good = running_of(circuit=0.9, frozen_patterns=0.9, programs=0.85, counterfactual_patterns=0.1)
     assert with_words(Answer("a set", "yes"), good, 0.8).verdict == "yes"
     assert with_words(Answer("a set", "no"), good, 0.8).verdict == "no"
     little = running_of(circuit=0.9, frozen_patterns=0.9, programs=0.5, counterfactual_patterns=0.1)
     assert with_words(Answer("a set", "yes"), little, 0.8) == Answer(
         f"a set; in words (1 attention program) {little.claimed.kept.text()}: that is less than 0.8", "partly"
+    )
+
+
+def test_attention_that_does_not_differ_is_said_to_be_so() -> None:
+    """Heads that attend as on the counterfactual keep what their own patterns keep: no program could show anything."""
+    alike = running_of(
+        circuit=0.9, frozen_patterns=0.9, programs=0.7, shuffled_programs=0.5, counterfactual_patterns=0.9
+    )
+    assert alike.beaten_by == [COUNTERFACTUAL]
+    assert alike.doubt(0.5) == (
+        "no more than with counterfactual patterns (0.90): what differs between the prompts is not where these heads "
+        "look"
+    )
+    wrong = running_of(
+        circuit=0.9, frozen_patterns=0.9, programs=0.4, shuffled_programs=0.4, all_BOS=0.5, counterfactual_patterns=0.45
+    )
+    assert wrong.doubt(0.3) == (
+        "no more than with shuffled programs (0.40), all BOS (0.50), counterfactual patterns (0.45), so it is not "
+        "shown that these heads look where the programs say"
     )
 
 

@@ -8,6 +8,7 @@ order by exact effects stands beside it, which an explanation has measured anywa
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -64,6 +65,25 @@ class NamedSet:
     def found(self) -> bool:
         """Whether they are a circuit that keeps the share where it was chosen, or were given."""
         return self.ranking is None or self.ranking.circuit is not None
+
+
+class SetRuns:
+    """The runs that whatever is measured of a set starts from, made once: of the prompts that report, and of those of
+    other templates (None: there are none), clean, on the counterfactuals, and with everything replaced.
+    """
+
+    def __init__(self, model: Transformer, sets: PromptSets) -> None:
+        self.model, self.sets = model, sets
+
+    @cached_property
+    def report(self) -> Shares:
+        """Shares on the prompts that report."""
+        return Shares(self.model, self.sets.report)
+
+    @cached_property
+    def elsewhere(self) -> Shares | None:
+        """Shares on prompts of other templates."""
+        return None if self.sets.elsewhere is None else Shares(self.model, self.sets.elsewhere)
 
 
 def account_prompts(specimen: Specimen, n: int, *, seed: int) -> PromptSets:
@@ -147,16 +167,18 @@ def measure_account(
     *,
     beside: Collection[Component] = (),
     suspects: Collection[Component] = (),
+    runs: SetRuns | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Account:
     """The account of a set. `beside` are described components that are not in it, `suspects` all others that may cost
-    more than the bar alone.
+    more than the bar alone. `runs` are made here where none are given.
     """
     progress(f"what {len(named.components)} components keep, and what is left out", 0, 0)
     model, inside = specimen.model, set(named.components)
     every, report = frozenset(model.components), named.sets.report
-    shares, alone = Shares(model, report), Singly(model, report.take(slice(0, ALONE)))
+    runs = runs or SetRuns(model, named.sets)
+    shares, alone = runs.report, Singly(model, report.take(slice(0, ALONE)))
     mlps = {part for part in every if not part.is_head}
     others = random_circuits(model.components, inside, seed=seed)
     asked = {"kept": inside, "mlps": inside | mlps, "left": every - inside}
@@ -164,8 +186,7 @@ def measure_account(
     figures = {name: shares.share(scores[:, place]).metric() for place, name in enumerate(asked)}
     random = shares.share(scores[:, len(asked) :].mean(1)).metric() if others else None
     elsewhere = None
-    if named.sets.elsewhere is not None:
-        there = Shares(model, named.sets.elsewhere)
+    if (there := runs.elsewhere) is not None:
         elsewhere = there.kept([inside])[0].metric()
         shares.cost.rows += there.cost.rows
     singles = alone.effects([*sorted(inside), *sorted({*beside, *suspects} - inside)])

@@ -39,6 +39,8 @@ SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL, POSITION_MEAN = CONTROLS = (
 )
 #: Controls that programs must exceed for the ladder to say something. Position means need no tokens and are shown.
 DECISIVE = (SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL)
+#: The share of what a set keeps with its own patterns from which the counterfactual's count as keeping as much.
+AS_MUCH = 0.9
 _MEANINGS = {
     WHOLE: "nothing replaced",
     CIRCUIT: "the heads of the set and all MLPs; every other head has its counterfactual value",
@@ -189,7 +191,7 @@ class Running(Record):
         if self.rung(PROGRAMS) is None:
             return "no attention program stands for it"
         if self.beaten_by:
-            return f"this says nothing: no more than with {', '.join(self.beaten_by)}"
+            return self._no_better()
         fault = self.claimed.fault
         if fault:
             return fault
@@ -197,6 +199,18 @@ class Running(Record):
         if kept is None or kept < keep:
             return f"that is less than {keep:g}"
         return None if not self.beaten_elsewhere else f"on other templates no more than {self.beaten_elsewhere[0]}"
+
+    def _no_better(self) -> str:
+        """Why programs that a control equals are not confirmed. Where heads that attend as on the counterfactual keep
+        what their own patterns do, no program could be: attention is not what differs.
+        """
+        rivals = [one for one in self.controls if one.step in self.beaten_by]
+        text = f"no more than with {', '.join(f'{one.step} ({_two(one.kept.value or 0.0)})' for one in rivals)}"
+        own, other = self.rung(FROZEN), next((one for one in rivals if one.step == COUNTERFACTUAL), None)
+        matters = own is not None and (own.kept.low or 0.0) > 0
+        if own and other and matters and (other.kept.value or 0.0) >= AS_MUCH * (own.kept.value or 0.0):
+            return f"{text}: what differs between the prompts is not where these heads look"
+        return f"{text}, so it is not shown that these heads look where the programs say"
 
     def counted(self) -> str:
         """How many heads have which word."""

@@ -23,10 +23,13 @@ from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
+from vesalius.discovery.account import SetRuns
 from vesalius.discovery.specificity import each_specificity
+from vesalius.documents.account import Account
 from vesalius.documents.claims import NOT_DEFINED, PartSpecificity
 from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
 from vesalius.documents.performance import Performance
+from vesalius.documents.running import Running
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, mean_and_interval, rounded
@@ -89,8 +92,7 @@ def explain_natural(
     `components` names the components to study; by default they are as many as the behaviour needs, at most `top`, with
     those that back them up or write their queries and keys. A model that does not perform the behaviour is refused,
     unless `force`: then attention is described and no part is named. With `ladder` the explanation is run in the
-    model's place. `spread` studies components elsewhere. `progress`
-    is called at each step.
+    model's place. `spread` studies components elsewhere. `progress` is called at each step.
     """
     started, progress = time.monotonic(), progress or silent
     require_enough(n, top)
@@ -107,10 +109,7 @@ def explain_natural(
     how = {"given": named, "limits": limits, "usable": usable, "seed": seed, "progress": progress}
     selection = choose(specimen, selection_lab, **how)
     add_hypotheses(selection_lab, selection, extend=named is None, progress=progress, groups=performs)
-    account = selection.account(specimen, seed=seed, progress=progress)
-    runs = None
-    if ladder and performs and selection.named is not None and selection.named.components:
-        runs = put_in_place(specimen, selection.named, seed=seed, progress=progress)
+    account, runs = _account_and_ladder(specimen, selection, seed, progress, ladder=ladder and performs)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     hypotheses = replace(selection, named=None, suspects=[])  # parts are studied without the prompts of the account
     whole = StudyPart(hypotheses, tuple(selection.components), n, seed, performs, request)
@@ -133,6 +132,20 @@ def explain_natural(
         running=runs,
     )
     return explanation.with_account(account)
+
+
+def _account_and_ladder(
+    specimen: Specimen, selection: ChosenComponents, seed: int, progress: Progress, *, ladder: bool
+) -> tuple[Account | None, Running | None]:
+    """What the set carries, and what its program keeps: on the same prompts, which are run once for both."""
+    named = selection.named
+    if named is None:
+        return None, None
+    runs = SetRuns(specimen.model, named.sets)
+    account = selection.account(specimen, seed=seed, runs=runs, progress=progress)
+    if not ladder or not named.components:
+        return account, None
+    return account, put_in_place(specimen, named, runs=runs, seed=seed, progress=progress)
 
 
 def require_enough(n: int, top: int | None) -> None:

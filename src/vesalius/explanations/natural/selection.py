@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.discovery.account import NamedSet, choose_set, given_set, measure_account
+from vesalius.discovery.account import NamedSet, SetRuns, choose_set, given_set, measure_account
 from vesalius.discovery.head_tests import Target, masses
 from vesalius.documents.account import BAR, Account
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
@@ -96,13 +96,17 @@ class ChosenComponents:
         """The heads hypothesised to attend to a role."""
         return [c for c in self.components if self.looks_at.get(c) == role]
 
-    def account(self, specimen: Specimen, *, seed: int, progress: Progress = silent) -> Account | None:
-        """What the set carries, on prompts that chose nothing; None where shares are not defined."""
+    def account(
+        self, specimen: Specimen, *, seed: int, runs: SetRuns | None = None, progress: Progress = silent
+    ) -> Account | None:
+        """What the set carries, on prompts that chose nothing; None where shares are not defined. `runs` are those of
+        its prompts, where they have another use.
+        """
         if self.named is None:
             return None
         beside = set(self.components) - set(self.named.components)
         measured = measure_account(
-            specimen, self.named, beside=beside, suspects=self.suspects, seed=seed, progress=progress
+            specimen, self.named, beside=beside, suspects=self.suspects, runs=runs, seed=seed, progress=progress
         )
         return measured.described(map(str, self.components))
 

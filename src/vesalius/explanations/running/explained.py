@@ -13,9 +13,9 @@ import torch
 
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.account import SPLIT, NamedSet
+from vesalius.discovery.account import SPLIT, NamedSet, SetRuns
 from vesalius.discovery.head_tests import bos_of
-from vesalius.discovery.whole import CHOOSE_SEED, ELSEWHERE_SPLIT, PromptSets
+from vesalius.discovery.whole import CHOOSE_SEED, ELSEWHERE_SPLIT, PromptSets, Shares
 from vesalius.documents.running import Running
 from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, Sample, behaviour_samples, samples
@@ -37,17 +37,18 @@ def put_in_place(
     named: NamedSet,
     *,
     given: Mapping[Component, Program] | None = None,
+    runs: SetRuns | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Running | None:
     """The running explanation of a set of components; None where its prompts have no two sides to compare. `given`
-    programs are not fitted.
+    programs are not fitted. `runs` of its prompts that were made already are not counted again.
     """
     if named.sets.report.prompts is None:
         return None
     heads = [part for part in sorted(named.components) if part.is_head]
     mlps = [part for part in sorted(named.components) if not part.is_head]
-    return _Runner(specimen, named.sets, seed, progress).running(heads, mlps, given or {})
+    return _Runner(specimen, named.sets, seed, progress, runs).running(heads, mlps, given or {})
 
 
 def run_again(
@@ -86,8 +87,11 @@ def ladder_prompts(specimen: Specimen, n: int, *, seed: int) -> PromptSets:
 class _Runner:
     """One model with the prompts of one behaviour."""
 
-    def __init__(self, specimen: Specimen, sets: PromptSets, seed: int, progress: Progress) -> None:
+    def __init__(
+        self, specimen: Specimen, sets: PromptSets, seed: int, progress: Progress, runs: SetRuns | None = None
+    ) -> None:
         self.specimen, self.sets, self.seed, self.progress = specimen, sets, seed, progress
+        self.runs, self.made = runs or SetRuns(specimen.model, sets), runs is None
         self.cost = Cost()
 
     def running(
@@ -105,8 +109,8 @@ class _Runner:
                 grading[OTHER_TEMPLATES] = elsewhere
         records = graded(words.programs, fit, grading, progress=self.progress)
         means = PositionMeans(fit)
-        here = self._readings(self.sets.report, words, grading.get(HELD_OUT, []), means)
-        there = self.sets.elsewhere
+        here = self._readings(self.runs.report, words, grading.get(HELD_OUT, []), means)
+        there = self.runs.elsewhere
         elsewhere = None if there is None else self._readings(there, words, grading.get(OTHER_TEMPLATES, []), means)
         rungs, controls = rungs_of(here, elsewhere)
         return Running(
@@ -129,17 +133,20 @@ class _Runner:
     def _count(self, prompts: int) -> None:
         self.cost.rows += prompts
 
-    def _readings(self, material: Trial, words: Words, graded_on: Sequence[Sample], means: PositionMeans) -> Readings:
+    def _readings(self, shares: Shares, words: Words, graded_on: Sequence[Sample], means: PositionMeans) -> Readings:
         """The ladder on some prompts; the patterns of the heads there are known from grading."""
+        material = shares.material
+        if self.made:
+            self.cost.rows += shares.cost.rows
         own = next((sample for sample in graded_on if sample.kind == OWN), None)
         prefix, width = bos_of(self.specimen), material.batch.tokens.shape[1]
         tokens = Tokens.of(self.specimen, material.batch, len(prefix)) if own is None else own.tokens
         average = {head: means.of(OWN, head, width).expand(len(material.batch), -1, -1) for head in words.heads}
         partner = {} if own is None or own.partner is None else own.partner
-        stage = Stage(material, tokens, {} if own is None else own.patterns, partner, average)
+        stage = Stage(tokens, {} if own is None else own.patterns, partner, average)
         with torch.no_grad():
             return measured(
-                self.specimen.model,
+                shares,
                 stage,
                 words,
                 seed=self.seed,

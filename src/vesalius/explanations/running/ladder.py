@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.discovery.shares import Kept, share_between
+from vesalius.discovery.shares import Kept, Shares, share_between
 from vesalius.documents.metric import Metric
 from vesalius.documents.running import (
     ALL_BOS,
@@ -33,8 +33,7 @@ from vesalius.documents.running import (
 )
 from vesalius.explanations.running.programs import Program
 from vesalius.explanations.running.rules import Tokens, library
-from vesalius.intervene import Plan, Readout, Recordings, run
-from vesalius.intervene.ablations import Resample
+from vesalius.intervene import Plan, Readout, run
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.patterns import OWN, PatternEdits
 from vesalius.intervene.readout import chosen_logits
@@ -63,11 +62,10 @@ class Words:
 
 @dataclass(frozen=True)
 class Stage:
-    """Prompts that a ladder is measured on: what rules see of them, and patterns of the heads on them, on their
+    """The prompts that a ladder is measured on: what rules see of them, and patterns of the heads on them, on their
     counterfactuals, and on average at each position.
     """
 
-    material: Trial
     tokens: Tokens
     own: Patterns
     counterfactual: Patterns
@@ -98,7 +96,7 @@ class Readings:
 
 
 def measured(
-    model: Transformer,
+    shares: Shares,
     stage: Stage,
     words: Words,
     *,
@@ -107,12 +105,11 @@ def measured(
     cost: Cost,
     progress: Progress = silent,
 ) -> Readings:
-    """Run every rung and control on some prompts; `prefix` is what stands before every text."""
-    material, heads, n = stage.material, words.heads, len(stage.material.batch)
-    batch = material.batch.to(model.device)
-    recordings = Recordings(model, batch, _readings(material, model))
-    replacement = Resample().table(model, batch, counterfactual=material.counterfactual.to(model.device))
-    cost.rows += 2 * n
+    """Run every rung and control on the prompts of `shares`, from their runs; `prefix` is what stands before every
+    text.
+    """
+    model, material, replacement, heads = shares.model, shares.material, shares.replacement, words.heads
+    recordings = shares.recordings.read_as(_readings(material, model))
     patterns = _Tables(stage, words, seed)
     alone = _TokenValues.of(model, stage.tokens, heads, prefix, cost) if heads else None
     full = recordings.scores().cpu()
@@ -133,12 +130,11 @@ def measured(
             plan = replace(plan, patterns=edits)
         return run(recordings, plan, replacement.values, cost=cost).cpu()
 
-    nothing = rows(every, None, read=False)[:, 0]
     for place, (name, removed, looks, read) in enumerate(variants, 1):
         checkpoint()
         progress("running the explanation in the model's place", place, len(variants))
         found.setdefault(name, []).append(rows(removed, looks, read=read))
-    return Readings({name: torch.stack(several).mean(0) for name, several in found.items()}, nothing)
+    return Readings({name: torch.stack(several).mean(0) for name, several in found.items()}, shares.nothing)
 
 
 def rungs_of(here: Readings, elsewhere: Readings | None) -> tuple[tuple[Rung, ...], tuple[Rung, ...]]:
