@@ -232,13 +232,16 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
-        if self.shared:
-            pass
+        others = (
+            f"pairs, {self.shared} of whose prompts also choose"
+            if self.shared
+            else "pairs of held-out templates and words"
+        )
         return [
             ("algorithm", f"{self.algorithm}; it gives the model's answer on {self.agreement.text()} of the prompts"),
             (
                 "places chosen on",
-                f"{self.pairs} pairs; graded on {self.held_out} pairs of held-out templates and words",
+                f"{self.pairs} pairs; graded on {self.held_out} {others}",
             ),
             ("cost", f"{self.forwards:.0f} forward passes of one prompt, {duration(self.seconds)}"),
         ]
