@@ -359,7 +359,9 @@ class _AlignWork(_Work):
         return Draw(n=self.arguments["draw"].n, seed=self.arguments["draw"].seed)
 
     def check_shape(self) -> None:
-        raise BadInput("the pairs of `align` are drawn with the model's tokenizer, and this model has no weights")
+        raise BadInput(
+            "the pairs of `align` are drawn with a loaded model's tokenizer, and this one has no weights; add them"
+        )
 
     def case(self, specimen: Specimen) -> Case:
         arguments = self.arguments

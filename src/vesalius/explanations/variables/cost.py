@@ -1,8 +1,8 @@
 """The passes of an alignment, before the model runs.
 
-Recordings and the map follow from the pairs. They are exact where the model answers as the algorithm says; pairs that
-it answers in another way are left out, and cost less. What follows the map depends on what it shows: the most that it
-can take.
+Recordings and the map follow from the pairs. They are exact where the model gives the algorithm's one answer; pairs
+that it answers in another way are left out, and cost less, and where several answers are right the one that it gives
+decides what is graded. What follows the map depends on what it shows: the most that it can take, of all pairs.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from vesalius.explanations.variables.algorithms import Algorithm
 from vesalius.explanations.variables.align import Asked, prepared
 from vesalius.explanations.variables.directions import PAIRS, STEPS
-from vesalius.explanations.variables.pairs import CHANGES, STAYS
 from vesalius.explanations.variables.search import MOST_CARRIERS, MOST_ROLES, Search
 from vesalius.intervene.exchanging import AT_ONCE, Exchange, Place
 from vesalius.model.specimen import Specimen
@@ -38,9 +37,9 @@ def cost_of(specimen: Specimen, algorithm: Algorithm, asked: Asked, *, rival: Al
     mapped = len(search.fitting.graded_rows()) * _passes(search, search.map_places())
     return Cost(
         mapped=recorded + mapped,
-        search=sum(_most_of(search, variable) for variable in search.fitting.variables)
-        + len(search.fitting.graded_rows()) * _passes(search, search.other_places())
-        + (len(search.held_out.variables) * sum(search.held_out.usable) * _first(search) if rival else 0.0),
+        search=len(search.fitting.variables) * _most_of_each(search)
+        + len(search.fitting) * _passes(search, search.other_places())
+        + (0.0 if rival is None else len(search.held_out.variables) * len(search.held_out) * _longest(search)),
         n=len(fitting.cases),
         width=max(len(one.base.tokens) for material in (fitting, graded) for one in material.cases),
         numbers=sum(map(_kept, exchanges)) + 4 * AT_ONCE,
@@ -58,26 +57,29 @@ def _first(search: Search) -> float:
     return _passes(search, [Place(search.roles[:1], layer=search.layers[0])])
 
 
-def _most_of(search: Search, variable: str) -> float:
+def _longest(search: Search) -> float:
+    """Passes of one row from the first layer of any place."""
+    return max(_first(search), *(_passes(search, [one]) for one in search.given), 0.0)
+
+
+def _most_of_each(search: Search) -> float:
     """The most that one variable takes after the map: candidates on held-out pairs with their controls, the components
     that bring it to each, and directions.
     """
     fitting, held_out, first = search.fitting, search.held_out, _first(search)
-    rows, graded = len(fitting.graded_rows()), len(held_out.graded_rows())
-    changes, stays = (len(fitting.rows(variable, part)) for part in (CHANGES, STAYS))
+    rows, graded = len(fitting), len(held_out)
     on_held_out = 2 * graded + sum(held_out.nothing_differs)  # the place, another position, a source that is the same
     candidates = min(MOST_ROLES, len(search.roles))
     config = fitting.exchange.model.config
     between = range(search.layers[0], search.layers[-1])
     each = (config.n_heads + 1) * _passes(search, [Place(search.roles[:1], layer=layer) for layer in between])
-    brought = changes * (each + (1 + 2 * MOST_CARRIERS) * first) + 3 * graded * first
+    brought = rows * (each + (1 + 2 * MOST_CARRIERS) * first) + 3 * graded * first
     given = (rows + on_held_out) * _passes(search, search.given)
     subspaces = 0.0
-    if search.k and changes:
+    if search.k:
         starts = [_passes(search, [one]) for one in search.given if one.layer is not None and len(one.roles) == 1]
-        subspaces = sum(starts or [first]) * (
-            2 * (changes + stays) + 2 * STEPS * min(PAIRS, changes + stays) + on_held_out + 2 * graded
-        )
+        steps = 2 * STEPS * min(PAIRS, rows)  # with the predictions, and with shuffled ones
+        subspaces = sum(starts or [first]) * (2 * rows + steps + on_held_out + 2 * graded)
     return max(2, candidates) * on_held_out * first + given + candidates * brought + subspaces
 
 
