@@ -439,7 +439,7 @@ def test_rows_name_the_kinds_of_their_counterfactuals() -> None:
             "kind": kind,
         }
 
-    same, another = "The capital of {} is", "A capital of {} was"
+    same, another = "The capital of {} is", "Question capital of {} which"
     rows = [
         row("France", "Italy", "Paris", same, "country"),
         row("Italy", "France", "Rome", same, "country"),
