@@ -188,12 +188,15 @@ def test_what_is_loaded_already_need_not_fit_again(tiny: Path, monkeypatch: pyte
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{"algorithm": "arithmetic"}, {"algorithm": "arithmetic-sum-first", "together": 2, "against": "arithmetic"}],
+    [
+        {"algorithm": "arithmetic", "directions": 2},
+        {"algorithm": "arithmetic-sum-first", "together": 2, "against": "arithmetic"},
+    ],
 )
 def test_an_alignment_takes_the_passes_of_its_plan(options: dict) -> None:
     """A model set by hand answers every sum, so that no pair is left out: recordings and map are exact."""
     specimen = as_specimen(difference_model(), BEHAVIOUR)
-    options = {"n": 6, "held_out": 8, "layers": "1..2", "at": ["L0_MLP@B"], "directions": 2, **options}
+    options = {"n": 6, "held_out": 8, "layers": "1..2", "at": ["L0_MLP@B"], **options}
     found = ves.plan("align", specimen, progress=False, **options)
     got = ves.align(specimen, progress=False, **options)
     assert found.n == 6
