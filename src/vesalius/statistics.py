@@ -149,13 +149,14 @@ def above_zero(value: float) -> float:
 
 
 def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson interval of a share: right also near 0 and 1 and for small n."""
+    """Wilson interval of a share: right also near 0 and 1 and for small n. None of n begins at 0, n of n ends at 1."""
     if n == 0:
         return 0.0, 1.0
     share, spread = successes / n, z * z / n
     centre = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * ((share * (1 - share) + spread / 4) / n) ** 0.5
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    return low, 1.0 if successes == n else min(1.0, centre + half)
 
 
 def exact_share_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:

@@ -8,6 +8,8 @@ import pytest
 import vesalius as ves
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.explanations.difference_model import BEHAVIOUR, difference_model
+from tests.explanations.induction_model import as_specimen
 from vesalius.behaviours.contrast import contrast_on
 from vesalius.behaviours.trial import trial
 
@@ -181,3 +183,23 @@ def test_what_is_loaded_already_need_not_fit_again(tiny: Path, monkeypatch: pyte
     monkeypatch.setattr("vesalius.api.workloads.available_bytes", lambda device: found.peak_bytes - 1)
     again = ves.plan("sweep", specimen, n=2, progress=False)
     assert (again.fits, again.tokens_assumed) == (True, False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"algorithm": "arithmetic", "directions": 2},
+        {"algorithm": "arithmetic-sum-first", "together": 2, "against": "arithmetic"},
+    ],
+)
+def test_an_alignment_takes_the_passes_of_its_plan(options: dict) -> None:
+    """A model set by hand answers every sum, so that no pair is left out: recordings and map are exact."""
+    specimen = as_specimen(difference_model(), BEHAVIOUR)
+    options = {"n": 6, "held_out": 8, "layers": "1..2", "at": ["L0_MLP@B"], **options}
+    found = ves.plan("align", specimen, progress=False, **options)
+    got = ves.align(specimen, progress=False, **options)
+    assert found.n == 6
+    assert found.forwards * 6 == pytest.approx(got.forwards - got.search_forwards, rel=1e-6)
+    assert 0 < got.search_forwards <= found.search_forwards * 6
+    assert "after the map" in found.view().answer.text

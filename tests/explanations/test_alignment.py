@@ -438,6 +438,40 @@ def test_a_behaviour_with_roles_gives_its_words_to_a_program() -> None:
     assert sources.token_of(cases[0].base, "Paris") == word_tokenizer().token(" Paris")
 
 
+def test_rows_name_the_kinds_of_their_counterfactuals() -> None:
+    """Two prompts, each with two kinds; their four rows stand in any order and make two bases."""
+
+    def row(one: str, other: str, city: str, template: str, kind: str) -> dict:
+        return {
+            "prompt": f"The capital of {one} is",
+            "counterfactual": template.format(other),
+            "answer": f" {city}",
+            "wrong": " Rome" if city == "Paris" else " Paris",
+            "roles": {"country": one},
+            "kind": kind,
+        }
+
+    same, another = "The capital of {} is", "Question capital of {} which"
+    rows = [
+        row("France", "Italy", "Paris", same, "country"),
+        row("Italy", "France", "Rome", same, "country"),
+        row("Italy", "Italy", "Rome", another, "template"),
+        row("France", "France", "Paris", another, "template"),
+    ]
+    specimen = as_specimen(random_model(small_config(d_vocab=word_tokenizer().size, n_ctx=40)), None)
+    sources = sources_of(specimen, ves.Behaviour.from_rows(rows), "train", n=2, seed=0)
+    cases = sources.cases(2, "seed")
+    assert set(sources.kinds) == {"country", "template"}
+    read = {
+        case.base.inputs["country"]: {kind: side.inputs["country"] for kind, side in case.sources.items()}
+        for case in cases
+    }
+    assert read == {
+        "France": {"country": "Italy", "template": "France"},
+        "Italy": {"country": "France", "template": "Italy"},
+    }
+
+
 # Grades and places.
 
 

@@ -254,3 +254,9 @@ def test_wilson(successes: int, n: int, low: float, high: float) -> None:
 
 def test_wilson_without_trials_knows_nothing() -> None:
     assert share_interval(0, 0) == (0.0, 1.0)
+
+
+def test_wilson_of_none_begins_at_zero_and_of_all_ends_at_one() -> None:
+    for n in range(1, 400):  # no rounding error at the ends: a low of 2.8e-17 would read as above 0
+        assert share_interval(0, n)[0] == 0.0 < share_interval(0, n)[1] < 1.0
+        assert share_interval(n, n)[1] == 1.0 > share_interval(n, n)[0] > 0.0

@@ -1,5 +1,5 @@
-"""What a sweep, a discovery, a circuit of neurons or an explanation will cost: passes, memory and time, from one timed
-chunk of it.
+"""What a sweep, a discovery, a circuit of neurons, an explanation or an alignment will cost: passes, memory and time,
+from one timed chunk of it.
 
 The passes of a sweep follow from its components alone and are exact; those of a discovery from the method's own rule;
 those of searches, of checks and of explanations depend on what is found and are estimates. Memory is that of the
@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from vesalius.api.alignments import algorithms_on, asked_of
 from vesalius.api.circuit_sources import circuit_fields
 from vesalius.api.discoveries import require_discoverable, require_selection
 from vesalius.api.door import VERBS
@@ -58,6 +59,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
+from vesalius.explanations.variables.cost import cost_of
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.effects import ComponentSet
@@ -79,6 +81,8 @@ from vesalius.sites import Site
 
 #: Length of the prompts of a model that is not there.
 TOKENS = 64
+#: Prompts at most by which a pass of an alignment is timed.
+TIMED_PROMPTS = 8
 
 
 def plan(
@@ -90,9 +94,9 @@ def plan(
     **options: Any,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
-    its options; it is "sweep", "discover", "neurons", "atlas" or "explain". One small chunk is run to time it. Records
-    and options are those of the verb, and what it would refuse before running the model is refused; the time is that of
-    one process.
+    its options; it is "sweep", "discover", "neurons", "atlas", "explain" or "align". One small chunk is run to time it.
+    Records and options are those of the verb, and what it would refuse before running the model is refused; the time is
+    that of one process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
     product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are
@@ -139,6 +143,7 @@ class _Passes:
     checks_forwards: float = 0.0
     select_forwards: float = 0.0
     rivals_forwards: float = 0.0
+    search_forwards: float = 0.0
     contrast_forwards: float = 0.0
 
 
@@ -346,6 +351,33 @@ class _ExplainWork(_Work):
         return _Passes(passes)
 
 
+class _AlignWork(_Work):
+    """Its pairs are drawn and the algorithm runs on them, so that the passes of the map are known."""
+
+    @property
+    def prompts(self) -> Draw:
+        return Draw(n=self.arguments["draw"].n, seed=self.arguments["draw"].seed)
+
+    def check_shape(self) -> None:
+        raise BadInput(
+            "the pairs of `align` are drawn with a loaded model's tokenizer, and this one has no weights; add them"
+        )
+
+    def case(self, specimen: Specimen) -> Case:
+        arguments = self.arguments
+        algorithm, rival = algorithms_on(specimen, arguments["aligned"])
+        asked = asked_of(arguments["aligned"], arguments["draw"], arguments["sandboxed"])
+        self.cost = cost_of(specimen, algorithm, asked, rival=rival)
+        case = loaded_case(specimen, min(TIMED_PROMPTS, self.cost.n), asked.seed)
+        return replace(case, sizes=replace(case.sizes, n=self.cost.n, width=self.cost.width))
+
+    def passes(self, case: Case) -> _Passes:
+        return _Passes(self.cost.mapped / self.cost.n, search_forwards=self.cost.search / self.cost.n)
+
+    def peak(self, case: Case) -> int:
+        return self.cost.numbers * case.dtype.itemsize
+
+
 #: The work of every verb that has a plan.
 PLANNED: dict[str, type[_Work]] = {
     "sweep": _SweepWork,
@@ -353,6 +385,7 @@ PLANNED: dict[str, type[_Work]] = {
     "neurons": _NeuronsWork,
     "atlas": _AtlasWork,
     "explain": _ExplainWork,
+    "align": _AlignWork,
 }
 
 

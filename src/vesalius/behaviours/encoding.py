@@ -101,6 +101,7 @@ class Encoder:
             wrongs=reading.wrongs if len(reading.wrongs) > 1 else (),
             forced=reading.forced,
             prefix=len(reading.prefix),
+            kind=row.kind or "",
         )
         without = [f"kept without {' and '.join(lost)}"] if lost else []
         return prompt, "; ".join([*done, *reading.said, *without]) or None

@@ -35,7 +35,8 @@ class Prompt:
 
     `answers` and `wrongs` hold all right and wrong answers where there are several, `forced` all tokens of an answer of
     several tokens, of which `correct` is the first. `source` says where the counterfactual comes from, `prefix` how
-    many tokens at the end of both prompts are the beginning that all answers share.
+    many tokens at the end of both prompts are the beginning that all answers share, `kind` how the counterfactual
+    differs, where its row says so.
     """
 
     tokens: tuple[int, ...]
@@ -49,6 +50,7 @@ class Prompt:
     forced: tuple[int, ...] = ()
     source: str = GIVEN
     prefix: int = 0
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.counterfactual):
@@ -75,7 +77,7 @@ class Prompts:
     `mask` is True at real tokens (padding is on the right), `position` is the last token of the prompt, `roles` names
     further positions of interest. `answers`, `wrongs` and `forced` are padded with -1 and None where no row needs them.
     `metric` is what `readout` measures (None: the logit difference), `sources` says where each counterfactual comes
-    from (empty: all given).
+    from (empty: all given), `kinds` how it differs (empty: no row says).
     """
 
     tokens: Int[Tensor, "prompt pos"]
@@ -91,6 +93,7 @@ class Prompts:
     forced: Int[Tensor, "prompt step"] | None = None
     metric: BehaviourMetric | None = None
     sources: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.tokens) == 0:
@@ -122,6 +125,7 @@ class Prompts:
             wrongs=_sets([row.wrongs or (row.wrong,) for row in rows]),
             forced=_sets([row.forced or (row.correct,) for row in rows]),
             sources=() if given else tuple(row.source for row in rows),
+            kinds=tuple(row.kind for row in rows) if any(row.kind for row in rows) else (),
         ).checked(n_ctx=n_ctx, d_vocab=d_vocab)
 
     def __len__(self) -> int:
@@ -189,6 +193,7 @@ class Prompts:
             wrongs=None if self.wrongs is None else self.wrongs[index],
             forced=None if self.forced is None else self.forced[index],
             sources=tuple(self.sources[i] for i in index) if self.sources else (),
+            kinds=tuple(self.kinds[i] for i in index) if self.kinds else (),
         )
 
     def checked(self, *, n_ctx: int, d_vocab: int) -> "Prompts":

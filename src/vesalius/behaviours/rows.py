@@ -16,7 +16,7 @@ from typing import Any
 
 from vesalius.errors import BadInput
 
-FIELDS = ("prompt", "answer", "wrong", "counterfactual", "roles", "split", "as_written")
+FIELDS = ("prompt", "answer", "wrong", "counterfactual", "roles", "split", "as_written", "kind")
 #: Places that every prompt has and explanations name, which a row cannot give to others: a head that attends to a role
 #: `BOS` would be called a sink.
 TAKEN = ("", "BOS", "first token", "self", "itself", "previous", "duplicate", "induction", "elsewhere")
@@ -41,7 +41,8 @@ Answer = str | int
 class Row:
     """One row as written, before any tokenizer. Answers are texts, or token ids where a file gives those; `roles` maps
     a name to a piece of the prompt or to its (start, end). `number` counts from 1. `as_written` allows answers that
-    continue the last word of the prompt. `defect` says what is missing.
+    continue the last word of the prompt. `kind` names how the counterfactual differs, where a prompt has several, each
+    in a row. `defect` says what is missing.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Row:
     split: str | None = None
     defect: str | None = None
     as_written: bool = False
+    kind: str | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -69,6 +71,7 @@ class Row:
             "roles": {role: place if isinstance(place, str) else list(place) for role, place in self.roles.items()},
             "split": self.split,
             "as_written": self.as_written or None,
+            "kind": self.kind,
         }
         return {name: value for name, value in given.items() if value not in (None, [], {})}
 
@@ -124,7 +127,8 @@ def parse_row(data: object, number: int, *, source: str = "rows") -> Row:
         return Row(
             number, prompt, answers, wrongs, defect=f"as_written is {data['as_written']!r:.40}, not true or false"
         )
-    return Row(number, prompt, answers, wrongs, counterfactual or None, roles, named, as_written=as_written)
+    kind = str(data.get("kind", "")).strip() or None
+    return Row(number, prompt, answers, wrongs, counterfactual or None, roles, named, as_written=as_written, kind=kind)
 
 
 def _refuse_slips(data: Mapping[object, object], number: int, source: str) -> None:

@@ -135,7 +135,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     `agreement` is the share of held-out prompts that the model answers as the algorithm says. `kinds` say how sources
     differ from their bases, `layers` and `roles` which residual streams were tried. Places are chosen on `pairs`
     pairs and graded on `held_out` pairs of other templates and words; where the rows of a file are not divided into
-    splits, `shared` prompts do both.
+    splits, `shared` prompts do both. Of the passes of one prompt (`forwards`), `search_forwards` follow the map.
     """
 
     FILE = ALIGNMENT_FILE
@@ -143,7 +143,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     COMMAND = VERB = "align"
     REMEDY = "run `vesalius align` again"
     PAGE = ALIGNMENT_PAGE
-    ABSENT_IF_DEFAULT = ("directory", "against", "shared")
+    ABSENT_IF_DEFAULT = ("directory", "against", "shared", "search_forwards")
     RECOGNISED_BY = ("algorithm", "agreement", "variables")
 
     request: Request
@@ -160,6 +160,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     against: RivalAlgorithm | None = None
     notes: tuple[str, ...] = ()
     forwards: float
+    search_forwards: float = 0.0
     seconds: float
     directory: str | None = None
 
@@ -235,10 +236,11 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         graded = "pairs of held-out templates and words"
         if self.shared:
             graded = f"pairs; {self.shared} of their prompts chose places too: give the rows a column `split`"
+        after = f" ({self.search_forwards:.0f} after the map)" if self.search_forwards else ""
         return [
             ("algorithm", f"{self.algorithm}; it gives the model's answer on {self.agreement.text()} of the prompts"),
             ("places chosen on", f"{self.pairs} pairs; graded on {self.held_out} {graded}"),
-            ("cost", f"{self.forwards:.0f} forward passes of one prompt, {duration(self.seconds)}"),
+            ("cost", f"{self.forwards:.0f} forward passes of one prompt{after}, {duration(self.seconds)}"),
         ]
 
     def _of(self) -> str:

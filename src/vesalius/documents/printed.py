@@ -15,7 +15,8 @@ class Plan(Viewable, Record, kind="plan"):
 
     `forwards` are passes of all `n` prompts (of `tokens` each), without those that first ask whether the model performs
     and what replacing everything does (`contrast_forwards`), the `checks_forwards` of a discovery's checks, and what is
-    taken at most by cutting the circuit (`select_forwards`) and by the search for rivals (`rivals_forwards`).
+    taken at most by cutting the circuit (`select_forwards`), by the search for rivals (`rivals_forwards`) and by an
+    alignment after its map (`search_forwards`).
     `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says whether what is not loaded
     yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated from what was `timed`.
     `tokens_assumed`: the length of prompts is a guess.
@@ -33,6 +34,7 @@ class Plan(Viewable, Record, kind="plan"):
     checks_forwards: float
     rivals_forwards: float = 0.0
     select_forwards: float = 0.0
+    search_forwards: float = 0.0
     device: str
     free_bytes: int | None = None
     fits: bool | None = None
@@ -43,7 +45,16 @@ class Plan(Viewable, Record, kind="plan"):
         passes = f", {self.contrast_forwards:.1f} for the contrast" if self.contrast_forwards else ""
         passes += f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
         passes += f", at most {self.select_forwards:.1f} for the selection" if self.select_forwards else ""
-        return passes + (f", at most {self.rivals_forwards:,.0f} for the rivals" if self.rivals_forwards else "")
+        passes += f", at most {self.rivals_forwards:,.0f} for the rivals" if self.rivals_forwards else ""
+        return passes + (f", at most {self.search_forwards:,.0f} after the map" if self.search_forwards else "")
+
+    def _time(self) -> str:
+        """The estimate in words, with what it is without a search of which only the most is known."""
+        if not self.search_forwards:
+            return f"about {duration(self.seconds)}"
+        before = self.forwards + self.contrast_forwards
+        first = self.seconds * before / (before + self.search_forwards)
+        return f"about {duration(first)} up to the map, at most {duration(self.seconds)} in all"
 
     def view(self) -> View:
         """Passes, memory and time."""
@@ -53,7 +64,7 @@ class Plan(Viewable, Record, kind="plan"):
         assumed = ", which is assumed: a tokenizer and --behaviour would tell" if self.tokens_assumed else ""
         passes = f"{self.forwards:.1f} passes of {prompts(self.n)}{self.further_passes()}"
         time = (
-            f"about {duration(self.seconds)}, from {self.timed} that was timed; nothing else was run"
+            f"{self._time()}, from {self.timed} that was timed; nothing else was run"
             if fits
             else "not estimated, since it does not fit; nothing was run"
         )

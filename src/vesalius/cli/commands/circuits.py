@@ -279,7 +279,7 @@ def align(
     *,
     sandboxed: Sandboxed,
     force: Force,
-    printed: Printed,
+    printed: Planned,
 ) -> None:
     """Find where a model holds the variables of an algorithm: a short Python program over a behaviour's inputs.
 
@@ -288,6 +288,8 @@ def align(
 
     Example: vesalius align smollm2-135m -b ioi --against ioi-by-name --role S2
     """
+    if printed.plan:
+        return output(api.plan("align", specimen, load, aligned, draw, sandboxed, force), as_json=printed.json)
     result = api.align(specimen, load, aligned, draw, sandboxed, force, out=printed.out or True)
     return output(result, as_json=printed.json)
 

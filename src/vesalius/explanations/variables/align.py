@@ -63,21 +63,13 @@ def align_variables(
 ) -> Alignment:
     """Place the variables of an algorithm in a model."""
     start = time.perf_counter()
-    behaviour = behaviour_of(specimen)
     config = specimen.model.config
-    fitting = _material(specimen, behaviour, FITTING, asked.n, asked.seed)
-    graded = _material(specimen, behaviour, HELD_OUT, asked.held_out, asked.seed)
-    roles = _roles(fitting.roles, asked.roles)
-    for one in (algorithm, *([] if rival is None else [rival])):
-        one.require_inputs(fitting.cases[0].base.inputs, f"behaviour {behaviour.label}")
-    given = parse_places(asked.at, config, roles)
-    with algorithm.runner(unsafe=asked.unsafe) as runner:
-        progress("running bases and sources", 0, 0)
-        fitting_pairs = _pairs(specimen, runner, fitting, roles)
-        held_out = _pairs(specimen, runner, graded, roles)
-    layers = layers_named(asked.layers, config.n_layers)
-    search = Search(fitting_pairs, held_out, layers, asked.together, asked.directions, given, asked.seed)
-    variables = tuple(search.variables(algorithm.functions, progress))
+    progress("running bases and sources", 0, 0)
+    fitting, graded, search = prepared(specimen, algorithm, asked, rival=rival)
+    fitting_pairs, held_out, roles = search.fitting, search.held_out, search.roles
+    grades = search.map(progress)
+    mapped = fitting_pairs.exchange.forwards + held_out.exchange.forwards
+    variables = tuple(search.variables(grades, algorithm.functions, progress))
     exchanges = [fitting_pairs.exchange, held_out.exchange]
     against = None
     if rival is not None:
@@ -85,6 +77,7 @@ def align_variables(
         with rival.runner(unsafe=asked.unsafe) as runner:
             theirs = _pairs(specimen, runner, graded, roles)
         exchanges.append(theirs.exchange)
+        mapped += theirs.exchange.forwards
         places = {one.name: parse_places(one.place, config, roles)[0] for one in variables if one.place is not None}
         against = RivalAlgorithm(
             algorithm=rival.name,
@@ -100,15 +93,36 @@ def align_variables(
         variables=variables,
         kinds=fitting.sources.kinds,
         roles=roles,
-        layers=layers,
+        layers=search.layers,
         pairs=sum(fitting_pairs.usable),
         held_out=sum(held_out.usable),
         against=against,
         shared=_shared(fitting, graded),
         notes=(*_alike(held_out), *_notes(held_out, fitting_pairs)),
-        forwards=sum(one.forwards for one in exchanges),
+        forwards=(forwards := sum(one.forwards for one in exchanges)),
+        search_forwards=forwards - mapped,
         seconds=time.perf_counter() - start,
     )
+
+
+def prepared(
+    specimen: Specimen, algorithm: Algorithm, asked: Asked, *, rival: Algorithm | None, run: bool = True
+) -> tuple[Material, Material, Search]:
+    """The cases that choose places, those that grade them, and the search with their pairs; without `run` as if the
+    model answered as the algorithm says.
+    """
+    behaviour, config = behaviour_of(specimen), specimen.model.config
+    layers = layers_named(asked.layers, config.n_layers)
+    fitting = _material(specimen, behaviour, FITTING, asked.n, asked.seed)
+    graded = _material(specimen, behaviour, HELD_OUT, asked.held_out, asked.seed)
+    roles = _roles(fitting.roles, asked.roles)
+    for one in (algorithm, *([] if rival is None else [rival])):
+        one.require_inputs(fitting.cases[0].base.inputs, f"behaviour {behaviour.label}")
+    given = parse_places(asked.at, config, roles)
+    with algorithm.runner(unsafe=asked.unsafe) as runner:
+        fitting_pairs, held_out = (_pairs(specimen, runner, one, roles, run=run) for one in (fitting, graded))
+    search = Search(fitting_pairs, held_out, layers, asked.together, asked.directions, given, asked.seed)
+    return fitting, graded, search
 
 
 def layers_named(given: str | None, n_layers: int) -> tuple[int, ...]:
@@ -144,10 +158,12 @@ def _roles(known: list[str], asked: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(role for role in known if not asked or role in asked or role == END)
 
 
-def _pairs(specimen: Specimen, runner: Runner, material: Material, roles: tuple[str, ...]) -> Pairs:
+def _pairs(
+    specimen: Specimen, runner: Runner, material: Material, roles: tuple[str, ...], *, run: bool = True
+) -> Pairs:
     assert isinstance(specimen.vocabulary, TextVocabulary)
     pad = specimen.vocabulary.tokenizer.bos or 0
-    return make_pairs(specimen.model, runner, material.cases, material.sources.token_of, roles=roles, pad=pad)
+    return make_pairs(specimen.model, runner, material.cases, material.sources.token_of, roles=roles, pad=pad, run=run)
 
 
 def compared(ours: Pairs, theirs: Pairs, variable: str, place: Place) -> RivalAt:

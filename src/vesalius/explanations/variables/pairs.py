@@ -120,9 +120,18 @@ class Pairs:
 
 
 def make_pairs(
-    model: Transformer, runner: Runner, cases: Sequence[Case], token_of: TokenOf, *, roles: Sequence[str], pad: int
+    model: Transformer,
+    runner: Runner,
+    cases: Sequence[Case],
+    token_of: TokenOf,
+    *,
+    roles: Sequence[str],
+    pad: int,
+    run: bool = True,
 ) -> Pairs:
-    """Run the algorithm on every pair and the model on every base and source; keep the pairs that both answer alike."""
+    """Run the algorithm on every pair and the model on every base and source; keep the pairs that both answer alike.
+    Without `run` the model is taken to answer as the algorithm says: such pairs can be counted, not exchanged.
+    """
     if not cases:
         raise BadInput("no pair of a base and its sources could be made of these prompts; choose another behaviour")
     rows = [(base, kind) for base, case in enumerate(cases) for kind in case.sources]
@@ -143,7 +152,13 @@ def make_pairs(
     ]
     bases, sources = (Sides.of(one, roles, pad) for one in ([case.base for case in cases], sides))
     exchange = Exchange(model, tuple(roles), bases, sources, base_of, _padded(of_bases), _padded(of_rows))
-    base_answers, source_answers = (answers.tolist() for answers in exchange.record())
+    if run:
+        base_answers, source_answers = (answers.tolist() for answers in exchange.record())
+    else:
+        base_answers = [
+            tokens.any_right(cases[base].base, predicted[first_row[base]].base) for base in range(len(cases))
+        ]
+        source_answers = [tokens.any_right(side, one.source) for side, one in zip(sides, predicted, strict=True)]
     right = [
         base_answers[base] in (tokens.right(cases[base].base, predicted[first_row[base]].base) or ())
         for base in range(len(cases))
@@ -180,6 +195,10 @@ class _Tokens:
         """The tokens of an answer, or of a list of right answers; None if one cannot be read."""
         tokens = [self.token_of(side, one) for one in (answer if isinstance(answer, list) else [answer])]
         return None if not tokens or None in tokens else frozenset(token for token in tokens if token is not None)
+
+    def any_right(self, side: Side, answer: Any) -> int:
+        """One of the tokens of an answer, or `NOTHING`."""
+        return min(self.right(side, answer) or {NOTHING})
 
     def options(self, side: Side, answers: Sequence[Any] | None) -> list[int] | None:
         """The tokens to choose from."""

@@ -33,6 +33,9 @@ MOST_CARRIERS, LEAST_GAIN = 4, 0.05
 #: Below this share of its height at the place a variable has not arrived yet.
 ARRIVING = 0.2
 
+#: The grade of each variable at each place.
+Grades = Mapping[Place, Mapping[str, Graded]]
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -62,15 +65,16 @@ class Search:
         """The roles of the pairs."""
         return self.fitting.exchange.roles
 
-    def variables(self, reads: Mapping[str, tuple[str, ...]], progress: Progress) -> Iterator[AlignedVariable]:
-        """Every variable with its places."""
-        grades = self._map(progress)
+    def variables(
+        self, grades: Grades, reads: Mapping[str, tuple[str, ...]], progress: Progress
+    ) -> Iterator[AlignedVariable]:
+        """Every variable with its places, from the grades of the map."""
         rest: dict[Place, dict[str, Graded]] | None = None
         for variable in self.fitting.variables:
             candidates = self._candidates(variable, grades)
             tried = len(grades) + len(self.given)
             if candidates[0].graded.score < CARRIED:
-                rest = self._others(progress) if rest is None else rest
+                rest = self._all_graded(self.other_places(), "exchanging outputs", progress) if rest is None else rest
                 tried += len(rest)
                 best = max(rest, key=lambda place: rest[place][variable].score, default=None)
                 if best is not None and rest[best][variable].score > candidates[0].graded.score:
@@ -88,7 +92,7 @@ class Search:
         self,
         variable: str,
         reads: tuple[str, ...],
-        grades: Mapping[Place, Mapping[str, Graded]],
+        grades: Grades,
         candidates: Sequence[Chosen],
         places: list[AlignedPlace],
         tried: int,
@@ -118,12 +122,15 @@ class Search:
             map=shares,
         )
 
-    def _map(self, progress: Progress) -> dict[Place, dict[str, Graded]]:
-        """The grade of every variable in the residual stream before every layer at every role."""
-        places = [Place((role,), layer=layer) for role in self.roles for layer in self.layers]
-        return self._all_graded(places, "exchanging the residual stream", progress)
+    def map_places(self) -> list[Place]:
+        """The residual stream before every layer at every role."""
+        return [Place((role,), layer=layer) for role in self.roles for layer in self.layers]
 
-    def _others(self, progress: Progress) -> dict[Place, dict[str, Graded]]:
+    def map(self, progress: Progress) -> Grades:
+        """The grade of every variable at every place of the map."""
+        return self._all_graded(self.map_places(), "exchanging the residual stream", progress)
+
+    def other_places(self) -> list[Place]:
         """Outputs of all heads of a layer, and of its MLP, at each role; the residual stream at several roles."""
         config = self.fitting.exchange.model.config
         layers = [layer for layer in self.layers if layer < config.n_layers]
@@ -135,7 +142,7 @@ class Search:
             places += [
                 Place(roles, layer=layer) for roles in combinations(self.roles, size) for layer in layers if layer
             ]
-        return self._all_graded(places, "exchanging outputs", progress)
+        return places
 
     def _all_graded(self, places: Sequence[Place], what: str, progress: Progress) -> dict[Place, dict[str, Graded]]:
         rows, grades = self.fitting.graded_rows(), {}
@@ -145,7 +152,7 @@ class Search:
             grades[place] = {name: self.fitting.grade(name, answers, rows) for name in self.fitting.variables}
         return grades
 
-    def _candidates(self, variable: str, grades: Mapping[Place, Mapping[str, Graded]]) -> list[Chosen]:
+    def _candidates(self, variable: str, grades: Grades) -> list[Chosen]:
         """The best layer of each role that reaches the bar, the highest first; of none the best of all."""
         best = []
         for role in self.roles:

@@ -9,7 +9,7 @@ place which carries the repeated name can be distinguished from one that carries
     capitals       country, capitals             country, template, both
     induction      tokens                        token, place, both, neither (other tokens around)
     addition       A, B, C, ...                  all, each operand alone, first two (A - B stays), result (it stays)
-    any other      the words at its roles        counterfactual
+    any other      the words at its roles        counterfactual, or the kinds that its rows name
 
 The splits of behaviours have templates and words of their own: what is found on one is graded on another.
 """
@@ -32,6 +32,8 @@ from vesalius.model.tokenizer import Tokenizer
 
 #: How often a case is drawn again before a split counts as exhausted.
 TRIES = 400
+#: The kind of a counterfactual whose row names none, and the most rows that are read to find all of a prompt.
+UNNAMED, MOST_ROWS = "counterfactual", 1_000_000
 
 
 @dataclass(frozen=True)
@@ -322,7 +324,9 @@ def _sums(material: Material, behaviour: Addition) -> Sources:
 
 
 def _counterfactuals(specimen: Specimen, behaviour: Behaviour, split: str, *, n: int, seed: int) -> Sources:
-    """Any other behaviour: its own prompts with their counterfactuals. A program reads the word at each role."""
+    """Any other behaviour: its own prompts with their counterfactuals, of which each may be of another kind where rows
+    name kinds. A program reads the word at each role.
+    """
     assert isinstance(specimen.vocabulary, TextVocabulary)
     tokenizer, config = specimen.vocabulary.tokenizer, specimen.model.config
     sampled = partial(behaviour.sample, tokenizer, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
@@ -332,14 +336,16 @@ def _counterfactuals(specimen: Specimen, behaviour: Behaviour, split: str, *, n:
         if not few.n:
             raise
         prompts = sampled(few.n)
+    if prompts.kinds:  # the rows of one prompt may be anywhere among the others
+        prompts = sampled(MOST_ROWS)
     roles = [role for role in prompts.roles if role != END]
     if not roles:
         raise BadInput(
             f"behaviour {behaviour.label}: its prompts have no roles, so that a program has nothing to read; name them "
             "in the rows (`roles`)"
         )
-    drawn = _of_prompts(prompts, tokenizer, roles)
-    cases = list(drawn)
+    cases = list(_of_prompts(prompts, tokenizer, roles))
+    named = dict.fromkeys(kind for case in cases for kind in case.sources)
     spell = continuation(tokenizer, lambda answer: answer if str(answer).startswith(" ") else f" {answer}")
     exact = continuation(tokenizer, str)
 
@@ -350,7 +356,10 @@ def _counterfactuals(specimen: Specimen, behaviour: Behaviour, split: str, *, n:
         spaced = spell(side, str(answer))
         return exact(side, answer) if spaced is None else spaced
 
-    return Sources({"counterfactual": "the prompt's own counterfactual"}, draw, token_of)
+    kinds = {
+        kind: "the prompt's own counterfactual" if kind == UNNAMED else f"a row of the kind {kind}" for kind in named
+    }
+    return Sources(kinds, draw, token_of)
 
 
 def input_name(role: str) -> str:
@@ -359,6 +368,9 @@ def input_name(role: str) -> str:
 
 
 def _of_prompts(prompts: Prompts, tokenizer: Tokenizer, roles: Sequence[str]) -> Iterator[Case]:
+    """One case for each prompt; of several counterfactuals of one kind the first is its source."""
+    bases: dict[tuple[int, ...], Side] = {}
+    sources: dict[tuple[int, ...], dict[str, Side]] = defaultdict(dict)
     for row in range(len(prompts)):
         end = int(prompts.position[row]) + 1
         places = {role: int(prompts.roles[role][row]) for role in roles}
@@ -366,4 +378,9 @@ def _of_prompts(prompts: Prompts, tokenizer: Tokenizer, roles: Sequence[str]) ->
         for tokens in (prompts.tokens[row, :end].tolist(), prompts.counterfactual[row, :end].tolist()):
             words = {input_name(role): tokenizer.piece(tokens[place]).strip() for role, place in places.items()}
             sides.append(Side(tuple(tokens), words, {**places, END: end - 1}))
-        yield Case(sides[0], {"counterfactual": sides[1]})
+        base, source = sides
+        kind = (prompts.kinds[row] if prompts.kinds else "") or UNNAMED
+        bases.setdefault(base.tokens, base)
+        sources[base.tokens].setdefault(kind, source)
+    for tokens, base in bases.items():
+        yield Case(base, sources[tokens])
