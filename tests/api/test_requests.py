@@ -135,8 +135,8 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "force": (True, {}),
         "components": (["L0H0"], {}),
         "pairs": (True, {}),
-        "sites": (["resid"], {}),
-        "by": ("position", {"sites": ["resid"]}),
+        "sites": (["resid"], {"components": None}),
+        "by": ("position", {"sites": ["resid"], "components": None}),
         "n": (2, {}),
         "seed": (1, {}),
         "split": ("train", {}),
@@ -279,7 +279,7 @@ def test_every_keyword_that_decides_an_explanation_is_in_its_request(tiny: Path,
     ves.discover(str(tiny), behaviour="induction", n=2, checks=False, force=True).circuit.write(circuit)
     usual = asked("explain", tiny)
     for keyword, (value, beside) in OTHER_VALUES["explain"].items():
-        if keyword in ("leave_out", "prompts"):  # of one scientist alone: in the next test, and in test_own_prompts
+        if keyword in ("leave_out", "no_ladder", "prompts"):  # of one scientist alone: in tests of their own
             continue
         if keyword in ("scientist", "force"):
             assert usual.keywords()[keyword] == (value if keyword == "scientist" else True)

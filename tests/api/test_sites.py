@@ -132,3 +132,12 @@ def test_a_place_is_named_once(arithmetic: Specimen) -> None:
         ves.what_if(arithmetic, "L0.resid@1", kind="zero", at=2, n=2)
     with pytest.raises(BadInput, match=r"did you mean L0\.resid"):
         ves.what_if(arithmetic, "L0.redis", n=2)
+
+
+def test_what_holds_all_that_the_logits_read_is_not_counted(arithmetic: Specimen) -> None:
+    swept = ves.api.sweep_report(arithmetic, sites=["resid"], by="position", n=12)
+    said = str(swept.answered())
+    assert said.startswith("Yes: 1 of 20 sites changes the score beyond chance")
+    assert said.endswith("; not counted: L2.resid@6, all that the logits read")
+    whole = ves.api.sweep_report(arithmetic, sites=["resid"], n=4)
+    assert str(whole.answered()).startswith("No: L0.resid holds all that the logits read, so its effect is the range")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
+from math import isclose
 from typing import Literal
 
 from pydantic import Field, computed_field
@@ -23,6 +24,7 @@ from vesalius.documents.performance import Contrast
 from vesalius.documents.request import PromptedDocument
 from vesalius.documents.view import Answer, Facts, Grid, HeadMap, Sheet, Unclear, View, prompts, subject_of
 from vesalius.errors import BadInput
+from vesalius.sites import Activation, Site
 
 SWEEP_FILE = "sweep.json"
 #: What the score is the difference of, and all other logits.
@@ -261,15 +263,24 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
         )
 
     def answered(self) -> Answer:
-        """Which components matter beyond chance; then the circuit, or more prompts where they are too few to say."""
+        """Which components matter beyond chance; then the circuit, or more prompts where they are too few to say. Sites
+        that hold all that the logits read are named and not counted: their effect is the range in every model.
+        """
+        everything = self._everything()
+        if len(everything) == len(self.components):
+            reason = f"{everything[0]} holds all that the logits read, so its effect is the range"
+            return Answer(f"{reason}; ask --by position or role", "no")
         said = effects_answer(
-            [row.figures for row in self.components],
+            [row.figures for row in self.components if row.id not in everything],
             subject_of(self.specimen, self.behaviour),
             kind=self.kind,
             n=self.prompted,
             what=self.what,
             contrast=self.contrast,
         )
+        if everything:
+            more = f" and {len(everything) - 1} more" if len(everything) > 1 else ""
+            said = replace(said, text=f"{said.text}; not counted: {everything[0]}{more}, all that the logits read")
         if said.verdict == "yes":
             return replace(said, then=self.request.followed_by("discover"))
         if self.contrast is not None and not self.contrast.usable:
@@ -277,6 +288,22 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
         if said.verdict == "no" and (self.request.components is not None or self.of is not None):
             return replace(said, then=self.request.followed_by("sweep"))
         return replace(said, then=self.request.on_more_prompts(self.n))
+
+    def _everything(self) -> list[str]:
+        """Streams whose replacement replaces all that the logits read: at all positions, or behind the last layer."""
+        whole = None if self.of is None or self.contrast is None else self.contrast.range.value
+        if whole is None:
+            return []
+        sites = [(row, Site.parse(row.id)) for row in self.components]
+        last = max(site.layer for _, site in sites)
+        return [
+            row.id
+            for row, site in sites
+            if isinstance(site.place, Activation)
+            and site.place.kind in ("resid_pre", "resid_mid", "resid")
+            and (not site.at or site.layer == last)
+            and isclose(row.effect, whole, rel_tol=1e-4)
+        ]
 
     def _side_by_side(self) -> Sheet:
         """The effects of every kind of replacement, and where they disagree."""
