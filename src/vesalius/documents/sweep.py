@@ -291,9 +291,9 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
 
     def _everything(self) -> list[str]:
         """Streams whose replacement replaces all that the logits read: at all positions, or behind the last layer."""
-        whole = None if self.of is None or self.contrast is None else self.contrast.range.value
-        if whole is None:
+        if self.of is None or self.contrast is None or not self.contrast.usable:
             return []
+        whole = self.contrast.range.value
         sites = [(row, Site.parse(row.id)) for row in self.components]
         last = max(site.layer for _, site in sites)
         return [
@@ -302,6 +302,7 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
             if isinstance(site.place, Activation)
             and site.place.kind in ("resid_pre", "resid_mid", "resid")
             and (not site.at or site.layer == last)
+            and whole is not None
             and isclose(row.effect, whole, rel_tol=1e-4)
         ]
 
