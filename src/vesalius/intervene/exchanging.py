@@ -45,14 +45,14 @@ class Place:
         subspace = "" if self.directions is None else f"/{self.directions.shape[1]}"
         return f"{what}@{'+'.join(self.roles)}{subspace}"
 
-    @property
-    def words(self) -> str:
-        """The place in words."""
+    def words(self, n_layers: int) -> str:
+        """The place in words; before the first layer and after the last it is the input and the output itself."""
         at = " and ".join(self.roles)
         if self.layer is None:
             return f"{' + '.join(map(str, self.components))} at {at}"
         subspace = "" if self.directions is None else f"{self.directions.shape[1]} directions of "
-        return f"{subspace}the residual stream before layer {self.layer} at {at}"
+        ends = {0: "the embedding", n_layers: "the output"}
+        return f"{subspace}{ends.get(self.layer, f'the residual stream before layer {self.layer}')} at {at}"
 
     @property
     def first_layer(self) -> int:
