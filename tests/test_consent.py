@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from tests.forked import vesalius
 from tests.processes import PATIENCE
 from vesalius import api, consent
 from vesalius.consent import NotTrusted
@@ -203,7 +202,7 @@ def test_a_command_asks_at_a_terminal_once_and_says_elsewhere_how_to_consent(sit
 def test_the_command_line_lists_trusts_and_revokes(site: Path) -> None:
     install(site, "stranger-pack", "interpreters:strange")
     said = [
-        subprocess.run(vesalius("plugins", *words, "--json"), capture_output=True, text=True, check=True).stdout
+        command("plugins", *words, "--json").stdout  # not of a process that was started before the package was there
         for words in ((), ("--trust", "stranger-pack"), ("--revoke", "stranger-pack"))
     ]
     assert [json.loads(one)[0]["trusted"] for one in said] == [False, True, False]

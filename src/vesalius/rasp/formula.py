@@ -76,6 +76,8 @@ def read_formula(text: object, names: Sequence[str]) -> Callable[..., Any]:
         raise BadInput(f"formula {text!r:.60}: write text of at most {LONGEST} characters")
     try:
         part = _part(ast.parse(text.strip(), mode="eval").body, frozenset(names))
+    except BadInput:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: halves of characters
         raise BadInput(f"formula {text!r:.60} is not an expression; write for example '{names[0]} + 1'") from None
 

@@ -101,7 +101,7 @@ def prompts_from(data: dict[str, Any]) -> Prompts:
         value = given[one.name]
         if one.name == "roles":
             given[one.name] = {role: torch.tensor(where) for role, where in value.items()}
-        elif one.name == "sources":
+        elif one.name in ("sources", "kinds"):
             given[one.name] = tuple(value)
         elif isinstance(value, list) and one.name != "texts":
             given[one.name] = torch.tensor(value)
