@@ -261,13 +261,9 @@ def retest(
     """
     require_drawable(1, seed)
     start = time.perf_counter()
-    given, place = _read(explanation)
+    given, place = read_explanation(explanation)
     number, before = record_of(given, component, claim)
-    asked = given.request
-    options: dict[str, Any] = {name: asked.options[name] for name in _OF_THE_MODEL if asked and name in asked.options}
-    name = specimen if specimen is not None else (asked.specimen if asked else None) or given.specimen
-    if not isinstance(name, Specimen):
-        name = loaded(name, Load(**{"behaviour": given.behaviour, **options}), progress=progress)
+    name = explained_specimen(given, specimen, progress=progress)
     progress(f"testing {component} again", 0, 1)
     after = decide_again(name, given, component, before, seed=seed)
     progress(f"testing {component} again", 1, 1)
@@ -289,7 +285,20 @@ def retest(
     return document
 
 
-def _read(explanation: Explanation | str | Path) -> tuple[Explanation, str | None]:
+def explained_specimen(
+    given: Explanation, specimen: Specimen | str | int | Path | None, *, progress: Progress
+) -> Specimen:
+    """The specimen of an explanation, read as it was then, or the one that takes its place."""
+    asked = given.request
+    options: dict[str, Any] = {name: asked.options[name] for name in _OF_THE_MODEL if asked and name in asked.options}
+    name = specimen if specimen is not None else (asked.specimen if asked else None) or given.specimen
+    if isinstance(name, Specimen):
+        return name
+    return loaded(name, Load(**{"behaviour": given.behaviour, **options}), progress=progress)
+
+
+def read_explanation(explanation: Explanation | str | Path) -> tuple[Explanation, str | None]:
+    """The explanation, and where it is."""
     if isinstance(explanation, Explanation):
         where = explanation.directory
         return explanation, None if where is None else str(Path(where) / EXPLANATION_FILE)

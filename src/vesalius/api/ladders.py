@@ -3,22 +3,21 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from vesalius.api.door import directory_for, verb
-from vesalius.api.loading import loaded
+from vesalius.api.explanations import explained_specimen, read_explanation
 from vesalius.components import Component
-from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.running import LADDER_FILE, Ladder
 from vesalius.errors import BadInput
 from vesalius.explanations.running import parse_program, run_again
 from vesalius.model.specimen import Specimen
-from vesalius.options import Load, Out, require_drawable
+from vesalius.options import Out, require_drawable
 from vesalius.progress import Progress, silent
 
-#: Options of an explanation's request that say how its model was read, and the fewest prompts with an interval.
-_OF_THE_MODEL, LEAST = ("metric", "tokenizer", "revision", "dtype"), 4
+#: The fewest prompts with an interval.
+LEAST = 4
 
 
 @verb
@@ -43,8 +42,8 @@ def ladder(
     require_drawable(n, seed)
     if n < LEAST:
         raise BadInput(f"{n} prompts are too few for intervals; request at least {LEAST}")
-    given, place = _read(explanation)
-    running, asked = given.running, given.request
+    given, place = read_explanation(explanation)
+    running = given.running
     if running is None or given.behaviour is None:
         raise BadInput(
             f"the explanation of {given.specimen!r} has no program that runs; run `vesalius explain` of a natural "
@@ -55,11 +54,8 @@ def ladder(
         parse_program(text)
         if str(Component.parse(name)) not in own:
             raise BadInput(f"head {name} has no program in this explanation; choose one of {', '.join(sorted(own))}")
-    name = specimen if specimen is not None else (asked.specimen if asked else None) or given.specimen
-    if not isinstance(name, Specimen):
-        options: dict[str, Any] = {key: asked.options[key] for key in _OF_THE_MODEL if asked and key in asked.options}
-        name = loaded(name, Load(**{"behaviour": given.behaviour, **options}), progress=progress)
-    again = run_again(name, running, programs=programs, n=n, seed=seed, progress=progress)
+    model = explained_specimen(given, specimen, progress=progress)
+    again = run_again(model, running, programs=programs, n=n, seed=seed, progress=progress)
     document = Ladder(
         request=Request(
             command="ladder",
@@ -78,14 +74,3 @@ def ladder(
             directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}") / LADDER_FILE
         )
     return document
-
-
-def _read(explanation: Explanation | str | Path) -> tuple[Explanation, str | None]:
-    """The explanation, and where it is."""
-    if isinstance(explanation, Explanation):
-        where = explanation.directory
-        return explanation, None if where is None else str(Path(where) / EXPLANATION_FILE)
-    if not isinstance(explanation, str | Path):
-        raise BadInput(f"explanation {type(explanation).__name__} is none; give one, its file or its directory")
-    path = Path(explanation)
-    return Explanation.read(path / EXPLANATION_FILE if path.is_dir() else path), str(explanation)
