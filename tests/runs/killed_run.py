@@ -8,16 +8,14 @@ process id and, when it ended, how.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 CASES = 10
 CAP = 1000.0
 
 
 def perform(directory: Path, script: Path, prices: Path) -> None:
-    """The whole run, or what is left of it; grading is a stand-in too and happens in this process."""
+    """The whole run, or what is left of it; grading is a stand-in too."""
     from tests.runs import stand_in
     from tests.runs.test_circuits import grade_stub
     from vesalius.runs import engine
@@ -29,13 +27,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
 
     engine.START_METHOD = "fork"  # pyrefly: ignore[bad-assignment]  # a server, or a fresh worker, would import everything again in every life
 
-    def run_cases(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
-        if work is circuits.explain_case:
-            yield from engine.map_cases(work, cases, jobs=jobs)
-            return
-        for case in cases:
-            yield case, grade_stub(case)
-
+    circuits.grade_case = grade_stub  # pyrefly: ignore[bad-assignment]
     settings = BenchmarkSettings(
         circuits=tuple(first(benchmark_circuits(), CASES)),
         scientist=stand_in.NAME,
@@ -44,7 +36,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     )
     limits = RunLimits(max_cost=CAP)
     with Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data()) as run:
-        benchmark = circuits.CircuitsBenchmark(run, settings, limits=limits, engine=run_cases)  # type: ignore[arg-type]
+        benchmark = circuits.CircuitsBenchmark(run, settings, limits=limits, engine=engine.map_cases)
         for _ in benchmark.work(jobs=1):
             pass
         benchmark.scorecard()

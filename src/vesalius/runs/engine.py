@@ -1,7 +1,9 @@
 """Cases run somewhere else, a few at a time; here, in processes of this machine.
 
 An engine is one function: work, cases, how many at a time, and out come pairs of (case, result or `Failure`) in the
-order in which they finish. Cases are taken one by one as workers become free, so the caller can stop supplying them.
+order in which they finish. Cases are taken one by one as workers become free, so the caller can stop supplying them,
+and a case may follow from an earlier result: None in place of a case says that there is none before another one has
+finished.
 `local` is below, `ray_engine` is the other one; `engine_named` finds them. `in_process` runs cases one after the other
 in this process, with all its threads, where no engine is asked for.
 
@@ -103,7 +105,8 @@ def in_process(
 ) -> Generator[tuple[Case, Result | Failure]]:
     """No engine: one case after the other, here."""
     for case in cases:
-        yield case, outcome(work, case)
+        if case is not None:
+            yield case, outcome(work, case)
 
 
 class Queue:
@@ -115,7 +118,8 @@ class Queue:
 
     def next(self) -> tuple[Any, int] | None:
         """The next case and the number of this try, or None for now."""
-        for case in self._fresh:
+        case = next(self._fresh, None)
+        if case is not None:
             return case, 1
         return self._again.popleft() if self._again else None
 

@@ -5,7 +5,7 @@ A benchmark says what a step is and how a result is kept; the rest is here. Afte
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -33,6 +33,16 @@ class StepProgress:
         if not priced:
             return text
         return f"{text}, cost so far {'unknown' if self.cost is None else f'${self.cost:.4f}'}"
+
+
+@dataclass
+class Kept:
+    """A step under way: what its results are kept by, and how many of its cases are done."""
+
+    name: str
+    keep: Callable[[Any, Any], None]
+    total: int
+    done: int
 
 
 class RunSettings(Protocol):
@@ -92,21 +102,34 @@ class Steps(ABC):
         jobs: int,
     ) -> Generator[StepProgress]:
         """One step over its cases: every result is kept, every failure noted."""
-        done = of - len(cases)
+        kept = Kept(step, keep, of, of - len(cases))
+        yield from self._in_turn(work, cases, lambda case: kept, jobs=jobs)
+
+    def _in_turn(
+        self,
+        work: Callable[[Any], Any],
+        cases: Iterable[Any],
+        step_of: "Callable[[Any], Kept]",
+        *,
+        jobs: int,
+    ) -> Generator[StepProgress]:
+        """Cases of one step or of several, whose results may decide which cases follow."""
         with closing(self._engine(work, self._until_ended(cases), jobs=jobs)) as results:
             for case, result in results:
+                step = step_of(case)
                 if isinstance(result, Failure):
                     if result.kind in self.ENDING:
                         self._ended = self._ended or result.reason
-                    self._note_failure(step, case, result)
+                    self._note_failure(step.name, case, result)
                 else:
-                    keep(case, result)
-                done += 1
-                yield StepProgress(self._label(step, case), case.id, done, of, self._ledger_state.total().cost)
+                    step.keep(case, result)
+                step.done += 1
+                cost = self._ledger_state.total().cost
+                yield StepProgress(self._label(step.name, case), case.id, step.done, step.total, cost)
         if self._ended:
             raise Failed(f"{self._ended} ({self._finished()})")
 
-    def _until_ended(self, cases: Sequence[Any]) -> Iterator[Any]:
+    def _until_ended(self, cases: Iterable[Any]) -> Iterator[Any]:
         for case in cases:
             if self._ended:
                 return

@@ -1,13 +1,15 @@
 """The circuits benchmark: explain every circuit, grade every explanation beside its nulls, have it judged, sum up.
 
-The steps are separate because a null may borrow another circuit's program, and so that the scientist is done before
-the answer key is opened. Each result is in the ledger as soon as it is there; resuming a run does what is missing,
-failures included. Only this process writes the ledger; workers write the calls of their case, each to its own file.
-When the spending cap is reached the run stops (see `steps`); with a higher cap the same command continues.
+Explaining a circuit and grading it are two cases, so that the scientist never sees the answer key. A circuit is graded
+as soon as there is what it is graded with: a null may borrow another circuit's program. Each result is in the ledger as
+soon as it is there; resuming a run does what is missing, failures included. Only this process writes the ledger;
+workers write the calls of their case, each to its own file. When the spending cap is reached the run stops (see
+`steps`); with a higher cap the same command continues.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -25,11 +27,11 @@ from vesalius.json_lines import short_name
 from vesalius.options import MAX_TOKENS, Ask, CircuitMethod, Judges, Out, Published, Who, Workers
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_circuits
-from vesalius.runs.directory import Run
+from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Engine, Failure, engine_named
 from vesalius.runs.kinds import Benchmark
 from vesalius.runs.ledger import Totals
-from vesalius.runs.steps import StepProgress
+from vesalius.runs.steps import Kept, StepProgress
 from vesalius_backbones.runs.access import ModelAccess, totals
 from vesalius_backbones.runs.steps import AskingOptions, AskingSteps, RunLimits
 from vesalius_bench.circuits.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
@@ -43,13 +45,14 @@ class CircuitsBenchmark(AskingSteps):
 
     def __init__(self, run: Run, settings: BenchmarkSettings, **options: Unpack[AskingOptions]) -> None:
         self.settings, self.state = settings, State(run.ledger.records)
+        self._unexplained: set[str] = set()
+        self._explanations: dict[str, Explanation] = {}
         super().__init__(run, self.state, prices=settings.prices, **options)
 
     def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
         """Do what is not done yet."""
         self._open_cap()
-        yield from self._explain(jobs)
-        yield from self._grade(jobs)
+        yield from self._explain_and_grade(jobs)
         if self.settings.judges:
             yield from self._judge(jobs)
 
@@ -62,26 +65,74 @@ class CircuitsBenchmark(AskingSteps):
         self.run.write_scorecard(card)
         return card
 
-    def _explain(self, jobs: int) -> Generator[StepProgress]:
-        s, chosen = self.settings, self.settings.circuits
+    def _explain_and_grade(self, jobs: int) -> Generator[StepProgress]:
+        """Longest first; a circuit is graded as soon as it is explained and what it may borrow a program from is."""
+        chosen = self.settings.circuits
         missing = [c for c in chosen if not self._is_explained(c.id)]
-        cases = [
-            ToExplain(self._task(c), None if s.backbone is None else self._reach_backbone(s.backbone, c.id))
-            for c in missing
-        ]
+        waiting = [c for c in chosen if c in missing or c.id in self.state.explained.keys() - self.state.graded]
+        self._unexplained = {c.id for c in missing}
+        explain = Kept(EXPLAIN, self._keep_explained, len(chosen), len(chosen) - len(missing))
+        grade = Kept(GRADE, self._keep_graded, len(chosen), len(chosen) - len(waiting))
+        steps = {ToExplain: explain, ToGrade: grade}
+        to_explain, to_grade = (sorted(some, key=lambda c: -c.size) for some in (missing, waiting))
+        cases = self._cases(to_explain, to_grade)
+        yield from self._in_turn(explain_or_grade, cases, lambda case: steps[type(case)], jobs=jobs)
 
-        def keep(case: ToExplain, result: Explained) -> None:
-            if result.trace is not None:
-                self.run.write_trace(case.id, result.trace)
-            explanation = result.explanation
-            if result.circuit is not None:
-                explanation = _from_file(explanation, self.run.write_circuit(case.id, result.circuit))
-            self.run.write_explanation(case.id, explanation)
-            figures = {"seconds": round(explanation.seconds, 3), "cost": explanation.cost}
-            traced = {} if result.trace is None else {"traced": True}
-            self._note("explained", case.id, **figures, **traced, **self._used(EXPLAIN, case.id))
+    def _cases(
+        self, to_explain: list[CircuitCase], to_grade: list[CircuitCase]
+    ) -> Iterator[ToExplain | ToGrade | None]:
+        """What can be done now, grading first; None while all that is left waits for an explanation."""
+        while True:
+            to_grade = [c for c in to_grade if c.id in self._unexplained or c.id in self.state.explained]
+            ready = next((c for c in to_grade if self._can_be_graded(c)), None)
+            if ready is not None:
+                to_grade.remove(ready)
+                yield self._to_grade(ready)
+            elif to_explain:
+                yield self._to_explain(to_explain.pop(0))
+            elif to_grade:
+                yield None
+            else:
+                return
 
-        yield from self._each(EXPLAIN, explain_case, cases, keep, of=len(chosen), jobs=jobs)
+    def _can_be_graded(self, circuit: CircuitCase) -> bool:
+        """Explained; and where it is one component, which may borrow a program, so is every other of one component."""
+        if circuit.id in self._unexplained:
+            return False
+        return len(self._explanation(circuit.id).components) != 1 or not self._unexplained & self._may_lend
+
+    @cached_property
+    def _may_lend(self) -> set[str]:
+        """Circuits that may be of one component: all of those whose components are yet to be found."""
+        found_first = self.settings.circuit_from is not None
+        return {c.id for c in self.settings.circuits if found_first or c.card is None or len(c.card.components) == 1}
+
+    def _note_failure(self, step: str, case: Any, failure: Failure) -> None:
+        if step == EXPLAIN:
+            if failure.kind == "refused" and self.settings.leave_out is not None:
+                raise BadInput(failure.reason)  # the same for every case: the name of the family is wrong
+            self._unexplained.discard(case.id)
+        super()._note_failure(step, case, failure)
+
+    def _to_explain(self, circuit: CircuitCase) -> ToExplain:
+        model = self.settings.backbone
+        return ToExplain(self._task(circuit), None if model is None else self._reach_backbone(model, circuit.id))
+
+    def _keep_explained(self, case: ToExplain, result: Explained) -> None:
+        if result.trace is not None:
+            self.run.write_trace(case.id, result.trace)
+        explanation = result.explanation
+        if result.circuit is not None:
+            explanation = _from_file(explanation, self.run.write_circuit(case.id, result.circuit))
+        self.run.write_explanation(case.id, explanation)
+        figures = {"seconds": round(explanation.seconds, 3), "cost": explanation.cost}
+        traced = {} if result.trace is None else {"traced": True}
+        self._note("explained", case.id, **figures, **traced, **self._used(EXPLAIN, case.id))
+        self._unexplained.discard(case.id)
+
+    def _keep_graded(self, case: ToGrade, result: tuple[CircuitGrade, float]) -> None:
+        grade, seconds = result
+        self._note("graded", case.id, grade=grade.model_dump(mode="json"), seconds=round(seconds, 3))
 
     def _reach_backbone(self, model: str, case: str) -> ModelAccess:
         access = self._reach(model, case)
@@ -105,18 +156,6 @@ class CircuitsBenchmark(AskingSteps):
             programs=self.run.programs_path(circuit.id),
         )
 
-    def _grade(self, jobs: int) -> Generator[StepProgress]:
-        explained = [c for c in self.settings.circuits if c.id in self.state.explained]
-        explanations = {c.id: self.run.explanation(c.id) for c in explained}
-        missing = [c for c in explained if c.id not in self.state.graded]
-        cases = [self._to_grade(c, explanations) for c in missing]
-
-        def keep(case: ToGrade, result: tuple[CircuitGrade, float]) -> None:
-            grade, seconds = result
-            self._note("graded", case.id, grade=grade.model_dump(mode="json"), seconds=round(seconds, 3))
-
-        yield from self._each(GRADE, grade_case, cases, keep, of=len(explained), jobs=jobs)
-
     def _judge(self, jobs: int) -> Generator[StepProgress]:
         explained = [c for c in self.settings.circuits if c.id in self.state.explained]
         cases = [self._to_judge(c) for c in explained if not self.state.settled(c.id)]
@@ -126,21 +165,22 @@ class CircuitsBenchmark(AskingSteps):
 
         yield from self._each(JUDGE, judge_case, cases, keep, of=len(explained), jobs=jobs)
 
-    def _note_failure(self, step: str, case: object, failure: Failure) -> None:
-        if step == EXPLAIN and failure.kind == "refused" and self.settings.leave_out is not None:
-            raise BadInput(failure.reason)  # the same for every case: the name of the family is wrong
-        super()._note_failure(step, case, failure)
-
     def _finished(self) -> str:
         return f"{len(self.state.explained)} of {len(self.settings.circuits)} circuits are explained"
 
-    def _to_grade(self, circuit: CircuitCase, explanations: Mapping[str, Explanation | None]) -> ToGrade:
-        own, pool = explanations[circuit.id], [each for each in explanations.values() if each is not None]
-        donor = None if own is None else donor_of(own, pool)
-        lender = next((name for name, each in explanations.items() if donor is not None and each is donor), None)
-        path = self.run.explanation_path
-        lent = None if lender is None else path(lender)
+    def _to_grade(self, circuit: CircuitCase) -> ToGrade:
+        own, path, lent = self._explanation(circuit.id), self.run.explanation_path, None
+        if len(own.components) == 1:
+            pool = {c.id: self._explanation(c.id) for c in self.settings.circuits if c.id in self.state.explained}
+            donor = donor_of(own, list(pool.values()))
+            lent = next((path(name) for name, each in pool.items() if each is donor), None)
         return ToGrade(circuit.id, circuit.directory, path(circuit.id), lent, circuit.annotation)
+
+    def _explanation(self, case: str) -> Explanation:
+        """What was kept of a circuit that is explained; read once."""
+        if case not in self._explanations:
+            self._explanations[case] = read_explanation(self.run.explanation_path(case))
+        return self._explanations[case]
 
     def _to_judge(self, circuit: CircuitCase) -> ToJudge:
         trace = self.run.trace_path(circuit.id)
@@ -171,6 +211,11 @@ class CircuitsBenchmark(AskingSteps):
         if case not in self.state.explained or self.run.explanation(case) is None:
             return False
         return not self.state.explained[case] or self.run.trace(case) is not None
+
+
+def explain_or_grade(case: ToExplain | ToGrade) -> Any:
+    """What a worker does with a case of either step."""
+    return explain_case(case) if isinstance(case, ToExplain) else grade_case(case)
 
 
 def _from_file(explanation: Explanation, circuit: Path) -> Explanation:

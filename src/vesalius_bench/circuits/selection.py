@@ -4,6 +4,8 @@ InterpBench models with the annotations of AgenticInterpBench.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -35,6 +37,20 @@ class CircuitCase:
     def source(self) -> str:
         """The name or path that the specimen is loaded by."""
         return str(self.directory) if self.trained or self.annotation is not None else self.id
+
+    @cached_property
+    def card(self) -> Card | None:
+        """What it says of itself; an original has no card."""
+        path = self.directory / SPECIMEN_FILE
+        return Card.read(path) if path.is_file() else None
+
+    @property
+    def size(self) -> float:
+        """Components times length times width, which the time to explain a circuit roughly follows; unknown sizes are
+        larger than any.
+        """
+        card = self.card
+        return inf if card is None else len(card.components) * card.max_len * card.d_model
 
     @property
     def fingerprint(self) -> str:
