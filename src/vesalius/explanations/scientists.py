@@ -157,16 +157,17 @@ class Builtin(Studying):
 
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse options that do not go with the specimen's vocabulary."""
-        from vesalius.explanations.natural import PROMPTS
-        from vesalius.explanations.natural.explain import require_enough
-        from vesalius.explanations.scientist.explain import require_families
         from vesalius.model.specimen import TextVocabulary, listed_tokens
 
         if isinstance(specimen.vocabulary, TextVocabulary):
+            from vesalius.explanations.natural.explain import PROMPTS, require_enough
+
             if self.leave_out is not None:
                 raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
             require_enough(PROMPTS if self.n is None else self.n, self.top)
         else:
+            from vesalius.explanations.scientist.explain import require_families
+
             listed_tokens(specimen, "the built-in scientist of circuits")
             self.refuse_natural_options(specimen, force=force)
             if self.no_ladder:
@@ -175,13 +176,13 @@ class Builtin(Studying):
 
     def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
         """Explain a specimen without asking anybody."""
-        from vesalius.explanations.natural import PROMPTS, explain_natural
-        from vesalius.explanations.scientist import explain_specimen
         from vesalius.model.specimen import TextVocabulary
 
         specimen = task.specimen()
         self.require(specimen, force=task.force)
         if isinstance(specimen.vocabulary, TextVocabulary):
+            from vesalius.explanations.natural import PROMPTS, explain_natural
+
             return Explained(
                 explain_natural(
                     specimen,
@@ -195,6 +196,8 @@ class Builtin(Studying):
                     progress=task.progress,
                 )
             )
+        from vesalius.explanations.scientist import explain_specimen
+
         without = frozenset() if self.leave_out is None else frozenset({self.leave_out})
         return Explained(
             explain_specimen(

@@ -341,7 +341,10 @@ def _mix_rows_last(
     for d in range(1, q.shape[1]):
         scores.addcmul_(q[:, None, d], k[None, :, d])
     pattern = widened(scores).softmax(1).to(v.dtype)
-    return torch.stack([(pattern * v[None, :, d]).sum(1) for d in range(v.shape[1])], -1).permute(2, 0, 1, 3)
+    z = pattern[:, 0, None] * v[None, 0]
+    for key in range(1, len(v)):
+        z.addcmul_(pattern[:, key, None], v[None, key])
+    return z.permute(3, 0, 2, 1)
 
 
 def _per_head(weight: Float[Tensor, "d_model wide"], n: int) -> Float[Tensor, "head d_model d_head"]:

@@ -17,10 +17,13 @@ _LARGE = 2**16
 def affine(
     x: Float[Tensor, "row inner"], weight: Float[Tensor, "inner outer"], bias: Float[Tensor, " outer"]
 ) -> Float[Tensor, "row outer"]:
-    """x W + b. Many families have no biases; adding zeros to a product takes a tenth of its time on a CPU."""
-    if weight.numel() >= _LARGE and bias.is_cpu and not torch.is_grad_enabled() and not bool(bias.any()):
-        return x @ weight
-    return torch.addmm(bias, x, weight)
+    """x W + b. On a CPU without gradients the bias is added to the product in place, or not at all where it is zero: as
+    `addmm` gives it, in a tenth to a third less time.
+    """
+    if not bias.is_cpu or torch.is_grad_enabled():
+        return torch.addmm(bias, x, weight)
+    product = x @ weight
+    return product if weight.numel() >= _LARGE and not bool(bias.any()) else product.add_(bias)
 
 
 # LayerNorm and RMSNorm, and a part's share of what they put out.
@@ -102,7 +105,9 @@ class Mlp(nn.Module):
         flat = x.flatten(0, 1)
         inner = affine(flat, self.W_in, self.b_in).view(*x.shape[:2], -1)
         if self.W_gate is None:
-            post = self.act(tap(self.prefix + "hook_pre", inner))
+            inner = tap(self.prefix + "hook_pre", inner)
+            in_place = tap.idle and self.act is F.relu and not torch.is_grad_enabled()
+            post = inner.relu_() if in_place else self.act(inner)
         else:
             gate = tap(self.prefix + "hook_pre", (flat @ self.W_gate).view_as(inner))
             inner = tap(self.prefix + "hook_pre_linear", inner)

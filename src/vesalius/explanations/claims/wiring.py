@@ -20,6 +20,7 @@ do (`moved`).
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import torch
@@ -77,7 +78,7 @@ class Reader:
         self.paths = PathsInto(lab, receiver)
         self._equal: dict[tuple[str, ...], Tensor] = {}
 
-    @property
+    @cached_property
     def senders(self) -> tuple[str, ...]:
         """The tokens, the components of the program that come before, and the others as one; not the position."""
         own = [name for name in self.paths.senders if name in self.carriers]
@@ -88,6 +89,11 @@ class Reader:
         """Inputs that change when some senders are exchanged and all others are held; what a held value is computed
         from is exchanged only where that value is equal, unless `freely`.
         """
+        names, where = self._exchange(exchanged, freely=freely)
+        return self.paths.changed(names, where=where) if names else torch.zeros(self.paths.n, dtype=torch.bool)
+
+    def _exchange(self, exchanged: Collection[str], *, freely: bool) -> tuple[list[str], dict[str, Tensor]]:
+        """The senders by themselves, and the positions that some of them are limited to."""
         held = [name for name in self.senders if name not in exchanged]
         where: dict[str, Tensor] = {}
         names: list[str] = []
@@ -99,9 +105,11 @@ class Reader:
             made = () if freely else self._made_from(sender, held)
             if made:
                 where[sender] = self._where_equal(made)
-        if not names:
-            return torch.zeros(self.paths.n, dtype=torch.bool)
-        return self.paths.changed(names, where=where)
+        return names, where
+
+    def _breaks(self, exchanged: Collection[str], *, freely: bool) -> bool:
+        names, where = self._exchange(exchanged, freely=freely)
+        return bool(names) and self.paths.changes_more(READ, names, where=where)
 
     def with_sources(self, sender: str, others: Collection[str]) -> list[str]:
         """A sender with those of `others` that its value is computed from; they are exchanged together."""
@@ -116,8 +124,9 @@ class Reader:
         return free if free <= READ else min(free, float(self.changed(rest).float().mean()))
 
     def fits(self, held: Collection[str]) -> bool:
-        """Whether nothing changes while these are held and the others are varied together."""
-        return self.share(held) <= READ
+        """Whether nothing changes while these are held and the others are varied together, as `share` has it."""
+        rest = [name for name in self.senders if name not in held]
+        return not (self._breaks(rest, freely=True) and self._breaks(rest, freely=False))
 
     def wirings(self) -> tuple[Wiring, ...]:
         """The sets of fewest senders that fit. Of more than `MOST_HELD`, only that of all senders that break something
@@ -174,14 +183,23 @@ class Reader:
 
     def _made_from(self, sender: str, held: Collection[str]) -> tuple[str, ...]:
         """Variables carried by held senders that are computed from what this sender holds."""
-        own = {TOKENS} if sender == TOKENS else set(self.carriers.get(sender, ()))
-        own |= {name.removesuffix("_head") for name in own}
-        return tuple(
-            name
-            for one in held
-            for name in self.carriers.get(one, ())
-            if own & _upstream(self.program, name) and not own & {name, name.removesuffix("_head")}
-        )
+        return tuple(name for one in held for name in self._made[sender, one])
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """For two senders the variables of the second that are computed from what the first holds."""
+        above = {name: _upstream(self.program, name) for one in self.senders for name in self.carriers.get(one, ())}
+        made: dict[tuple[str, str], tuple[str, ...]] = {}
+        for sender in self.senders:
+            own = {TOKENS} if sender == TOKENS else set(self.carriers.get(sender, ()))
+            own |= {name.removesuffix("_head") for name in own}
+            for one in self.senders:
+                made[sender, one] = tuple(
+                    name
+                    for name in self.carriers.get(one, ())
+                    if own & above[name] and not own & {name, name.removesuffix("_head")}
+                )
+        return made
 
     def _where_equal(self, variables: tuple[str, ...]) -> Bool[Tensor, "pair pos"]:
         if variables not in self._equal:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.explanations.scientist.gathering import Gathered, Selector, Width
-from vesalius.explanations.scientist.program import INDICES, Environment, Hypothesis
+from vesalius.explanations.scientist.program import INDICES, Environment, Hypothesis, View
 from vesalius.rasp.draft import UNDEFINED
 
 #: Selections that are combined with values and operations.
@@ -49,7 +49,7 @@ class Attended:
         """The inputs whose attention is known (it is zero in rows of exchanges)."""
         rows = (attention.sum((1, 2)) > 0).nonzero()[:MOST_INPUTS, 0]
         values = {name: codes[rows] for name, codes in env.values.items()}
-        taken = Environment(values, env.real[rows], env.visible[rows] & env.real[rows][:, :, None])
+        taken = Environment(values, View(env.real[rows], env.visible[rows] & env.real[rows][:, :, None]))
         seen = attention[rows] * taken.visible
         return cls(taken, seen, 1 / (taken.visible.sum(-1, keepdim=True) + 1.0))
 

@@ -206,7 +206,7 @@ def _refined(
     predicted, put the runner-up in and keep it if the program gets better.
     """
     runs = investigation.runs
-    known = {c: finding.observations for c, finding in investigation.findings.items()}
+    known = [investigation]
     forced: dict[Component, int] = {}
     tried: dict[Component, int] = {}
     pairs = int(REFINING_PAIRS * share)
@@ -215,10 +215,9 @@ def _refined(
     def attempt(trial: dict[Component, int], needed: float) -> bool:
         nonlocal investigation, program, checks
         other = explain_components(runs, investigation.pool, seed=seed, forced=trial, known=known, without=without)
+        known.append(other)
         other_program = assemble(other, recorded, exchanges=int(EXCHANGES * share), seed=seed + 2)
-        other_checks = exchange_accuracy(
-            runs, other_program, recorded, pairs=int(REFINING_PAIRS * share), seed=seed + 3
-        )
+        other_checks = exchange_accuracy(runs, other_program, recorded, pairs=pairs, seed=seed + 3)
         if _quality(other_checks) <= _quality(checks) + needed:
             return False
         investigation, program, checks = other, other_program, other_checks

@@ -1,6 +1,6 @@
 """The investigation: components in order of computation, each observed, explained, and put into the program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,7 +52,9 @@ class Ranked(NamedTuple):
 
 @dataclass
 class ComponentSearch:
-    """What is known of one component: its observations, the ranked hypotheses and the one in use, at `place`."""
+    """What is known of one component: its observations, the ranked hypotheses and the one in use, at `place`; `choice`
+    is the place that was asked for.
+    """
 
     observations: Observations
     hypothesis: Hypothesis
@@ -60,6 +62,7 @@ class ComponentSearch:
     ranked: list[Ranked] = field(default_factory=list)
     tried: int = 1
     place: int = 0
+    choice: int = 0
 
     @property
     def simpler(self) -> int | None:
@@ -109,71 +112,89 @@ def explain_components(
     *,
     seed: int,
     forced: dict[Component, int] | None = None,
-    known: dict[Component, Observations] | None = None,
+    known: Sequence[SearchState] = (),
     without: frozenset[str] = frozenset(),
     progress: Callable[[Component], None] | None = None,
 ) -> SearchState:
-    """Explain every component; `forced` takes a lower-ranked hypothesis for some, `known` reuses observations."""
+    """Explain every component; `forced` takes a lower-ranked hypothesis for some. What `known` searches of the same
+    runs have observed is reused, and what they found of a component where the program before it is the same.
+    """
     findings: dict[Component, ComponentSearch] = {}
     program = CircuitProgram({}, None, runs.model.config.causal, runs.numeric)
     for order, component in enumerate(runs.components):
         if progress:
             progress(component)
         upstream = [c for c in findings if feeds(c, component) and not findings[c].observations.is_inert]
-        observations = (known or {}).get(component) or observe(runs, pool, component, upstream, seed=seed + 17 * order)
+        if known:
+            observations = known[0].findings[component].observations
+        else:
+            observations = observe(runs, pool, component, upstream, seed=seed + 17 * order)
         choice = (forced or {}).get(component, 0)
-        finding = _explain(runs, pool, program, observations, upstream, choice, without)
+        same = [state.findings[component] for state in known if _begins_with(state.program, program)]
+        finding = next((one for one in same if one.choice == choice), None)
+        if finding is None:
+            search = _Search(runs, pool, program, observations, upstream, without)
+            ranking = next(((one.ranked, one.tried) for one in same if one.ranked), None)
+            finding = search.finding(choice, *(ranking or search.ranking()))
         findings[component] = finding
         program.variables[component] = finding.hypothesis
     return SearchState(runs, pool, findings, program)
 
 
-def _explain(
-    runs: CircuitRuns,
-    pool: RecordedRun,
-    program: CircuitProgram,
-    observations: Observations,
-    upstream: list[Component],
-    choice: int,
-    without: frozenset[str],
-) -> ComponentSearch:
-    if observations.is_inert:
-        return ComponentSearch(observations, Constant(), 0.0)
-    env = program.exchanged(pool.sequences, observations.pairings)
-    names = [str(c) for c in reversed(upstream) if program.variables[c].family != "nothing"] + [TOKENS]
-    component = observations.component
-    if component.is_head:
-        attention = _attention(runs, pool, observations.pairings, component)
-        causal = runs.model.config.causal
+def _begins_with(program: CircuitProgram, earlier: CircuitProgram) -> bool:
+    return all(program.variables[component] == variable for component, variable in earlier.variables.items())
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The hypotheses of one component, given the program before it."""
+
+    runs: CircuitRuns
+    pool: RecordedRun
+    program: CircuitProgram
+    observations: Observations
+    upstream: list[Component]
+    without: frozenset[str]
+
+    def ranking(self) -> tuple[list[Ranked], int]:
+        """The hypotheses that stay on record, and how many were tried."""
+        runs, program, observations = self.runs, self.program, self.observations
+        if observations.is_inert:
+            return [], 1
+        env = program.exchanged(self.pool.sequences, observations.pairings)
+        names = [str(c) for c in reversed(self.upstream) if program.variables[c].family != "nothing"] + [TOKENS]
+        component = observations.component
+        if not component.is_head:
+            tables = rank_tables(observations, env, names)
+            readings = _readings(runs, observations, tables)
+            return [Ranked(score, reading) for reading, score in readings[:KEPT]], len(tables)
         heads = rank_heads(
             observations,
             env,
             names,
-            attention=attention,
+            attention=_attention(runs, self.pool, observations.pairings, component),
             numeric=runs.numeric,
-            causal=causal,
-            without=without,
+            causal=runs.model.config.causal,
+            without=self.without,
             numbers=_numbers(runs, program),
         )
-        ranked = [Ranked(each.score, each.hypothesis) for each in heads[:KEPT]]
-        tried = len(heads)
-    else:
-        tables = rank_tables(observations, env, names)
-        tried = len(tables)
-        readings = _readings(runs, observations, tables)
-        ranked = [Ranked(score, reading) for reading, score in readings[:KEPT]]
-    if not ranked:
-        return ComponentSearch(observations, Constant(), 0.0)
-    place = min(choice, len(ranked) - 1)
-    score, hypothesised = ranked[place]
-    if score < FOUND_ABOVE:
-        return ComponentSearch(observations, Constant(), score, ranked, tried)
-    if not isinstance(hypothesised, TableForm):
-        return ComponentSearch(observations, hypothesised, score, ranked, tried, place)
-    hypothesis = _of_mlp(runs, pool, program, observations, hypothesised, without)
-    if hypothesis is None:
-        return ComponentSearch(observations, Constant(), 0.0)
-    return ComponentSearch(observations, hypothesis, score, ranked, tried, place)
+        return [Ranked(each.score, each.hypothesis) for each in heads[:KEPT]], len(heads)
+
+    def finding(self, choice: int, ranked: list[Ranked], tried: int) -> ComponentSearch:
+        """The hypothesis at a place of the ranking, as a program can use it; nothing where none predicts enough."""
+        observations, nothing = self.observations, Constant()
+        if not ranked:
+            return ComponentSearch(observations, nothing, 0.0, choice=choice)
+        place = min(choice, len(ranked) - 1)
+        score, hypothesis = ranked[place]
+        if score < FOUND_ABOVE:
+            return ComponentSearch(observations, nothing, score, ranked, tried, choice=choice)
+        if isinstance(hypothesis, TableForm):
+            read_off = _of_mlp(self.runs, self.pool, self.program, observations, hypothesis, self.without)
+            if read_off is None:
+                return ComponentSearch(observations, nothing, 0.0, choice=choice)
+            hypothesis = read_off
+        return ComponentSearch(observations, hypothesis, score, ranked, tried, place, choice)
 
 
 def _numbers(runs: CircuitRuns, program: CircuitProgram) -> dict[str, tuple[float, ...]]:
@@ -263,7 +284,7 @@ def _outputs(runs: CircuitRuns, recorded: RecordedRun, pairings: Pairings) -> Te
     """The model's outputs on the rows of `pairings`."""
     outputs = recorded.outputs[pairings.base]
     for component in dict.fromkeys(moved for moved in pairings.moved if moved is not None):
-        outputs[pairings.rows_of(component)] = runs.interchange(recorded, pairings, component)[0]
+        outputs[pairings.rows_of(component)] = runs.outputs_exchanged(recorded, pairings, component)
     return outputs
 
 

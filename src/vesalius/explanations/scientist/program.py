@@ -12,9 +12,9 @@ the smallest table of variables (for numbers, where it fits, a straight line) th
 with one component exchanged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Protocol
 
@@ -29,37 +29,8 @@ from vesalius.rasp.draft import LENGTH, UNDEFINED, Coded, Draft
 #: Divisible by 1 to 10 and fine enough to tell fractions of sixty apart.
 MEAN_SCALE = 5040
 TOKENS, INDICES = "tokens", "indices"
-
-
-@dataclass(frozen=True)
-class Environment:
-    """Codes of variables on one batch. `visible[b, q, k]`: query q of row b can see key k."""
-
-    values: dict[str, Int[Tensor, "row pos"]]
-    real: Bool[Tensor, "row pos"]
-    visible: Bool[Tensor, "row query key"]
-
-    @classmethod
-    def of(cls, sequences: Sequences, *, causal: bool) -> "Environment":
-        """The two inputs of every program."""
-        real = sequences.real
-        n = real.shape[1]
-        visible = real[:, None, :].expand(-1, n, -1)
-        if causal:
-            visible = visible & torch.ones(n, n, dtype=torch.bool).tril()
-        indices = torch.arange(n).expand(len(sequences), -1).masked_fill(~real, UNDEFINED)
-        return cls({TOKENS: sequences.codes, INDICES: indices}, real, visible)
-
-    def __getitem__(self, name: str) -> Int[Tensor, "row pos"]:
-        return self.values[name]
-
-    @cached_property
-    def scopes(self) -> "dict[str, Scope]":
-        """What a query sees before and at its own position (LEQ), before it (LT), or anywhere (TRUE)."""
-        n = self.visible.shape[1]
-        shapes = {scope: torch.ones(n, n).tril(latest) for scope, latest in (("LEQ", 0), ("LT", -1), ("TRUE", n))}
-        seen = {scope: self.visible.float() * shape for scope, shape in shapes.items()}
-        return {scope: Scope(keys, keys.sum(-1)) for scope, keys in seen.items()}
+#: Values of variables that are kept for one batch.
+MOST_KNOWN = 200
 
 
 @dataclass(frozen=True)
@@ -72,6 +43,79 @@ class Scope:
     def count(self, chosen: Bool[Tensor, "row pos"]) -> Float[Tensor, "row query"]:
         """How many of the keys seen are chosen; as a product of matrices, since a search counts thousands of times."""
         return (self.keys @ chosen.float().unsqueeze(-1)).squeeze(-1)
+
+
+class View:
+    """What programs see of one batch before they compute anything: `real[b, i]`, where row b has a token, and
+    `visible[b, q, k]`, whether query q of row b can see key k. What variables are on it is kept for a while, because
+    the programs that a search compares differ in few of their variables.
+    """
+
+    def __init__(self, real: Bool[Tensor, "row pos"], visible: Bool[Tensor, "row query key"]) -> None:
+        self.real, self.visible = real, visible
+        self._known: dict[tuple[Hashable, ...], tuple[object, tuple[Tensor, ...], Tensor]] = {}
+
+    @cached_property
+    def scopes(self) -> dict[str, Scope]:
+        """What a query sees before and at its own position (LEQ), before it (LT), or anywhere (TRUE)."""
+        n = self.visible.shape[1]
+        shapes = {scope: torch.ones(n, n).tril(latest) for scope, latest in (("LEQ", 0), ("LT", -1), ("TRUE", n))}
+        seen = {scope: self.visible.float() * shape for scope, shape in shapes.items()}
+        return {scope: Scope(keys, keys.sum(-1)) for scope, keys in seen.items()}
+
+    def once(self, step: object, inputs: tuple[Tensor, ...], compute: Callable[[], Tensor]) -> Tensor:
+        """The result of a step on these very tensors; nobody may change it."""
+        key = (id(step), *map(id, inputs))
+        if key not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[key] = step, inputs, compute()  # what has an id here is held, so that no other gets the same
+        return self._known[key][2]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Codes of variables on one batch, which `view` is of."""
+
+    values: dict[str, Int[Tensor, "row pos"]]
+    view: View
+
+    @classmethod
+    def of(cls, sequences: Sequences, *, causal: bool) -> "Environment":
+        """The two inputs of every program."""
+        if causal not in sequences.seen:
+            real = sequences.real
+            n = real.shape[1]
+            visible = real[:, None, :].expand(-1, n, -1)
+            if causal:
+                visible = visible & torch.ones(n, n, dtype=torch.bool).tril()
+            indices = torch.arange(n).expand(len(sequences), -1).masked_fill(~real, UNDEFINED)
+            sequences.seen[causal] = View(real, visible), indices
+        view, indices = sequences.seen[causal]
+        return cls({TOKENS: sequences.codes, INDICES: indices}, view)
+
+    def __getitem__(self, name: str) -> Int[Tensor, "row pos"]:
+        return self.values[name]
+
+    @property
+    def real(self) -> Bool[Tensor, "row pos"]:
+        """Where a row has a token."""
+        return self.view.real
+
+    @property
+    def visible(self) -> Bool[Tensor, "row query key"]:
+        """Which keys a query can see."""
+        return self.view.visible
+
+    @property
+    def scopes(self) -> dict[str, Scope]:
+        """What a query sees before and at its own position, before it, or anywhere."""
+        return self.view.scopes
+
+    def evaluate(self, variable: "Hypothesis") -> Int[Tensor, "row pos"]:
+        """A variable of a program; what is computed on the same values is computed once, and must not be changed."""
+        inputs = tuple(self.values[name] for name in (TOKENS, INDICES, *variable.reads) if name in self.values)
+        return self.view.once(variable, inputs, lambda: variable.evaluate(self))
 
 
 class Naming(Protocol):
@@ -272,21 +316,17 @@ class CircuitProgram:
         """Every variable on natural inputs."""
         env = Environment.of(sequences, causal=self.causal)
         for component, variable in self.variables.items():
-            env.values[str(component)] = variable.evaluate(env)
+            env.values[str(component)] = env.evaluate(variable)
         return env
 
     def exchanged(self, sequences: Sequences, pairings: Pairings) -> Environment:
         """Every variable on the rows of `pairings`: the exchanged one from the source, later ones recomputed."""
         natural = self.environment(sequences)
-        env = Environment.of(sequences.take(pairings.base), causal=self.causal)
+        env = Environment.of(sequences.based(pairings), causal=self.causal)
         for component, variable in self.variables.items():
-            values = variable.evaluate(env)
-            rows = pairings.rows_of(component)
-            if len(rows):
-                base, source = pairings.base[rows], pairings.source[rows]
-                both = sequences.real[base] & sequences.real[source]
-                values[rows] = torch.where(both, natural[str(component)][source], values[rows])
-            env.values[str(component)] = values
+            values, theirs = env.evaluate(variable), natural[str(component)]
+            put = partial(_put, values, theirs, sequences, pairings, component)
+            env.values[str(component)] = env.view.once(component, (values, theirs), put)
         return env
 
     def predict(self, env: Environment) -> Tensor:
@@ -297,6 +337,14 @@ class CircuitProgram:
     def agrees(self, predicted: Tensor, outputs: Tensor) -> Tensor:
         """Where a prediction equals the model's output."""
         return (predicted - outputs).abs() < TOLERANCE if self.numeric else predicted.long() == outputs
+
+
+def _put(values: Tensor, theirs: Tensor, sequences: Sequences, pairings: Pairings, component: Component) -> Tensor:
+    """The values with those of the source in rows that exchange a component, where base and source have a token."""
+    rows = pairings.rows_of(component)
+    base, source = pairings.base[rows], pairings.source[rows]
+    both = sequences.real[base] & sequences.real[source]
+    return values.index_copy(0, rows, torch.where(both, theirs[source], values[rows]))
 
 
 def with_output(program: CircuitProgram, env: Environment, outputs: Tensor) -> CircuitProgram:

@@ -9,7 +9,9 @@ Inputs and outputs are codes. Recorded runs are the engine's `Recordings`; a pat
 which every row replaces the same component by a value of its own, at positions of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -44,23 +46,29 @@ PAD = -1
 NATURAL_SHARE = 0.8
 #: Share of designed inputs that have full length.
 FULL_LENGTH_SHARE = 0.4
+#: Pairings whose base inputs are kept.
+MOST_BASED = 24
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Inputs as token codes, -1 past the end of each."""
+    """Inputs as token codes, -1 past the end of each. `seen` is for what programs see of them, by whether they are
+    causal.
+    """
 
     codes: Int[Tensor, "row pos"]
+    seen: dict[bool, Any] = field(default_factory=dict, repr=False, compare=False)
+    _based: "dict[int, tuple[Pairings, Sequences]]" = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.codes)
 
-    @property
+    @cached_property
     def lengths(self) -> Int[Tensor, " row"]:
         """Tokens of each input."""
         return self.real.sum(1)
 
-    @property
+    @cached_property
     def real(self) -> Bool[Tensor, "row pos"]:
         """True at tokens, False past the end."""
         return self.codes != PAD
@@ -68,6 +76,14 @@ class Sequences:
     def take(self, rows: Int[Tensor, " n"]) -> "Sequences":
         """Some of the inputs."""
         return Sequences(self.codes[rows])
+
+    def based(self, pairings: "Pairings") -> "Sequences":
+        """The base input of every row; kept for the pairings that were used last."""
+        if id(pairings) not in self._based:
+            if len(self._based) >= MOST_BASED:
+                del self._based[next(iter(self._based))]
+            self._based[id(pairings)] = pairings, self.take(pairings.base)
+        return self._based[id(pairings)][1]
 
     def ids(self, vocabulary: FiniteVocabulary) -> Int[Tensor, "row with_bos"]:
         """Token ids as the model takes them, BOS first."""
@@ -92,7 +108,14 @@ class Pairings:
 
     def rows_of(self, component: Component) -> Int[Tensor, " n"]:
         """The rows in which this component is exchanged."""
-        return torch.tensor([i for i, moved in enumerate(self.moved) if moved == component], dtype=torch.long)
+        return self._rows.get(component, torch.zeros(0, dtype=torch.long))
+
+    @cached_property
+    def _rows(self) -> dict[Component | None, Int[Tensor, " n"]]:
+        rows: dict[Component | None, list[int]] = {}
+        for row, moved in enumerate(self.moved):
+            rows.setdefault(moved, []).append(row)
+        return {moved: torch.tensor(listed) for moved, listed in rows.items()}
 
 
 def finite_vocabulary(specimen: Specimen) -> FiniteVocabulary:
@@ -185,6 +208,7 @@ class CircuitRuns:
         self.vocabulary, self.components = vocabulary, components
         self.numeric = vocabulary.outputs is None
         self.rows = 0
+        self._exchanged: dict[tuple[int, Component, bytes, bytes], tuple[RecordedRun, Tensor]] = {}
 
     def record(self, sequences: Sequences) -> RecordedRun:
         """Run inputs and keep the residual streams and the outputs of the circuit's components."""
@@ -213,6 +237,14 @@ class CircuitRuns:
         return self.patched(
             recorded, base, Edit(component, recorded.component_outputs[component][source], where), keep=keep
         )
+
+    def outputs_exchanged(self, recorded: RecordedRun, pairings: Pairings, component: Component) -> Tensor:
+        """The outputs of `interchange`; kept, because every program that is compared is held against the same ones."""
+        rows = pairings.rows_of(component)
+        key = id(recorded), component, pairings.base[rows].numpy().tobytes(), pairings.source[rows].numpy().tobytes()
+        if key not in self._exchanged:
+            self._exchanged[key] = recorded, self.interchange(recorded, pairings, component)[0]
+        return self._exchanged[key][1]
 
     def attention(self, recorded: RecordedRun, component: Component) -> Float[Tensor, "row query key"]:
         """Where a head attends, tokens only (attention to BOS is left out)."""

@@ -37,7 +37,7 @@ def exchange_accuracy(
 ) -> dict[Component, float | None]:
     """For each component, the share of changed outputs that the program predicts; None where nothing changes."""
     pairings = exchange_pairings(len(recorded.sequences), pairs, list(program.variables), seed=seed)
-    outputs = {component: runs.interchange(recorded, pairings, component)[0] for component in program.variables}
+    outputs = {component: runs.outputs_exchanged(recorded, pairings, component) for component in program.variables}
     return exchange_shares(program, recorded, pairings, outputs)
 
 
@@ -203,7 +203,7 @@ def _with_moved(
     for component, variable in program.variables.items():
         steered = isinstance(variable, Copy) and variable.by in below
         follows = isinstance(variable, Table) and bool(below & {*variable.reads})
-        values = variable.evaluate(_at(program, env, old) if inside and (steered or follows) else env)
+        values = (_at(program, env, old) if inside and (steered or follows) else env).evaluate(variable)
         if component == runs.component:
             values = torch.where(given, origin[str(component)].gather(1, read), values)
         if component == runs.component or follows:
@@ -214,10 +214,10 @@ def _with_moved(
 
 def _at(program: CircuitProgram, env: Environment, positions: Tensor) -> Environment:
     """The same variables read at other positions: the position itself and whatever depends on it alone."""
-    there = Environment({**env.values, INDICES: positions}, env.real, env.visible)
+    there = Environment({**env.values, INDICES: positions}, env.view)
     for component, variable in program.variables.items():
         if variable.reads == (INDICES,) and isinstance(variable, Table) and str(component) in env.values:
-            there.values[str(component)] = variable.evaluate(there)
+            there.values[str(component)] = there.evaluate(variable)
     return there
 
 

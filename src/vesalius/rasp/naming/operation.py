@@ -3,6 +3,7 @@
 import string
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from vesalius.rasp.formula import read_formula
@@ -18,6 +19,8 @@ NOTHING = "nothing"
 #: Digits to which computed numbers are compared.
 DIGITS = 9
 ARGUMENTS = ("x", "y", "z")
+#: Formulas that are kept as they were read: every table is compared with thousands, and most are the same for all.
+KEPT = 2**14
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def plain(value: Value) -> Value:
     return int(value) if value == int(value) else value
 
 
+@lru_cache(maxsize=KEPT)
 def compiled(formula: str, arity: int) -> Callable[..., Value]:
     """The function a formula stands for; one that only names an argument also passes labels on."""
     if formula in ("(x, y)", "(x, y, z)"):

@@ -7,11 +7,13 @@ threshold stands at a value that does.
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from vesalius.rasp.naming.operation import (
     ARGUMENTS,
+    KEPT,
     NOTHING,
     Candidate,
     Entries,
@@ -170,9 +172,10 @@ def _whole(values: list[Value]) -> bool:
 # A candidate about other arguments than it was made for.
 
 
-def renamed(candidate: Candidate, arguments: Sequence[str]) -> Candidate:
+@lru_cache(maxsize=KEPT)
+def renamed(candidate: Candidate, arguments: tuple[str, ...]) -> Candidate:
     """The candidate with its first argument called `arguments[0]`, and so on."""
-    if tuple(arguments) == ARGUMENTS[: len(arguments)]:
+    if arguments == ARGUMENTS[: len(arguments)]:
         return candidate
     to: dict[str, str] = dict(zip(ARGUMENTS, arguments, strict=False))
     marks = {old: f"\0{new}\0" for old, new in to.items()}
