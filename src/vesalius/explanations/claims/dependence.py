@@ -312,21 +312,18 @@ def swap(
     controls: dict[str, float | None] | None = None,
 ) -> Evidence:
     """Share of inputs whose outputs all stay when activations are swapped at the positions `where`."""
-    where = where & lab.real & lab.source_real
-    rows = where.any(1).nonzero()[:, 0]
+    unchanged = lab.stay_when_swapped(component, where)
     share = low = high = None
-    if len(rows):
-        answers = lab.interchange(component, torch.where(where, lab.same_place, -1)[rows], rows=rows)
-        unchanged = (lab.same(answers, lab.clean[rows]) | ~lab.real[rows]).all(1)
+    if len(unchanged):
         share = float(unchanged.float().mean())
-        low, high = share_interval_at(float(unchanged.sum()), len(rows), level)
+        low, high = share_interval_at(float(unchanged.sum()), len(unchanged), level)
     return Evidence(
         experiment=f"swap of {component}'s activations {description}",
         measure="share of inputs whose outputs all stay",
         value=rounded(share),
         low=rounded(low),
         high=rounded(high),
-        n=len(rows),
+        n=len(unchanged),
         controls=controls or {},
         rule=rule,
         seed=lab.seed,

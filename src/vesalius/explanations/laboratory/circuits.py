@@ -59,6 +59,7 @@ class CircuitLab(Lab):
         self.outcomes: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
         self._crossed: dict[Component, Tensor] = {}
         self._moved: dict[Component, Tensor] = {}
+        self._stayed: dict[tuple[Component, bytes], Tensor] = {}
 
     @cached_property
     def numerical(self) -> bool:
@@ -165,6 +166,21 @@ class CircuitLab(Lab):
             rows, reads = self.single_moves
             self._moved[component] = self.interchange(component, reads, rows=rows)
         return self._moved[component]
+
+    def stay_when_swapped(self, component: Component, where: Bool[Tensor, "pair pos"]) -> Bool[Tensor, " some"]:
+        """Whether all answers stay when `component` takes the source's values at these positions where both have a
+        token, for the pairs that have such a position; cached.
+        """
+        where = where & self.real & self.source_real
+        key = component, where.numpy().tobytes()
+        if key not in self._stayed:
+            rows = where.any(1).nonzero()[:, 0]
+            stayed = torch.zeros(0, dtype=torch.bool)
+            if len(rows):
+                answers = self.interchange(component, torch.where(where, self.same_place, -1)[rows], rows=rows)
+                stayed = (self.same(answers, self.clean[rows]) | ~self.real[rows]).all(1)
+            self._stayed[key] = stayed
+        return self._stayed[key]
 
     def traces(self, program: Program) -> tuple[ProgramTrace, ProgramTrace]:
         """A program's traces on the base inputs and on the source inputs; cached as long as the program exists."""

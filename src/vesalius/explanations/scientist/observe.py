@@ -168,11 +168,18 @@ def _changes(
 ) -> Float[Tensor, " n"]:
     """How many outputs differ between the source's value and the own value at one position, the rest being equal."""
     outputs = pool.component_outputs[component]
-    answers = [
-        runs.patched(pool, contexts.base, one_position_edit(pool, component, contexts, outputs[rows], position))[0]
-        for rows in (source, contexts.base)
-    ]
-    changed = (answers[0] - answers[1]).abs() > 0.02 if runs.numeric else answers[0] != answers[1]
+
+    def answers(rows: Tensor, some: Contexts, place: Tensor) -> Tensor:
+        edit = one_position_edit(pool, component, some, outputs[rows], place)
+        return runs.patched(pool, some.base, edit)[0]
+
+    theirs, own = answers(source, contexts, position), pool.outputs[contexts.base]
+    # With nothing behind, the own value in its own place is the run as it is.
+    behind = (contexts.base != contexts.background).nonzero()[:, 0]
+    if len(behind):
+        some = contexts.take(behind)
+        own = own.index_copy(0, behind, answers(some.base, some, position[behind]))
+    changed = (theirs - own).abs() > 0.02 if runs.numeric else theirs != own
     return (changed & pool.sequences.real[contexts.base]).float().sum(1)
 
 
