@@ -9,7 +9,7 @@ workers write the calls of their case, each to its own file. When the spending c
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -37,7 +37,7 @@ from vesalius_backbones.runs.steps import AskingOptions, AskingSteps, RunLimits
 from vesalius_bench.circuits.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
 from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits
 from vesalius_bench.circuits.settings import BENCHMARK, BenchmarkSettings
-from vesalius_bench.circuits.work import ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case
+from vesalius_bench.circuits.work import ToExplain, ToGrade, ToJudge, by_kind, explain_case, grade_case, judge_case
 
 
 class CircuitsBenchmark(AskingSteps):
@@ -76,7 +76,8 @@ class CircuitsBenchmark(AskingSteps):
         steps = {ToExplain: explain, ToGrade: grade}
         to_explain, to_grade = (sorted(some, key=lambda c: -c.size) for some in (missing, waiting))
         cases = self._cases(to_explain, to_grade)
-        yield from self._in_turn(explain_or_grade, cases, lambda case: steps[type(case)], jobs=jobs)
+        work = partial(by_kind, {ToExplain: explain_case, ToGrade: grade_case})
+        yield from self._in_turn(work, cases, lambda case: steps[type(case)], jobs=jobs)
 
     def _cases(
         self, to_explain: list[CircuitCase], to_grade: list[CircuitCase]
@@ -211,11 +212,6 @@ class CircuitsBenchmark(AskingSteps):
         if case not in self.state.explained or self.run.explanation(case) is None:
             return False
         return not self.state.explained[case] or self.run.trace(case) is not None
-
-
-def explain_or_grade(case: ToExplain | ToGrade) -> Any:
-    """What a worker does with a case of either step."""
-    return explain_case(case) if isinstance(case, ToExplain) else grade_case(case)
 
 
 def _from_file(explanation: Explanation, circuit: Path) -> Explanation:

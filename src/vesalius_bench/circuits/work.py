@@ -5,7 +5,7 @@ imported when a case needs them.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,11 @@ class ToJudge:
     annotation: Path | None = None
     once: bool = False
     sandbox_unsafe: bool = False
+
+
+def by_kind(work: Mapping[type, Callable[[Any], Any]], case: object) -> Any:
+    """What is done with a case of its kind, where cases of several are mixed."""
+    return work[type(case)](case)
 
 
 def explain_case(case: ToExplain) -> Explained:
