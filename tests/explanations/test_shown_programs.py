@@ -1,8 +1,8 @@
 """The program that is shown is the program that is graded: read back from its text, it gives the same outputs.
 
 A sample on every run; all 84 circuits under `pytest -m all_specimens`. Claims and wirings have no part in it, so
-nothing is put to the laboratory; nor has how well the program was found, so the search sees few inputs in few contexts, tries
-no runners-up and widens nothing.
+nothing is put to the laboratory; nor has how well the program was found, so the search sees few inputs in few contexts,
+tries no runners-up and widens nothing.
 """
 
 import json
