@@ -109,7 +109,7 @@ def natural() -> tuple[Specimen, Explanation]:
     """An induction head, one that covers for it a little and one that works against both."""
     strengths = {0: 2.0, 1: 0.2, 2: -0.5}
     specimen = as_specimen(induction_model(word_tokenizer().size, strengths=strengths, norm="rms"))
-    return specimen, ves.explain(specimen, ["L0H0", "L1H0", "L1H1", "L1H2", "L1H3"], n=8)
+    return specimen, ves.explain(specimen, ["L0H0", "L1H0", "L1H1", "L1H2", "L1H3"], n=8, no_ladder=True)
 
 
 def first_of_each_kind(explained: Explanation) -> dict[str, tuple[str, int, ClaimRecord]]:

@@ -130,7 +130,7 @@ def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen
     """Every operand's route is named, no head that backs another up is called necessary, and hooks alone confirm every
     supported claim on other prompts.
     """
-    explanation = explain(arithmetic, n=128)
+    explanation = explain(arithmetic, n=128, no_ladder=True)
     roles = {part.id: part.role or "" for part in explanation.components}
     assert roles["L0H3"] == "primary mover of operand B"
     for letter in "ABC":
@@ -155,7 +155,7 @@ def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen
 
 @pytest.mark.slow
 def test_the_planted_head_gets_its_role() -> None:
-    (planted,) = explain(arithmetic_with_planted_head(), [PLANTED], n=128).components
+    (planted,) = explain(arithmetic_with_planted_head(), [PLANTED], n=128, no_ladder=True).components
     assert planted.role == "lens-positive but redundant"
 
 
@@ -167,12 +167,12 @@ def test_controls_that_are_left_out_would_change_nothing_that_is_supported(
     put in, so its sentence may be another.
     """
     names = ["L0H3", "L1H2", "L1H3", "L0_MLP", "L2H1"]
-    fewer = explain(arithmetic, names, n=16, seed=seed)
+    fewer = explain(arithmetic, names, n=16, seed=seed, no_ladder=True)
     for module in (base, movers):
         monkeypatch.setattr(module, "exceeds", lambda *values, **options: True)
     monkeypatch.setattr(necessary, "_needs_controls", lambda *values: True)
     monkeypatch.setattr(necessary, "_is_settled", lambda lab, shown, kinds: necessary._shows(lab, shown, least=2))
-    every = explain(arithmetic, names, n=16, seed=seed)
+    every = explain(arithmetic, names, n=16, seed=seed, no_ladder=True)
     assert supported_in(fewer) == supported_in(every)
     assert [part.role for part in fewer.components] == [part.role for part in every.components]
     assert (fewer.rows or 0) < (every.rows or 0)

@@ -182,7 +182,7 @@ def test_a_claim_about_what_is_not_there_is_refused(single: NaturalLab, claim: C
 
 
 def test_the_explanation_names_the_lookup_and_says_what_it_reads() -> None:
-    explanation = ves.explain(as_specimen(lookup_model(), "capitals"), ["L0_MLP", "L1_MLP"], n=16)
+    explanation = ves.explain(as_specimen(lookup_model(), "capitals"), ["L0_MLP", "L1_MLP"], n=16, no_ladder=True)
     parts = {part.id: part for part in explanation.components}
     assert parts["L1_MLP"].role == "looks up the answer from country at the answer (interchange 1.00), reads L0H0"
     assert (parts["L1_MLP"].tag, parts["L1_MLP"].tag_by_experiment) == ("MAPPER", "MAPPER")
@@ -197,7 +197,7 @@ def test_the_explanation_names_the_lookup_and_says_what_it_reads() -> None:
 
 def test_a_path_into_an_mlp_is_one_question_with_one_claim() -> None:
     """Where the sender is explained as well, its path is claimed there; the MLP's name and note still say it."""
-    explanation = ves.explain(as_specimen(lookup_model(), "capitals"), ["L0H0", "L1_MLP"], n=16)
+    explanation = ves.explain(as_specimen(lookup_model(), "capitals"), ["L0H0", "L1_MLP"], n=16, no_ladder=True)
     parts = {part.id: part for part in explanation.components}
     fed = [claim for claim in parts["L0H0"].claims if claim.kind == "feeds"]
     assert [(claim.prediction, claim.verdict) for claim in fed] == [({"receiver": "L1_MLP"}, "supported")]

@@ -57,7 +57,7 @@ def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
 def test_a_model_without_a_token_that_begins_a_text_is_explained_too(by_hand: Explanation) -> None:
     model = induction_model(SIZE)
     model.config = model.config.model_copy(update={"bos_token": None})
-    without = ves.explain(as_specimen(model), n=16)
+    without = ves.explain(as_specimen(model), n=16, no_ladder=True)
     assert {part.id: part.role for part in without.components} == {part.id: part.role for part in by_hand.components}
 
 
@@ -84,7 +84,7 @@ def test_the_set_is_the_circuit_and_the_answer_says_so(by_hand: Explanation) -> 
 @pytest.mark.slow
 def test_what_is_left_out_is_named_with_its_cost() -> None:
     """L1H0 alone cannot find B: it keeps nothing, and the head that tells it where to look is what is left out."""
-    explanation = ves.explain(as_specimen(induction_model(SIZE)), ["L1H0"], n=4)
+    explanation = ves.explain(as_specimen(induction_model(SIZE)), ["L1H0"], n=4, no_ladder=True)
     account = explanation.account
     assert account is not None
     assert explanation.answer is not None
@@ -104,7 +104,7 @@ def test_what_is_left_out_is_named_with_its_cost() -> None:
 
 @pytest.mark.slow
 def test_the_set_has_at_most_as_many_as_are_asked_for() -> None:
-    explanation = ves.explain(as_specimen(induction_model(SIZE)), n=4, top=1)
+    explanation = ves.explain(as_specimen(induction_model(SIZE)), n=4, top=1, no_ladder=True)
     assert explanation.account is not None
     assert explanation.answer is not None
     assert len(explanation.account.members) == 1
@@ -116,7 +116,7 @@ def test_the_set_has_at_most_as_many_as_are_asked_for() -> None:
 def test_a_tag_by_experiment_is_one_or_null(by_hand: Explanation) -> None:
     """Attention that was shown to lie on one role settles ROUTER; a default by kind is no experiment."""
     assert {part.tag_by_experiment for part in by_hand.components} == {"ROUTER"}
-    (other,) = ves.explain(as_specimen(induction_model(SIZE)), ["L0_MLP"], n=4).components
+    (other,) = ves.explain(as_specimen(induction_model(SIZE)), ["L0_MLP"], n=4, no_ladder=True).components
     assert (other.role, other.tag, other.tag_by_experiment) == ("no effect alone", "MAPPER", None)
     for part in (*by_hand.components, other):
         assert ("by default" in part.note) == (part.tag_by_experiment is None)
@@ -215,7 +215,7 @@ def test_the_same_seed_gives_the_same_explanation() -> None:
 @pytest.mark.slow
 def test_two_heads_of_which_either_fills_the_stream_are_redundant_and_neither_is_a_backup() -> None:
     model = induction_model(SIZE, strengths={0: 80.0, 2: 50.0}, norm="rms")
-    components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H2"]))
+    components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H2"], no_ladder=True))
     assert components["L1H0"].role == "induction head, primary mover"
     assert components["L1H2"].role == "induction head, redundant mover"
     claims = {claim.kind: claim for claim in components["L1H2"].claims}
@@ -236,7 +236,9 @@ def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_
     necessary depends on controls that are not always run; what its role rests on must not.
     """
     specimen = as_specimen(induction_model(SIZE, strengths={0: 2.0, 1: 0.4}))
-    (part,) = ves.explain(with_behaviour(specimen, None, metric="probability"), ["L1H1"], n=128).components
+    (part,) = ves.explain(
+        with_behaviour(specimen, None, metric="probability"), ["L1H1"], n=128, no_ladder=True
+    ).components
     verdicts = {(claim.kind, claim.verdict) for claim in part.claims}
     assert {("necessary", "refuted"), ("moves_role", "supported"), ("not_needed_alone", "supported")} <= verdicts
 
@@ -244,7 +246,7 @@ def test_a_head_that_moves_a_role_is_said_not_to_be_needed_whether_necessary_is_
 @pytest.mark.slow
 def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
-    components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
+    components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8, no_ladder=True))
     assert components["L1H3"].role.startswith("copy-suppression head")
     assert components["L1H3"].role.endswith("suppressor of the answer")
     assert "works against the answer" in components["L1H3"].note
@@ -282,7 +284,7 @@ def test_a_head_that_moves_nothing_from_where_it_attends_is_not_called_a_mover()
             itertools.cycle((0, 1)), itertools.islice(itertools.permutations(words.NAMES[:8], 5), 0, 6400, 40)
         )
     ]
-    components = parts(ves.explain(with_behaviour(as_specimen(model), rows), ["L0H1", "L1H1"]))
+    components = parts(ves.explain(with_behaviour(as_specimen(model), rows), ["L0H1", "L1H1"], no_ladder=True))
     assert (
         components["L0H1"].role == "previous-token head, necessary at the answer, feeds L1H1"
     )  # it writes to no answer itself

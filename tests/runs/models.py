@@ -13,6 +13,7 @@ from vesalius_backbones.runs.steps import RunLimits
 from vesalius_bench.circuits import benchmark as circuits
 from vesalius_bench.circuits.selection import benchmark_circuits, first
 from vesalius_bench.circuits.settings import BenchmarkSettings
+from vesalius_bench.circuits.work import ToGrade
 
 #: Says something that depends on the question, to whoever asks; judges give 1 to everything.
 SCRIPT = """
@@ -30,7 +31,7 @@ PRICES = {"schema": 1, "date": "2026-11-01", "models": {"scripted:*": {"input": 
 def serial(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
     """An engine in this process, with the same failures; grading is a stand-in."""
     for case in cases:
-        yield case, attempt(grade_stub if work is circuits.grade_case else work, case)
+        yield case, attempt(grade_stub if isinstance(case, ToGrade) else work, case)
 
 
 def write_model(place: Path, *, faults: float = 0.0) -> tuple[str, str]:

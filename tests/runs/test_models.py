@@ -11,6 +11,7 @@ import pytest
 from tests.runs import stand_in
 from tests.runs.models import PRICES, perform, results, serial, settings
 from tests.runs.stand_in import CALLS
+from tests.runs.test_circuits import grade_stub
 from vesalius.api import explain
 from vesalius.cli.console import print_view
 from vesalius.documents.metric import metric_sheet
@@ -22,6 +23,7 @@ from vesalius.runs.engine import map_cases
 from vesalius_backbones.failures import KINDS, SystemClock
 from vesalius_backbones.runs.access import no_connections, totals
 from vesalius_backbones.runs.steps import RunLimits
+from vesalius_bench.circuits import benchmark as circuits
 from vesalius_bench.circuits.scorecard import State
 from vesalius_bench.circuits.settings import BenchmarkSettings
 from vesalius_bench.papers.comparison import compare_runs
@@ -107,6 +109,7 @@ def test_the_cap_ends_a_run_and_a_higher_one_takes_it_up(
 def test_the_cap_holds_over_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"scripted:*": {**PRICES["models"]["scripted:*"], "output": 1.0}}  # type: ignore[index]
     monkeypatch.setitem(PRICES, "models", small)
+    monkeypatch.setattr(circuits, "grade_case", grade_stub)
     with pytest.raises(Failed, match="cap"):
         perform(tmp_path / "run", settings(tmp_path, cases=16), max_cost=1.2, engine=map_cases, jobs=3)
     assert 0.1 < spent(tmp_path / "run") <= 1.2
