@@ -140,6 +140,36 @@ def test_the_order_of_results_does_not_matter(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "one/scorecard.json").read_bytes() == (tmp_path / "two/scorecard.json").read_bytes()
 
 
+def test_a_circuit_is_graded_while_others_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two workers one has the held circuit until nothing else is left. Circuit 3 has two components, so that it
+    neither lends nor borrows a program; 8 and 46 have one each, and wait for each other.
+    """
+    done: list[tuple[str, str]] = []
+
+    def holding(held: str) -> Callable[..., Iterator[tuple[Any, Any]]]:
+        def engine(work: Callable[[Any], Any], cases: Iterator[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
+            kept = []
+            for case in cases:
+                if isinstance(case, ToExplain) and case.id == held:
+                    kept.append(case)
+                    continue
+                case = kept.pop() if case is None else case
+                done.append(("explain" if isinstance(case, ToExplain) else "grade", case.id))
+                yield case, work(case)
+
+        return engine
+
+    for held in ("3", "46"):
+        monkeypatch.setattr(steps, "map_cases", holding(held))
+        perform(tmp_path / held)
+    first, second = done[: 2 * len(IDS)], done[2 * len(IDS) :]
+    assert [step for step in first if step[1] != "3"] == first[:4]
+    assert first[4:] == [("explain", "3"), ("grade", "3")]
+    assert second[:2] == [("explain", "3"), ("grade", "3")]
+    assert second[2:4] == [("explain", "8"), ("explain", "46")]
+    assert {step for step, _ in second[4:]} == {"grade"}
+
+
 def test_the_scorecard_by_hand(tmp_path: Path) -> None:
     """Circuit 3 (two components) has its program, 8 and 46 (one each) have none; every tag is right."""
     card = perform(tmp_path / "run")

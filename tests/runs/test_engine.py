@@ -12,7 +12,7 @@ import pytest
 from tests.processes import PATIENCE, alive, heed_interrupts, until, until_gone
 from tests.runs import stub_work
 from vesalius.errors import BadInput
-from vesalius.runs.engine import Failure, engine_named, map_cases
+from vesalius.runs.engine import Failure, engine_named, in_process, map_cases
 
 #: Runs in another process: two workers that stay.
 LINGERING = """
@@ -49,6 +49,23 @@ def test_every_end_of_a_case() -> None:
     assert broke.reason.startswith("ZeroDivisionError at stub_work.py:")
     assert found["exits", 5] == Failure("killed", "its process ended with exit code 3, 2 times")
     assert found["killed", 6] == Failure("killed", "its process ended with SIGKILL, 2 times")
+
+
+def test_a_case_can_follow_from_a_result() -> None:
+    """None says that there is no case before another one has finished."""
+    found: dict[int, int] = {}
+
+    def cases() -> Iterator[int | None]:
+        yield 3
+        while 3 not in found:
+            yield None
+        yield found[3]
+
+    for engine in (map_cases, in_process):
+        found.clear()
+        for number, result in engine(stub_work.square, cases(), jobs=2):  # type: ignore[arg-type]
+            found[number] = result
+        assert found == {3: 9, 9: 81}
 
 
 def test_whoever_gives_cases_can_stop_giving() -> None:
