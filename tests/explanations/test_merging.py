@@ -5,7 +5,7 @@ import torch
 from vesalius.components import Component
 from vesalius.explanations.scientist.gathering import Copy, Mean
 from vesalius.explanations.scientist.program import INDICES, TOKENS, CircuitProgram, OutputMap, Table
-from vesalius.explanations.scientist.runs import Sequences
+from vesalius.explanations.scientist.runs import Sequences, exchange_pairings
 from vesalius.explanations.scientist.settling import with_position_inside
 from vesalius.explanations.scientist.simplify import merged, without_argument, without_constant_arguments
 
@@ -25,6 +25,25 @@ def outputs(found: CircuitProgram) -> list[list[float]]:
 
 def apart() -> Table:
     return Table((TOKENS,), {(token,): token for token in range(4)}, 4)
+
+
+def test_values_that_are_kept_are_those_of_a_program_by_itself() -> None:
+    """Programs that differ in one table, or in how a head reads it, one after the other and back on the same inputs."""
+    halves = Table((TOKENS,), {(token,): token // 2 for token in range(4)}, 2)
+    second = Table(("L0_MLP", "L1H0"), {(a, b): (a + b) % 3 for a in range(4) for b in range(4)}, 3)
+    heads = (Copy("L0_MLP", "previous"), Copy("L0_MLP", "first"))
+    compared = [
+        CircuitProgram({FIRST: first, HEAD: head, SECOND: second}, None, causal=False, numeric=False)
+        for head in heads
+        for first in (apart(), halves)
+    ]
+    pairings = exchange_pairings(len(INPUTS), 6, [FIRST, HEAD], seed=0)
+    for found in (*compared, *compared[::-1]):
+        anew = Sequences(INPUTS.codes.clone())
+        kept, computed = found.exchanged(INPUTS, pairings), found.exchanged(anew, pairings.take(torch.arange(12)))
+        assert kept.values.keys() == computed.values.keys()
+        assert all(torch.equal(kept[name], computed[name]) for name in kept.values)
+        assert all(torch.equal(found.environment(INPUTS)[name], found.environment(anew)[name]) for name in kept.values)
 
 
 def test_classes_that_the_output_treats_alike_are_one() -> None:

@@ -135,6 +135,18 @@ def test_what_a_variable_is_held_by(lab):
     assert known.holding(("result0",)) is None  # its own
 
 
+def test_whether_more_change_is_known_from_as_many_as_decide_it(lab):
+    """At shares below, at and above the one of all pairs that changes."""
+    whole = PathsInto(lab, Component.parse(MLP))
+    for senders in (["L0H0"], ["tokens", "L0H1"], list(whole.senders)):
+        changed = whole.changed(senders)
+        n = int(changed.sum())
+        for most in {0, n - 1, n, n + 1, len(changed)} - {-1}:
+            some = PathsInto(lab, Component.parse(MLP))
+            assert some.changes_more(most / len(changed), senders) == (n > most)
+            assert torch.equal(some.changed(senders), changed)
+
+
 class Invented(Reader):
     """A receiver that is unchanged exactly where the held senders satisfy a condition."""
 
@@ -147,6 +159,9 @@ class Invented(Reader):
 
     def changed(self, exchanged: Collection[str], *, freely: bool = False) -> torch.Tensor:
         return torch.full((512,), not self.known(set(self.senders) - set(exchanged)))
+
+    def breaks(self, exchanged: Collection[str], *, freely: bool) -> bool:
+        return float(self.changed(exchanged, freely=freely).float().mean()) > READ
 
     def holding(self, variables: Any) -> tuple[str, ...]:
         return self.said

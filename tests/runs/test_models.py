@@ -26,6 +26,7 @@ from vesalius_backbones.runs.steps import RunLimits
 from vesalius_bench.circuits import benchmark as circuits
 from vesalius_bench.circuits.scorecard import State
 from vesalius_bench.circuits.settings import BenchmarkSettings
+from vesalius_bench.circuits.work import ToJudge
 from vesalius_bench.papers.comparison import compare_runs
 
 pytestmark = pytest.mark.slow
@@ -241,7 +242,7 @@ def test_an_interrupted_judgement_is_taken_up(tmp_path: Path) -> None:
 
     def engine(work: Any, cases: Any, *, jobs: int = 2) -> Any:
         for case, result in serial(work, cases):
-            if work.__name__ == "judge_case":
+            if isinstance(case, ToJudge):
                 dying["left"] -= 1
                 if dying["left"] < 0:
                     raise KeyboardInterrupt

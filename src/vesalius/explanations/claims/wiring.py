@@ -107,7 +107,8 @@ class Reader:
                 where[sender] = self._where_equal(made)
         return names, where
 
-    def _breaks(self, exchanged: Collection[str], *, freely: bool) -> bool:
+    def breaks(self, exchanged: Collection[str], *, freely: bool) -> bool:
+        """Whether more inputs change than a path may that is not read; see `changed`."""
         names, where = self._exchange(exchanged, freely=freely)
         return bool(names) and self.paths.changes_more(READ, names, where=where)
 
@@ -126,7 +127,7 @@ class Reader:
     def fits(self, held: Collection[str]) -> bool:
         """Whether nothing changes while these are held and the others are varied together, as `share` has it."""
         rest = [name for name in self.senders if name not in held]
-        return not (self._breaks(rest, freely=True) and self._breaks(rest, freely=False))
+        return not (self.breaks(rest, freely=True) and self.breaks(rest, freely=False))
 
     def wirings(self) -> tuple[Wiring, ...]:
         """The sets of fewest senders that fit. Of more than `MOST_HELD`, only that of all senders that break something
