@@ -1,11 +1,12 @@
 """Merging, dropping and moving positions inside, by hand on small programs."""
 
+import pytest
 import torch
 
 from vesalius.components import Component
 from vesalius.explanations.scientist.gathering import Copy, Mean
 from vesalius.explanations.scientist.program import INDICES, TOKENS, CircuitProgram, OutputMap, Table
-from vesalius.explanations.scientist.runs import Sequences, exchange_pairings
+from vesalius.explanations.scientist.runs import Sequences, exchange_pairings, numbered
 from vesalius.explanations.scientist.settling import with_position_inside
 from vesalius.explanations.scientist.simplify import merged, without_argument, without_constant_arguments
 
@@ -44,6 +45,12 @@ def test_values_that_are_kept_are_those_of_a_program_by_itself() -> None:
         assert kept.values.keys() == computed.values.keys()
         assert all(torch.equal(kept[name], computed[name]) for name in kept.values)
         assert all(torch.equal(found.environment(INPUTS)[name], found.environment(anew)[name]) for name in kept.values)
+
+
+@pytest.mark.parametrize("high", [1, 7, 300, 10**9])
+def test_numbers_are_those_that_sorting_gives(high: int) -> None:
+    keys = torch.randint(-3, high, (200,), generator=torch.Generator().manual_seed(high))
+    assert all(map(torch.equal, numbered(keys), keys.unique(return_inverse=True)))
 
 
 def test_classes_that_the_output_treats_alike_are_one() -> None:

@@ -37,6 +37,7 @@ from vesalius.explanations.scientist.runs import (
     exchange_pairings,
     join,
     natural_pairings,
+    numbered,
 )
 
 CANDIDATE_CONTEXTS, CHOSEN_CONTEXTS, RANDOM_CONTEXTS = 160, 10, 4
@@ -249,7 +250,7 @@ class Observations:
     def groups(self, values: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
         """Numbers for observations at the same position with the same value."""
         low, high = values.aminmax()
-        return (self.position * (high - low + 1) + (values - low)).unique(return_inverse=True)[1]
+        return numbered(self.position * (high - low + 1) + (values - low))[1]
 
     @cached_property
     def _halves(self) -> "tuple[_Half, _Half]":
