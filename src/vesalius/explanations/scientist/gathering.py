@@ -67,9 +67,9 @@ class Selector:
 
     def _listed_pairs(self, n_there: int, n_here: int) -> Bool[Tensor, "there here"]:
         listed = torch.zeros(n_there, n_here, dtype=torch.bool)
-        for there, here in self.pairs:
-            if there < n_there and here < n_here:
-                listed[there, here] = True
+        there, here = torch.tensor(list(self.pairs), dtype=torch.long).view(-1, 2).T
+        occurs = (there < n_there) & (here < n_here)
+        listed[there[occurs], here[occurs]] = True
         return listed
 
     def define(self, draft: Draft, name: str) -> Select:
