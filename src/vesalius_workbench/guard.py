@@ -120,8 +120,7 @@ class Guard:
                 return await _refuse(guarded, 403, "a request from another page is refused")
             if not headers.get("content-type", "").startswith("application/json"):
                 return await _refuse(guarded, 415, "send JSON")
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not _is_short(headers.get("content-length", "0")):
             return await _refuse(guarded, 413, f"a request may have {MOST_BYTES:,} bytes")
         return await self.app(scope, _bounded(receive), guarded)
 
@@ -177,6 +176,14 @@ class Guard:
         values = [part.strip().split("=", 1) for part in cookies.split(";")]
         given = next((pair[1] for pair in values if len(pair) == 2 and pair[0] == cookie_name(host)), "")
         return self.sessions.known(given)
+
+
+def _is_short(length: str) -> bool:
+    """Whether a request may have so many bytes. Its digits are counted before they are read as a number, which Python
+    refuses to do with thousands of them.
+    """
+    digits = length.lstrip("0") or "0"
+    return length.isascii() and length.isdecimal() and len(digits) <= len(str(MOST_BYTES)) and int(digits) <= MOST_BYTES
 
 
 def cookie_name(host: str) -> str:
