@@ -39,6 +39,8 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
+#: Headers that decide who may ask: one that stands twice could be read by one part of the server and not by another.
+ONCE = ("host", "origin", "content-type", "content-length", "cookie")
 #: Where static pages are served. They carry their style and scripts, so that they have a policy of their own.
 PAGES_AT = "/page"
 HEADERS = [
@@ -97,6 +99,9 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         guarded = _with_headers(send, own_policy=scope["path"].startswith(f"{PAGES_AT}/"))
+        names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
+        if twice := next((name for name in ONCE if names.count(name) > 1), None):
+            return await _refuse(guarded, 400, f"the header {twice} stands twice")
         host = headers.get("host", "")
         if host not in self.hosts and not (self.any_address and _is_address(host)):
             return await _refuse(guarded, 400, "this address is not one that the workbench was started for")

@@ -15,7 +15,7 @@ from vesalius.api.loading import loaded
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.claims import Claim, check
 from vesalius.explanations.laboratory import Lab
-from vesalius.files import parse_json, write_json
+from vesalius.files import content_of, parse_json, write_json
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import weights_sha256
@@ -225,11 +225,7 @@ def _document_data(given: Registration | ClaimVerdict | str | Path) -> dict[str,
     if isinstance(given, Registration | ClaimVerdict):
         return as_read(given.as_data())
     path = Path(given)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    data = parse_json(content, source=path, unique=True)
+    data = parse_json(content_of(path), source=path, unique=True)
     known = {*Registration.model_fields, *ClaimVerdict.model_fields}
     if not isinstance(data, dict) or len(known & set(data)) < 4:
         raise BadInput(f"{path}: is no registered claim and no verdict; `vesalius claims register` writes one")
