@@ -3,6 +3,8 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,23 +114,14 @@ FORGED: dict[str, Callable[[Data, str], Any]] = {
 def test_no_forged_verdict_is_believed(name: str, documents: tuple[Data, Data, str, Path], tmp_path: Path) -> None:
     claim, verdict, public, _ = documents
     forged = written(tmp_path / "forged.json", FORGED[name](verdict, public))
+    registered = written(tmp_path / "claim.json", claim)
     for signer in (public, None):
-        for look in (
-            lambda who: check_verdict(written(tmp_path / "claim.json", claim), forged, signer=who),
-            _shown(forged),
-        ):
-            try:
-                found = look(signer)
-            except BadInput as refusal:
-                assert "\n" not in str(refusal)
-                continue
-            assert isinstance(found, ClaimVerdict)
-            assert found.result not in ("PASS", "FAIL")
-            assert {one.by for one in found.proven} == {"nothing"}
-
-
-def _shown(file: Path) -> Callable[[str | None], Any]:
-    return lambda signer: show_claim(file, signer=signer)
+        for look in (partial(check_verdict, registered, forged), partial(show_claim, forged)):
+            with suppress(BadInput):
+                found = look(signer=signer)
+                assert isinstance(found, ClaimVerdict)
+                assert found.result not in ("PASS", "FAIL")
+                assert {one.by for one in found.proven} == {"nothing"}
 
 
 def test_a_sentence_cannot_print_a_line_of_its_own(documents: tuple[Data, Data, str, Path], tmp_path: Path) -> None:
@@ -154,5 +147,5 @@ def test_what_has_no_end_is_not_read(kind: str, tmp_path: Path, monkeypatch: pyt
         os.write(writing, b"{" * 4096)
         os.close(writing)
         place = Path(f"/dev/fd/{reading}")
-    with pytest.raises(BadInput, match="cannot be read|the most that is read|not readable"):
+    with pytest.raises(BadInput, match=r"cannot be read|the most that is read|not readable"):
         show_claim(place)

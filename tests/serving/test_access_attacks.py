@@ -173,4 +173,5 @@ def test_a_session_is_not_named_by_what_a_client_calls_itself() -> None:
     sessions.begin(address="1", program="1")
     assert sessions.revoke("2")
     assert sessions.known(kept) is not None
-    assert not sessions.revoke("1 ") and not sessions.revoke("")
+    assert not sessions.revoke("1 ")
+    assert not sessions.revoke("")
