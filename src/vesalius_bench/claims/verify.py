@@ -12,7 +12,7 @@ from typing import Any
 
 from vesalius.api.door import prompts_sha256
 from vesalius.api.loading import loaded
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, result_kept
 from vesalius.explanations.claims import Claim, check
 from vesalius.explanations.laboratory import Lab
 from vesalius.files import content_of, parse_json, write_json
@@ -98,7 +98,8 @@ def verify_claim(
     )
     document = ClaimVerdict.from_data(with_seal(as_read(document.as_data()), key))
     if place is not None:
-        write_json(place, document.as_data())
+        with result_kept(document):
+            write_json(place, document.as_data())
     return document
 
 
