@@ -130,8 +130,8 @@ def attacked(judge: Judge, names: list[str], notes: int, expected: list[float] |
 
 
 def summary(rows: dict[str, Any]) -> dict[str, Any]:
-    """The share of texts that score more than the wrong note alone, and by how much the expected score moves: means over
-    notes, with intervals over notes.
+    """The share of texts that score more than the wrong note alone, and by how much the expected score moves: means
+    over notes, with intervals over notes.
     """
     found: dict[str, Any] = {}
     for kind in ("harmless", "payloads"):

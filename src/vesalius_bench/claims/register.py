@@ -307,7 +307,7 @@ def place_of(out: str | Path | None, *, fresh: bool) -> Path | None:
         raise BadInput(f"`out` {path}: name a JSON file in a directory that exists")
     if fresh and path.exists():
         raise BadInput(f"`out` {path}: exists already; what was registered is not overwritten, choose another name")
-    if not os.access(path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise BadInput(f"`out` {path}: cannot be written to; choose another place")
     return path
 
