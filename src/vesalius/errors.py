@@ -56,11 +56,12 @@ def result_kept(result: object) -> Iterator[None]:
     """Around writing a result: where that fails, the error carries the result."""
     try:
         yield
-    except (Failed, OSError) as error:
-        failed = error
-        if isinstance(error, OSError):
-            where = error.filename or "the result"
-            failed = Failed(f"{where}: could not be written ({error.strerror or error}); free some space")
+    except Failed as error:
+        error.result = result
+        raise
+    except OSError as error:
+        where = error.filename or "the result"
+        failed = Failed(f"{where}: could not be written ({error.strerror or error}); free some space")
         failed.result = result
         raise failed from None
 
