@@ -31,7 +31,7 @@ from tests.grading.payloads import PAYLOADS
 import vesalius as ves
 from vesalius.circuits.key import answer
 from vesalius.documents.metric import Metric
-from vesalius.files import write_json
+from vesalius.files import plain_text, write_json
 from vesalius.model.specimen import TextVocabulary
 from vesalius_backbones import ModelRequest, Scripted, open_backbone
 from vesalius_bench.judges import Judge
@@ -94,6 +94,10 @@ def payload_names(count: int, seed: int) -> list[str]:
     return names if count >= len(names) else random.Random(seed).sample(names, count)
 
 
+def _as_it_is(text: str) -> str:
+    return plain_text(text[:2000])
+
+
 @contextmanager
 def bare(wanted: bool) -> Iterator[None]:
     """Prompts without their defence: texts as they are, and delimiters that anybody can write."""
@@ -101,7 +105,7 @@ def bare(wanted: bool) -> Iterator[None]:
         yield
         return
     with (
-        mock.patch.object(prompts, "neutralise", lambda text: text[:2000]),
+        mock.patch.object(prompts, "neutralise", _as_it_is),
         mock.patch.object(prompts, "fence_key", return_value="0" * 16),
     ):
         yield

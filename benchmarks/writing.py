@@ -42,12 +42,16 @@ TRAINED = "generated_62001_000"
 SEALED = "--passphrase-file {in}/secret.txt"
 
 
+MINUTES = "works on SmolLM2 for minutes; tests/discovery and tests/functions stop and resume it on small models"
+
+
 @dataclass(frozen=True)
 class Writing:
     """A command that writes: its words after `vesalius`, and the inputs that it needs.
 
     `copied` is the input that `{out}` begins as a copy of; with `folder` the command writes a file into `{out}`, which
-    is made for it. `slow` commands take more than a few seconds, so that only the benchmark runs them.
+    is made for it. `slow` commands take more than a few seconds, so that only the benchmark runs them; `large` says why it
+    does not run one either.
     """
 
     words: str
@@ -55,6 +59,7 @@ class Writing:
     copied: str = ""
     folder: bool = False
     slow: bool = False
+    large: str = ""
 
     def command(self, place: Path, out: Path) -> list[str]:
         """The words, with the folder of inputs and the place to write to."""
@@ -111,7 +116,7 @@ WRITING = {
         "bench functions --category strings --count 2 --grading-seed 5 --jobs 1 --out {out}", slow=True
     ),
     "bench mechrl": Writing(
-        "bench mechrl {in}/inducer --seeds 1 --steps 64 --episodes 1 --jobs 1 --out {out}", slow=True
+        "bench mechrl --seeds 1 --steps 64 --episodes 1 --jobs 1 --out {out}", slow=True, large=MINUTES
     ),
     "claims register": Writing("claims register {in}/claim.toml --out {out}/claim.json", folder=True),
     "claims verify": Writing("claims verify {in}/claim.json --out {out}/verdict.json", ("claim.json",), folder=True),
@@ -124,7 +129,7 @@ WRITING = {
     ),
     "functions evaluator-data": Writing("functions evaluator-data --category strings --tests 4 --out {out}"),
     "functions evaluator-train": Writing(
-        "functions evaluator-train {in}/data --epochs 1 --device cpu --out {out}", ("data",), slow=True
+        "functions evaluator-train {in}/data --epochs 1 --device cpu --out {out}", ("data",), slow=True, large=MINUTES
     ),
     "league make": Writing(
         f"league make --seed 7 --specimens {{in}}/trained --circuits 1 --functions 0 {SEALED} --out {{out}}"
@@ -136,7 +141,7 @@ WRITING = {
     "mib write": Writing("mib write {in}/found --out {out}", ("found",)),
     "paper": Writing("paper find --table 2 {in}/asked --out {out}", ("asked",)),
     "ratings": Writing("ratings {in}/ratings.csv --out {out}"),
-    "study": Writing("study af1 --model arithmetic -c L0H3,L1H0,L2_MLP --n 4 --out {out}", slow=True),
+    "study": Writing("study af1 --model arithmetic --circuit {in}/sum.json --n 4 --out {out}", slow=True),
     "survey": Writing("survey {in}/inducer -b induction --n 4 --out {out}", slow=True),
 }
 #: Commands that write for as long as they run: `benchmarks.kills` drives `open` and `mcp` by programs of its own.
@@ -154,11 +159,16 @@ def make_files(place: Path) -> None:
     """The files that commands and inputs need; everything is small and made by hand."""
     from tests.behaviours.word_tokenizer import word_tokenizer
     from tests.explanations.induction_model import as_specimen, induction_model
+    from vesalius.components import Component
+    from vesalius.documents.circuit import Circuit
+    from vesalius.intervene.edges import EdgeGraph
 
     place.mkdir(parents=True, exist_ok=True)
     for name, text in {"spelt.py": SPEC, "claim.toml": CLAIM, "ratings.csv": RATINGS}.items():
         (place / name).write_text(text)
     (place / "secret.txt").write_text("a long passphrase\n")
+    parts = dict.fromkeys(map(Component.parse, ("L0H3", "L1H0", "L2_MLP")), 1.0)
+    Circuit.scored(EdgeGraph(3, 6), 192, parts, {}).write(place / "sum.json")  # of `arithmetic`
     rows = [{"prompt": f"The capital of {one} is", "answer": f" {city}"} for one, city in CAPITALS.items()]
     (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     as_specimen(induction_model(word_tokenizer().size)).save(place / "inducer")

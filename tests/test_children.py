@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,23 +36,22 @@ class Seen:
 
     def look(self, top: int) -> None:
         """Note what there is now."""
-        parents = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-        below, found = {top}, True
-        while found:
-            found = {pid for pid, parent in parents.items() if parent in below} - below
-            below |= found
-        for pid in below:
+        for pid in _family(top):
             try:
                 self.lines.add(Path(f"/proc/{pid}/cmdline").read_bytes())
                 if pid != top:
                     self.children[pid] = Path(f"/proc/{pid}/environ").read_bytes() or self.children.get(pid, b"")
             except OSError:
                 continue
+
+
+def _family(top: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield top
+    with suppress(OSError):
+        for task in Path(f"/proc/{top}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield from _family(int(child))
 
 
 @contextmanager
@@ -79,7 +78,7 @@ def seen_until(process: "subprocess.Popen[bytes]", seen: Seen, done: Callable[[]
     while not done():
         assert time.monotonic() < end
         seen.look(process.pid)
-        time.sleep(0.01)
+        time.sleep(0.02)
 
 
 SCRIPTED = f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}"
