@@ -50,8 +50,8 @@ class Writing:
     """A command that writes: its words after `vesalius`, and the inputs that it needs.
 
     `copied` is the input that `{out}` begins as a copy of; with `folder` the command writes a file into `{out}`, which
-    is made for it. `slow` commands take more than a few seconds, so that only the benchmark runs them; `large` says why it
-    does not run one either.
+    is made for it. `slow` commands take more than a few seconds, so that only the benchmark runs them; `large` says why
+    it does not run one either.
     """
 
     words: str
@@ -159,6 +159,7 @@ def make_files(place: Path) -> None:
     """The files that commands and inputs need; everything is small and made by hand."""
     from tests.behaviours.word_tokenizer import word_tokenizer
     from tests.explanations.induction_model import as_specimen, induction_model
+
     from vesalius.components import Component
     from vesalius.documents.circuit import Circuit
     from vesalius.intervene.edges import EdgeGraph
