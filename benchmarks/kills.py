@@ -41,7 +41,7 @@ SEED = 72
 PYTHON = [sys.executable]
 #: Times, places and what follows from them; the work that was done, which counts that of lives before a kill.
 NOT_COMPARED = {"seconds", "forwards", "work_seconds", "directory", "time", "made_by", "versions", "request"}
-NOT_READ = ("run.json", "spending.json", "under_way.json")
+NOT_READ = ("run.json", "spending.json", "under_way.json", "run.log")
 MOST_LIVES = 60
 #: What a sweep has measured by now, and the seconds that it spent.
 SCORES_FILE = "scores.safetensors"
