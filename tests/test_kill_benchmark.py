@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks import kills
-from benchmarks.kills import attack, commands, comparable, left_behind, left_over, started_by
+from benchmarks.kills import COMMANDS, attack, comparable, left_behind, left_over, started_by
+from benchmarks.writing import SPEC, WRITING
 
 from tests.forked import forked
 
@@ -28,13 +29,13 @@ def test_what_is_left_behind_is_compared_without_its_place(tmp_path: Path) -> No
         (out / "model.safetensors").write_bytes(b"weights")
         found.append(left_behind(out))
     assert found[0] == found[1]
-    assert sorted(found[0]) == ["model.safetensors", "scorecard.json"]
+    assert sorted(found[0]) == ["model.safetensors", "scorecard.json: .page", "scorecard.json: .value"]
     (tmp_path / "two" / "model.safetensors").write_bytes(b"weighty")
     assert left_behind(tmp_path / "two") != found[0]
 
 
-def test_there_are_nine_commands(tmp_path: Path) -> None:
-    assert len(commands(tmp_path)) == 9
+def test_every_command_that_writes_is_killed_and_three_more() -> None:
+    assert set(COMMANDS) == {*WRITING, "agent", "workbench", "mcp"}
 
 
 def test_what_outlives_a_kill_is_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,5 +52,6 @@ def test_what_outlives_a_kill_is_an_orphan(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.slow
 def test_a_training_that_is_killed_twice_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kills, "PYTHON", forked())
-    tally = attack(commands(tmp_path)["train"], tmp_path, kills=2, dice=random.Random(3))
-    assert (tally.kills, tally.different, tally.orphans) == (2, [], [])
+    (tmp_path / "spelt.py").write_text(SPEC)
+    tally = attack(COMMANDS["train"], tmp_path, inputs=tmp_path, kills=2, dice=random.Random(3))
+    assert (tally.kills, tally.different, tally.orphans, tally.left_out) == (2, [], [], "")

@@ -13,8 +13,10 @@ import re
 import struct
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
+from typing import Any
 
 #: A longer message is cut in its middle: its beginning names the input and its end the fix.
 LONGEST_MESSAGE = 480
@@ -39,10 +41,29 @@ class BadInput(ValueError):
 
 
 class Failed(RuntimeError):
-    """The input was fine but the work could not be finished; the message says what is left to do."""
+    """The input was fine but the work could not be finished; the message says what is left to do.
+
+    `result` is what was computed where only writing it failed; the command prints it.
+    """
 
     def __init__(self, message: str = "") -> None:
         super().__init__(shortened(message))
+        self.result: Any = None
+
+
+@contextmanager
+def result_kept(result: object) -> Iterator[None]:
+    """Around writing a result: where that fails, the error carries the result."""
+    try:
+        yield
+    except Failed as error:
+        error.result = result
+        raise
+    except OSError as error:
+        where = error.filename or "the result"
+        failed = Failed(f"{where}: could not be written ({error.strerror or error}); free some space")
+        failed.result = result
+        raise failed from None
 
 
 class Note(UserWarning):

@@ -125,13 +125,13 @@ def plain_json(given: object, depth: int = 0) -> Any:
 
 def read_json(path: Path, *, unique: bool = False) -> dict[str, Any]:
     """A JSON object from a file, or one line saying what is wrong with it; `unique` as in `parse_json`."""
-    data = parse_json(_content(path), source=path, unique=unique)
+    data = parse_json(content_of(path), source=path, unique=unique)
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected a JSON object, found {type(data).__name__}")
     return data
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
     """The bytes of a file, up to `MOST_BYTES`."""
     content = bytearray()
     try:

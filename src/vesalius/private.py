@@ -8,15 +8,26 @@ from pathlib import Path
 
 from vesalius.errors import BadInput, Failed
 
-#: Variables of the environment that hold a secret, by their names.
-SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+#: Variables of the environment that hold a secret: by their names (API_KEY, API_KEY_2, AWS_ACCESS_KEY_ID), and by an
+#: address with a password in it.
+_SECRET_NAME = re.compile(
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|_PAT)S?(_[A-Z0-9]+)*$", re.IGNORECASE
+)
+_SECRET_ADDRESS = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 #: Bytes of a private file at most.
 MOST_BYTES = 1_000_000
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """An environment for a process that needs no secret: what one starts with stays readable under `/proc`."""
-    return {name: value for name, value in environment.items() if not SECRET_NAME.search(name)}
+    secret = secrets_of(environment)
+    return {name: value for name, value in environment.items() if name not in secret}
+
+
+def secrets_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an environment that hold a secret."""
+    found = (one for one in environment.items() if _SECRET_NAME.search(one[0]) or _SECRET_ADDRESS.search(one[1]))
+    return dict(found)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -25,7 +25,7 @@ from pydantic import Field, ValidationError
 
 from vesalius.documents.trace import CALLS_FILE
 from vesalius.errors import BadInput, Failed
-from vesalius.private import SECRET_NAME
+from vesalius.private import secrets_of
 from vesalius.runs.ledger import Totals
 from vesalius_backbones.failures import BackboneError, Excess, Garbled, Refused, Rejected, SpendingCap, beyond
 from vesalius_backbones.messages import Answer, Connection, Event, FrozenModel, ModelRequest, Price, TokenUsage
@@ -68,7 +68,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = (), *, environment: Mapping[str, str] | None = None) -> None:
         variables = os.environ if environment is None else environment
-        named = [value for name, value in variables.items() if SECRET_NAME.search(name)]
+        named = list(secrets_of(variables).values())
         values = {value.strip() for value in [*named, *secrets] if value and len(value.strip()) >= MIN_LENGTH}
         #: For each kind of spelling: what a text that may hold one contains, and the spellings.
         self._known = [

@@ -21,6 +21,16 @@ from vesalius.errors import BadInput, quoted
 SEAL = "seal"
 #: Cost of the key of a passphrase, as OWASP advises for scrypt: 128 MiB of memory, a fraction of a second.
 SCRYPT = {"n": 2**17, "r": 8, "p": 1}
+#: How public keys begin that are points of small order, for which signatures can be made without any private key.
+_WEAK = (
+    "01" + "00" * 30,
+    "ec" + "ff" * 30,
+    "00" * 31,
+    "ed" + "ff" * 30,
+    "ee" + "ff" * 30,
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03",
+)
 _METHOD = "scrypt+aes-256-gcm"
 _MAX_SCRYPT = 2**20
 _LEAST_PASSPHRASE = 8
@@ -101,7 +111,10 @@ def _signature_fault(body: Mapping[str, Any], seal: Mapping[str, Any]) -> str | 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(seal["signer"]))
+        raw = bytes.fromhex(seal["signer"])
+        if raw[:31].hex() in _WEAK:
+            return "the key is one that anybody can sign for; ask for another"
+        public = Ed25519PublicKey.from_public_bytes(raw)
         public.verify(bytes.fromhex(seal["signature"]), canonical([body, seal["signer"]]))
     except (InvalidSignature, KeyError, TypeError, ValueError):
         return "the signature is not the signer's over these fields"

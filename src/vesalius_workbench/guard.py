@@ -39,6 +39,8 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
+#: Headers that decide who may ask: one that stands twice could be read by one part of the server and not by another.
+ONCE = ("host", "origin", "content-type", "content-length", "cookie")
 #: Where static pages are served. They carry their style and scripts, so that they have a policy of their own.
 PAGES_AT = "/page"
 HEADERS = [
@@ -97,6 +99,9 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         guarded = _with_headers(send, own_policy=scope["path"].startswith(f"{PAGES_AT}/"))
+        names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
+        if twice := next((name for name in ONCE if names.count(name) > 1), None):
+            return await _refuse(guarded, 400, f"the header {twice} stands twice")
         host = headers.get("host", "")
         if host not in self.hosts and not (self.any_address and _is_address(host)):
             return await _refuse(guarded, 400, "this address is not one that the workbench was started for")
@@ -120,8 +125,7 @@ class Guard:
                 return await _refuse(guarded, 403, "a request from another page is refused")
             if not headers.get("content-type", "").startswith("application/json"):
                 return await _refuse(guarded, 415, "send JSON")
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not _is_short(headers.get("content-length", "0")):
             return await _refuse(guarded, 413, f"a request may have {MOST_BYTES:,} bytes")
         return await self.app(scope, _bounded(receive), guarded)
 
@@ -177,6 +181,14 @@ class Guard:
         values = [part.strip().split("=", 1) for part in cookies.split(";")]
         given = next((pair[1] for pair in values if len(pair) == 2 and pair[0] == cookie_name(host)), "")
         return self.sessions.known(given)
+
+
+def _is_short(length: str) -> bool:
+    """Whether a request may have so many bytes. Its digits are counted before they are read as a number, which Python
+    refuses to do with thousands of them.
+    """
+    digits = length.lstrip("0") or "0"
+    return length.isascii() and length.isdecimal() and len(digits) <= len(str(MOST_BYTES)) and int(digits) <= MOST_BYTES
 
 
 def cookie_name(host: str) -> str:

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed
-from vesalius.private import SECRET_NAME, without_secrets
+from vesalius.private import secrets_of, without_secrets
 from vesalius.runs.directory import worker_of
 from vesalius.runs.kinds import run_state
 from vesalius_workbench.store import below, located
@@ -214,9 +214,9 @@ class Jobs:
     def _launch(self, place: Path, arguments: list[str]) -> None:
         # -P: it is told keys, so no file of the current directory may stand in for a module.
         command = [sys.executable, "-P", "-m", "vesalius_workbench.child", "explain", f"--out={place}", *arguments]
-        keys = {name: value for name, value in os.environ.items() if SECRET_NAME.search(name)}
+        keys = secrets_of(os.environ)
         asks = any(one.startswith("--backbone=") for one in arguments)
-        told = {"keys": {name: value for name, value in keys.items() if asks or name.startswith("HF_")}}
+        told = {"keys": {name: value for name, value in keys.items() if asks or _for_downloads(name)}}
         try:
             with os.fdopen(os.open(place / LOG, LOG_FLAGS, 0o644), "ab") as log:
                 # A session of its own: Ctrl-C in the server's terminal reaches the server alone, which stops its runs.
@@ -430,3 +430,8 @@ def _last_words(place: Path) -> str | None:
     except OSError:
         return None
     return lines[-1][:400] if lines else None
+
+
+def _for_downloads(name: str) -> bool:
+    """Whether a secret is needed to download a model: a token of the hub, or a proxy with its password."""
+    return name.startswith("HF_") or name.upper().endswith("_PROXY")

@@ -57,9 +57,13 @@ def test_tools_are_offered_as_text(local_server: LocalServer, tmp_path: Path) ->
     assert "You can call these tools" in (tmp_path / "calls.jsonl").read_text()
 
 
-def test_a_closed_server_is_unreachable() -> None:
+def test_a_closed_server_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-to-be-seen-by-anybody")
     server = LocalServer(find_model(NAME))
+    if sys.platform == "linux":  # what other processes see of it
+        seen = [Path(f"/proc/{server._process.pid}/{file}").read_bytes() for file in ("cmdline", "environ")]
+        assert not [text for text in seen if b"not-to-be-seen" in text]
     retry = RetryPolicy(tries=1)
     with open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=4, retry=retry) as backbone:
         assert backbone.chat("Hi").usage is not None

@@ -17,6 +17,7 @@ import pytest
 import vesalius
 from tests.processes import PATIENCE, until_gone
 from tests.sandbox.conftest import SECRET, family
+from tests.sandbox.more_attacks import MORE
 from vesalius.errors import BadInput, Failed
 from vesalius.sandbox import command as command_module
 from vesalius.sandbox import command_files, launcher
@@ -153,6 +154,8 @@ ATTACKS = {
     "read consents and clients": "attempt(lambda: [read(os.path.expanduser('~root/.config/vesalius/plugins.json'))])",
     "push characters into a terminal": "import fcntl\nattempt(lambda: fcntl.ioctl(0, 0x5412, b'x') == 0)",
 }  # fmt: skip
+
+ATTACKS |= MORE
 
 #: Attacks by the numbers of other machines, each alone: the kernel may end the program for them.
 OTHER_NUMBERS = {

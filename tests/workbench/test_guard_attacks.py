@@ -148,6 +148,11 @@ MISLED: dict[str, tuple[Headers, str]] = {
     "a host with a blank": ({"host": f"{HOST} evil.example"}, "GET"),
     "a large body": ({"origin": ORIGIN, "content-type": JSON, "content-length": str(MOST_BYTES + 1)}, "POST"),
     "a length below zero": ({"origin": ORIGIN, "content-type": JSON, "content-length": "-1"}, "POST"),
+    "a length of many digits": (
+        {"origin": ORIGIN, "content-type": JSON, "content-length": "9" * 5000},
+        "POST",
+    ),
+    "a length of other digits": ({"origin": ORIGIN, "content-type": JSON, "content-length": "\u00b9"}, "POST"),
     "a length that is no number": ({"origin": ORIGIN, "content-type": JSON, "content-length": "1e9"}, "POST"),
 }
 

@@ -6,7 +6,7 @@ from vesalius.api.door import note_unperformed, place_for, removed_if_empty, req
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.documents.alignment import Alignment
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.variables.algorithms import Algorithm, find_algorithm
 from vesalius.explanations.variables.align import Asked, align_variables
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -78,6 +78,7 @@ def align(
     if directory is None:
         return result
     result = result.model_copy(update={"directory": str(directory)})
-    result.save(directory)
-    result.page(directory)
+    with result_kept(result):
+        result.save(directory)
+        result.page(directory)
     return result

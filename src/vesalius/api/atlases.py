@@ -11,7 +11,7 @@ from vesalius.documents.atlas import ATLAS_FILE, Atlas, Part
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.view import title_of
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.atlas import atlas_of
 from vesalius.explanations.atlas.text import WORDS
 from vesalius.model.specimen import Specimen
@@ -42,8 +42,9 @@ def atlas(specimen: Specimen, *, charted: Charted, out: Out = None, progress: Pr
     if directory is None:
         return result
     result = result.model_copy(update={"directory": str(directory)})
-    result.save(directory)
-    result.page(directory)
+    with result_kept(result):
+        result.save(directory)
+        result.page(directory)
     return result
 
 

@@ -14,7 +14,7 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.completion import COMPLETION_FILE, Completion, NextToken
 from vesalius.documents.request import IN_PYTHON, Request
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.intervene.ablations import ABLATIONS
 from vesalius.intervene.generation import (
     Changes,
@@ -95,7 +95,8 @@ def complete(
     )
     words = tuple(filter(None, (continuing.edits, continuing.steer and f"steer-{continuing.steer}")))
     if directory := place_for(out, specimen, request, asked, words=[word[:60].replace("->", "-") for word in words]):
-        document.write(directory / COMPLETION_FILE)
+        with result_kept(document):
+            document.write(directory / COMPLETION_FILE)
     return document
 
 

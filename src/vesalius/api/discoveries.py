@@ -29,7 +29,7 @@ from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.whole import KEEP, KEEP_LISTED, WholeCircuit
-from vesalius.errors import BadInput, note
+from vesalius.errors import BadInput, note, result_kept
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.attribution import Rule
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -241,8 +241,9 @@ def _areas(specimen: Specimen, circuit: Circuit) -> dict[str, float]:
 
 def _write_files(discovery: Discovery, directory: Path) -> Discovery:
     """The discovery with its files and its page in a directory."""
-    discovery.save(directory)
-    render_discovery(directory)
+    with result_kept(discovery):
+        discovery.save(directory)
+        render_discovery(directory)
     return discovery.model_copy(update={"directory": str(directory)})
 
 
@@ -285,10 +286,11 @@ def neurons(
     if directory is None:
         return document
     config = specimen.model.config
-    Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
     document = document.model_copy(update={"directory": str(directory)})
-    document.save(directory)
-    document.page(directory)
+    with result_kept(document):
+        Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
+        document.save(directory)
+        document.page(directory)
     return document
 
 

@@ -20,7 +20,7 @@ from vesalius.discovery.discover import circuit_method
 from vesalius.documents.experiments import RETEST_FILE, Retest
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.retesting import decide_again, record_of, why_not_again
 from vesalius.explanations.scientists import (
     BUILTIN,
@@ -228,10 +228,11 @@ def _mark(task: Task) -> str | None:
 def _write_files(result: Explained, directory: Path, specimen: Specimen) -> Explanation:
     """The explanation, with its files and its page in a directory."""
     explanation = result.explanation.model_copy(update={"directory": str(directory)})  # its answer says to open it
-    explanation.write(directory / EXPLANATION_FILE)
-    if result.trace is not None:
-        result.trace.write(directory / TRACE_FILE)
-    render_page(explanation, directory / PAGE_FILE, specimen=specimen)
+    with result_kept(explanation):
+        explanation.write(directory / EXPLANATION_FILE)
+        if result.trace is not None:
+            result.trace.write(directory / TRACE_FILE)
+        render_page(explanation, directory / PAGE_FILE, specimen=specimen)
     return explanation
 
 
@@ -279,9 +280,9 @@ def retest(
         seconds=time.perf_counter() - start,
     )
     if out:
-        document.write(
-            directory_for(out, "retest", given.specimen, component, before.kind, f"seed{seed}") / RETEST_FILE
-        )
+        directory = directory_for(out, "retest", given.specimen, component, before.kind, f"seed{seed}")
+        with result_kept(document):
+            document.write(directory / RETEST_FILE)
     return document
 
 

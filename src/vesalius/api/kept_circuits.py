@@ -22,7 +22,7 @@ from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.experiments import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import MATERIAL
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.laboratory.runs import edges_between
 from vesalius.intervene.ablations import ablation_named
 from vesalius.model.specimen import Specimen
@@ -80,9 +80,10 @@ def faithfulness(
     document = _measured(specimen, subject, kept, (pruned, selected, draw), start)
     progress("ablating the rest", 1, 1)
     if directory := place_for(out, specimen, document.request, draw, words=(f"{document.size}", _mark(document, kept))):
-        if subject.named.get("circuit") is None and subject.named.get("components") is None:
-            document = _with_circuit_beside(document, subject, directory)
-        document.write(directory / FAITHFULNESS_FILE)
+        with result_kept(document):
+            if subject.named.get("circuit") is None and subject.named.get("components") is None:
+                document = _with_circuit_beside(document, subject, directory)
+            document.write(directory / FAITHFULNESS_FILE)
     return document
 
 

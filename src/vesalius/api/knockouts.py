@@ -21,7 +21,7 @@ from vesalius.discovery.what_if import KINDS, LIKELY, Replacements, RunOutputs
 from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
 from vesalius.documents.sweep import SIDES
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, result_kept
 from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named
 from vesalius.intervene.signed import PHRASES, word_of
@@ -69,7 +69,8 @@ def what_if(
     progress("running the prompts", 1, 1)
     named = "+".join(document.request.components or ())[:60]
     if directory := place_for(out, specimen, document.request, edit, *_drawn(edit, draw), force, words=(named,)):
-        document.write(directory / WHAT_IF_FILE)
+        with result_kept(document):
+            document.write(directory / WHAT_IF_FILE)
     return document
 
 

@@ -10,7 +10,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.running import LADDER_FILE, Ladder
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.running import parse_program, run_again
 from vesalius.model.specimen import Specimen
 from vesalius.options import Out, require_drawable
@@ -70,7 +70,7 @@ def ladder(
         seconds=round(time.perf_counter() - started, 2),
     )
     if out:
-        document.write(
-            directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}") / LADDER_FILE
-        )
+        directory = directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}")
+        with result_kept(document):
+            document.write(directory / LADDER_FILE)
     return document

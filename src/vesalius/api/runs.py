@@ -17,7 +17,7 @@ from vesalius.documents.kinds import kind_in, stored_kinds
 from vesalius.documents.printed import ResultList
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.view import Viewable
-from vesalius.errors import BadInput, Failed, quoted
+from vesalius.errors import BadInput, Failed, quoted, result_kept
 from vesalius.model.specimen import Specimen
 from vesalius.options import RECORDS, Out, options_of
 from vesalius.plugins import names_a_module
@@ -73,7 +73,8 @@ def diff(a: Document | str | Path, b: Document | str | Path, *, out: Out = None)
     require_place(out)
     compared_results = difference(a, b)
     if out:
-        compared_results.write(directory_for(out, "diff") / DIFFERENCE_FILE)
+        with result_kept(compared_results):
+            compared_results.write(directory_for(out, "diff") / DIFFERENCE_FILE)
     return compared_results
 
 

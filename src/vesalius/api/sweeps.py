@@ -27,7 +27,7 @@ from vesalius.discovery.sweep import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.view import subject_of
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Failed, note, result_kept
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units
@@ -165,9 +165,10 @@ def _sweep(
     }
     effects, document = measured[0], _document(measured, request, draw.seed).model_copy(update=mapped)
     if directory is not None:
-        picture = _picture(specimen, document, sets, directory / "heatmap.png")
-        document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
-        document.write(directory / SWEEP_FILE)
+        with result_kept(document):
+            picture = _picture(specimen, document, sets, directory / "heatmap.png")
+            document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
+            document.write(directory / SWEEP_FILE)
     return effects, document
 
 
@@ -325,7 +326,10 @@ class Scores:
         self.scores[:, columns] = scores.float()  # also those of a float64 model
         if self.path is not None:
             spent = torch.tensor(self.spent(forwards, seconds), dtype=torch.float64)
-            write_tensors(self.path, {"key": self._key, "scores": self.scores, "spent": spent})
+            try:
+                write_tensors(self.path, {"key": self._key, "scores": self.scores, "spent": spent})
+            except Failed as error:  # what is measured is not lost: the result is printed where it cannot be written
+                note(f"{error}; the sweep goes on, and cannot be continued where it is interrupted")
 
     def spent(self, forwards: float, seconds: float) -> tuple[float, float]:
         """Work of this and of earlier calls on the same numbers."""

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from vesalius.cli.commands import circuits, runs, specimens
-from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
+from vesalius.cli.console import Interrupted, notes_on_stderr, output, with_flags
 from vesalius.cli.options import command
 from vesalius.consent import NotTrusted, trust
 from vesalius.errors import BadInput, Failed
@@ -142,6 +142,9 @@ def main() -> None:
     except BadInput as error:
         _stop(error, 2)
     except Failed as error:
+        if error.result is not None:  # only writing it failed
+            output(error.result, as_json="--json" in sys.argv)
+            sys.stdout.flush()
         _stop(error, 1)
     except Interrupted:
         _stop("interrupted; the same command continues from what was written by now", INTERRUPTED)

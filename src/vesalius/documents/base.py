@@ -255,4 +255,16 @@ class FrozenDict(dict[K, V]):
 
 #: A mapping of a document, and a sequence that may be long.
 FrozenMap = Annotated[dict[K, V], AfterValidator(FrozenDict)]
+#: Characters of a name that a file or a folder has.
+LONGEST_FILE_NAME = 200
+
+
+def _one_name(name: str) -> str:
+    if not name or name.startswith(".") or len(name) > LONGEST_FILE_NAME or any(one in name for one in "/\\\0"):
+        raise ValueError("is not the name of a file: one that leads elsewhere is not followed")
+    return name
+
+
+#: The name of a case that a file is named after.
+FileName = Annotated[str, AfterValidator(_one_name)]
 FrozenList = Annotated[tuple[V, ...], AfterValidator(Several)]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import FrozenMap, Record, ShownDocument
+from vesalius.documents.base import FileName, FrozenMap, Record, ShownDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
@@ -92,7 +92,7 @@ class InertComponents(Record):
 class CircuitRow(Record):
     """One circuit of the circuits benchmark."""
 
-    id: str
+    id: FileName
     name: str
     components: int
     tags_right: int

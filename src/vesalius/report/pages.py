@@ -216,6 +216,8 @@ def render_circuits(directory: Path, *, progress: Progress | None = None) -> Pat
     """Write the pages of a finished run and return the path of the index."""
     places = require_benchmark(directory, "circuits").get("places", {})
     scorecard = read_scorecard(directory)
+    if (directory / PAGES).is_symlink():
+        raise BadInput(f"{directory / PAGES}: is a link; remove it, and the pages are written into the run")
     (directory / PAGES).mkdir(exist_ok=True)
     rows = []
     graded = scorecard.specimens or ()

@@ -10,6 +10,7 @@ memory until they are closed. A `Picture` belongs to its holder alone and shows 
 """
 
 import io
+import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,11 +63,14 @@ def new_figure(width: float, height: float) -> Picture:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure; returns its path."""
+    """Write a figure in one step; returns its path."""
+    partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     try:
-        figure.savefig(path)
+        figure.savefig(partial, format=path.suffix[1:] or None)
+        os.replace(partial, path)
     except OSError as error:
-        raise Failed(f"{path}: the picture could not be written ({error.strerror})") from None
+        partial.unlink(missing_ok=True)
+        raise Failed(f"{path}: the picture could not be written ({error.strerror}); free some space") from None
     return path
 
 

@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from vesalius.errors import BadInput, Failed, choices, raised_where
-from vesalius.private import without_secrets
+from vesalius.private import secrets_of
 from vesalius.sandbox.kernel import die_with_parent
 
 Case = TypeVar("Case")
@@ -277,7 +277,7 @@ def _no_secrets() -> Iterator[None]:
     """A process executed in here has no secret in its environment, which stays readable under `/proc`. Workers are told
     the environment through their pipe.
     """
-    hidden = {name: os.environ[name] for name in os.environ.keys() - without_secrets(os.environ).keys()}
+    hidden = secrets_of(os.environ)
     for name in hidden:
         del os.environ[name]
     try:

@@ -7,6 +7,7 @@ natural model has no program.
 
 import hashlib
 import json
+import os
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -306,6 +307,8 @@ def place_of(out: str | Path | None, *, fresh: bool) -> Path | None:
         raise BadInput(f"`out` {path}: name a JSON file in a directory that exists")
     if fresh and path.exists():
         raise BadInput(f"`out` {path}: exists already; what was registered is not overwritten, choose another name")
+    if not os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise BadInput(f"`out` {path}: cannot be written to; choose another place")
     return path
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from vesalius.api.door import prompts_sha256
 from vesalius.api.loading import loaded
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, result_kept
 from vesalius.explanations.claims import Claim, check
 from vesalius.explanations.laboratory import Lab
-from vesalius.files import parse_json, write_json
+from vesalius.files import content_of, parse_json, write_json
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import weights_sha256
@@ -98,7 +98,8 @@ def verify_claim(
     )
     document = ClaimVerdict.from_data(with_seal(as_read(document.as_data()), key))
     if place is not None:
-        write_json(place, document.as_data())
+        with result_kept(document):
+            write_json(place, document.as_data())
     return document
 
 
@@ -225,11 +226,7 @@ def _document_data(given: Registration | ClaimVerdict | str | Path) -> dict[str,
     if isinstance(given, Registration | ClaimVerdict):
         return as_read(given.as_data())
     path = Path(given)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    data = parse_json(content, source=path, unique=True)
+    data = parse_json(content_of(path), source=path, unique=True)
     known = {*Registration.model_fields, *ClaimVerdict.model_fields}
     if not isinstance(data, dict) or len(known & set(data)) < 4:
         raise BadInput(f"{path}: is no registered claim and no verdict; `vesalius claims register` writes one")

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import FrozenDict, FrozenMap, Record, ResultDocument
+from vesalius.documents.base import FileName, FrozenDict, FrozenMap, Record, ResultDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
 from vesalius.documents.ran import Ran
 from vesalius.documents.request import installed_versions
@@ -45,7 +45,7 @@ DISCOVERY_COLUMNS = ("power", "false_support", "node_auroc", "circuit_recall", "
 class LeagueCircuit(Record):
     """One circuit: its directory under `specimens`, the digest of its weights, and its shape."""
 
-    id: str
+    id: FileName
     weights_sha256: str
     layers: int
     heads: int

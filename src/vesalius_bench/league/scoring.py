@@ -42,7 +42,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Evidence, Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.ran import Ran, least_confined
-from vesalius.errors import BadInput, Failed, choices, note, shortened
+from vesalius.errors import BadInput, Failed, choices, note, result_kept, shortened
 from vesalius.explanations.retesting import Retester
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.files import write_json
@@ -340,8 +340,9 @@ def score_league(
         scored=now(),
         seconds=round(max(submitted.seconds, 0.0) + time.perf_counter() - start, 3),
     )
-    row.write(target)
-    write_view(row.view(), target.with_suffix(".html"))
+    with result_kept(row):
+        row.write(target)
+        write_view(row.view(), target.with_suffix(".html"))
     return row
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.door import RUNS, directory_for, require_place
-from vesalius.errors import BadInput, choices, note
+from vesalius.errors import BadInput, choices, note, result_kept
 from vesalius.options import Out
 from vesalius.report.plots import Picture, new_figure, save_figure
 from vesalius_bench.papers.comparison import FIGURE_5, Comparison, compare_runs
@@ -83,9 +83,10 @@ def paper_table(
     if not out:
         return document
     place = directory_for(out, "paper")
-    if entry.is_figure:
-        document = document.model_copy(update={"pictures": _drawn(document, sources, place)})
-    document.save(place)
+    with result_kept(document):
+        if entry.is_figure:
+            document = document.model_copy(update={"pictures": _drawn(document, sources, place)})
+        document.save(place)
     return document
 
 
@@ -105,7 +106,9 @@ def compare(
         measured = [] if pictured is None else [(name, row) for name, _, row in pictured.measured()]
         if pictured is None or not any(row for _, row in measured):
             raise BadInput("`out`: there is nothing to draw; give a finished run of `vesalius bench functions`")
-        _save(draw_kinds(measured, title=pictured.title), directory_for(out, "compare") / "find-figure-5")
+        place = directory_for(out, "compare")
+        with result_kept(comparison):
+            _save(draw_kinds(measured, title=pictured.title), place / "find-figure-5")
     files = [Path(ratings)] if isinstance(ratings, str | Path) else [Path(file) for file in ratings]
     return with_ratings(comparison, read_ratings_of(files)) if files else comparison
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vesalius.api.door import directory_for, require_place
 from vesalius.api.runs import require_run
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, result_kept
 from vesalius.files import write_text
 from vesalius.grading.ratings import MEASURES, Item, MeasureName
 from vesalius.options import Out
@@ -297,10 +297,11 @@ def ratings(
     directories = [require_run(run) for run in runs]
     judged = {directory.resolve().name: judged_circuits(directory) for directory in directories}
     report = rating_report(kept, judged, files=[str(path) for path in paths])
-    if csv is not None:
-        write_text(Path(csv), csv_of(kept))
-    if out:
-        report.write(directory_for(out, "ratings") / RATINGS_FILE)
+    with result_kept(report):
+        if csv is not None:
+            write_text(Path(csv), csv_of(kept))
+        if out:
+            report.write(directory_for(out, "ratings") / RATINGS_FILE)
     return report
 
 

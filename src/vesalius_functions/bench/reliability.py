@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.options import Out, Paid
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import CALLS, SPENDING
@@ -131,7 +131,8 @@ def function_reliability(
         seconds=time.monotonic() - started,
     )
     study = Reliability.from_data(rounded(study.as_data()))
-    study.write(directory / RELIABILITY_FILE)
+    with result_kept(study):
+        study.write(directory / RELIABILITY_FILE)
     return study
 
 

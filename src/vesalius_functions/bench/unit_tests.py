@@ -23,7 +23,7 @@ import numpy as np
 from vesalius.api.door import directory_for, verb
 from vesalius.api.runs import require_run
 from vesalius.documents.metric import Metric
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.files import write_text
 from vesalius.grading.ratings import plain_cell, safe_cell
 from vesalius.options import Out, Paid
@@ -421,5 +421,6 @@ def unit_tests(
             opened = stack.enter_context(model_access(model, directory, paid).open())
         study = unit_test_study(tested, files, opened)
     study = UnitTests.from_data(rounded(study.as_data()))
-    study.write(directory / UNIT_TESTS_FILE)
+    with result_kept(study):
+        study.write(directory / UNIT_TESTS_FILE)
     return study

@@ -27,7 +27,7 @@ from vesalius.components import split_names
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import subject_of
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, result_kept
 from vesalius.intervene import ablation_named
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.options import Force, Out
@@ -298,18 +298,19 @@ def discover_sets(
     head_sets = HeadSets(**result.document(), request=request, pool=queries.source.heads, budget=queries.budget)
     if directory is None:
         return head_sets
-    picture = None
-    if result.synergies:
-        subject, heads = subject_of(Path(str(request.specimen)).name, request.behaviour), queries.source.heads
-        picture = draw_synergy(
-            synergy_matrix(heads, result.synergies),
-            heads,
-            directory / "synergy.png",
-            title=f"{subject}: pairs, {options.kind} ablation, {options.n} prompts",
-            unit=queries.source.unit,
-            marked=[synergy.heads for synergy in result.synergies if synergy.verdict != "none"],
-        )
-    files = {"directory": str(directory), "picture": None if picture is None else str(picture)}
-    head_sets = head_sets.model_copy(update=files)
-    head_sets.write(directory / SETS_FILE)
+    with result_kept(head_sets):
+        picture = None
+        if result.synergies:
+            subject, heads = subject_of(Path(str(request.specimen)).name, request.behaviour), queries.source.heads
+            picture = draw_synergy(
+                synergy_matrix(heads, result.synergies),
+                heads,
+                directory / "synergy.png",
+                title=f"{subject}: pairs, {options.kind} ablation, {options.n} prompts",
+                unit=queries.source.unit,
+                marked=[synergy.heads for synergy in result.synergies if synergy.verdict != "none"],
+            )
+        files = {"directory": str(directory), "picture": None if picture is None else str(picture)}
+        head_sets = head_sets.model_copy(update=files)
+        head_sets.write(directory / SETS_FILE)
     return head_sets

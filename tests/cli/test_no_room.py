@@ -1,0 +1,203 @@
+"""Commands that write, where nothing can be written: a disk without room, and a place that is read-only. Each ends in
+one line, leaves no half of a file, and what it has computed by then it prints or keeps.
+"""
+
+import ctypes
+import json
+import os
+import re
+import resource
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from benchmarks.writing import READING, SERVING, WRITING, Writing, make_files, make_inputs
+
+from tests.cli.conftest import Outcome, Vesalius
+from vesalius.cli import app
+
+QUICK = [name for name, one in WRITING.items() if not one.slow]
+#: Commands whose result is one document: it is computed whole before anything is written, and printed if it cannot be.
+PRINTED = {
+    *("sweep", "discover", "explain", "atlas", "what-if", "complete", "neurons", "faithfulness", "retest"),
+    *(
+        "align",
+        "ladder",
+        "league score",
+        "diff",
+        "compare",
+        "paper",
+        "ratings",
+        "claims verify",
+        "functions reliability",
+    ),
+}
+#: Rights by which root writes and reads anything, by their numbers in the kernel, and the version of its call.
+OVERRIDES, VERSION = (1, 2), 0x20080522
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and rights of Linux")
+
+
+def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command below one, with its whole name."""
+    if not hasattr(command, "commands"):
+        yield name, command
+        return
+    for part in command.list_commands(None):
+        yield from leaves(command.get_command(None, part), f"{name} {part}".strip())
+
+
+def test_every_command_is_known_to_write_or_not() -> None:
+    """One that is added later has to say which, and one with a place to write to cannot say that it only reads."""
+    known = dict(leaves(typer.main.get_command(app)))
+    assert set(known) == {*WRITING, *SERVING, *READING}
+    for name, command in known.items():
+        writes = {"out", "export", "propose", "csv", "key_out"} & {str(one.name) for one in command.params}
+        assert not (writes and name in READING), f"{name} takes {writes}"
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Every write to a file fails, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def read_only(place: Path) -> Iterator[None]:
+    """Nothing can be made or changed below a directory, by root neither."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, before = (ctypes.c_uint32 * 2)(VERSION, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, before) == 0
+    less = (ctypes.c_uint32 * 6)(*before)
+    less[0] &= ~sum(1 << number for number in OVERRIDES)
+    below = [place, *(path for path in place.rglob("*"))]
+    rights = {path: path.stat().st_mode for path in below}
+    for path in reversed(below):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    assert libc.capset(header, less) == 0
+    try:
+        yield
+    finally:
+        assert libc.capset(header, before) == 0
+        for path, mode in rights.items():
+            path.chmod(mode)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files and inputs of all commands, made where they are first needed."""
+    place = tmp_path_factory.mktemp("inputs") / "in"
+    make_files(place)
+    return place
+
+
+def ready(one: Writing, shared: Path, vesalius: Vesalius) -> None:
+    def run(words: list[str]) -> None:
+        got = vesalius(*words)
+        assert got.code == 0, got.err
+
+    make_inputs(shared, one.needs, run)
+
+
+def files_in(place: Path) -> dict[str, bytes]:
+    """Every file; those of JSON can be read, and none is half of one."""
+    files = {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    for name, content in files.items():
+        assert "partial" not in name
+        if name.endswith(".json") and content:
+            json.loads(content)
+    return files
+
+
+def is_one_line(got: Outcome) -> None:
+    lines = [line for line in got.err.splitlines() if line.startswith("vesalius: ")]
+    assert got.code in (1, 2), got.err
+    assert len(lines) == 1, got.err
+    assert "Traceback" not in got.err
+    assert re.search(r"could not be|cannot be|File too large|Permission denied", lines[0])
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_a_disk_without_room(name: str, vesalius: Vesalius, shared: Path, tmp_path: Path) -> None:
+    one, out = WRITING[name], tmp_path / "out"
+    ready(one, shared, vesalius)
+    one.begin(shared, out)
+    before = files_in(tmp_path)
+    with no_room():
+        got = vesalius(*one.command(shared, out), "--json")
+    is_one_line(got)
+    assert got.code == 1
+    assert before.items() <= files_in(tmp_path).items()
+    if name in PRINTED:
+        assert json.loads(got.out)
+    else:
+        assert got.out == ""
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_a_place_that_is_read_only(name: str, vesalius: Vesalius, shared: Path, tmp_path: Path) -> None:
+    one, place = WRITING[name], tmp_path / "place"
+    out = place / "out"
+    ready(one, shared, vesalius)
+    place.mkdir()
+    one.begin(shared, out)
+    before = files_in(place)
+    with read_only(place):
+        got = vesalius(*one.command(shared, out), "--json")
+    is_one_line(got)
+    assert got.out == ""  # it is refused before the work
+    assert files_in(place) == before
+
+
+@linux
+@pytest.mark.slow
+def test_a_run_continues_when_there_is_room_again(vesalius: Vesalius, tmp_path: Path) -> None:
+    """The disk fills while it works: what was measured stays, and the end is that of a run that had room."""
+    words = (
+        "bench",
+        "discovery",
+        "--methods",
+        "sweep,eap",
+        "--ids",
+        "41",
+        "--n",
+        "4",
+        "--jobs",
+        "1",
+        "--json",
+        "--out",
+    )
+    whole = vesalius(*words, tmp_path / "whole")
+    assert whole.code == 0
+    ledger = (tmp_path / "whole" / "events.jsonl").read_bytes()
+    room = len(ledger.splitlines(keepends=True)[0]) + 1
+    room = max(room, (tmp_path / "whole" / "run.json").stat().st_size)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        got = vesalius(*words, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    is_one_line(got)
+    again = vesalius(*words, tmp_path / "out")
+    assert again.code == 0, again.err
+    figures = [json.loads(text.out)["metrics"] for text in (whole, again)]
+    assert figures[0].keys() == figures[1].keys()
+    assert {name: one["value"] for name, one in figures[0].items() if "seconds" not in name} == {
+        name: one["value"] for name, one in figures[1].items() if "seconds" not in name
+    }
+    shutil.rmtree(tmp_path / "out")
+    assert os.listdir(tmp_path) == ["whole"]
