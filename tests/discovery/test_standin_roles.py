@@ -12,7 +12,7 @@ from vesalius.model.states import fingerprint, read_tensors, write_tensors
 from vesalius_mechrl.standin.network import Gpt2
 from vesalius_mechrl.standin.packed import FILES, TRUTH, pack, unpack
 from vesalius_mechrl.standin.roles import established_heads
-from tests.models import small_model
+from tests.models import random_model, small_config
 
 SAID = {"L0H0": "matters alone", "L0H1": "works against", "L0H2": "nothing alone", "L1H0": "matters alone"}
 
@@ -29,7 +29,7 @@ def truth(model: str) -> dict:
 
 
 def test_categories_follow_from_the_truth(tmp_path: Path) -> None:
-    model = small_model()
+    model = random_model(small_config())
     assert established_heads(tmp_path, model) is None
     assert established_heads(None, model) is None
     (tmp_path / TRUTH).parent.mkdir()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import Family, FunctionFailure, Scorecard
 from vesalius.errors import Failed, choices
@@ -100,6 +101,7 @@ def functions_scorecard(
         backbone=model_name(settings.backbone),
         evaluator=evaluator_name(settings.evaluator),
         budget=settings.budget,
+        own_prompts=None if suite.prompts is None else FrozenDict(suite.prompts.digests),
         n=len(graded),
         n_error=len(functions) - len(graded),
         errors=state.errors,
