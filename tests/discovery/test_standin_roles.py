@@ -63,7 +63,9 @@ def test_half_the_size_is_the_same_model(tmp_path: Path) -> None:
     packed = pack(directory, tmp_path / "packed")
     again = unpack(tmp_path / "again", packed)
     read = read_tensors(again / "model.safetensors")
-    assert all(torch.equal(read[name], weight) and read[name].dtype == torch.float32 for name, weight in weights.items())
+    assert all(
+        torch.equal(read[name], weight) and read[name].dtype == torch.float32 for name, weight in weights.items()
+    )
     assert {path.name for path in again.iterdir() if path.is_file()} == {*FILES, "model.safetensors"}
     size = [(place / "model.safetensors").stat().st_size for place in (packed, directory)]
     assert size[0] < 0.7 * size[1]

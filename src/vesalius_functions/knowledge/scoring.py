@@ -461,9 +461,7 @@ class ModelMapper:
         return self._replies[item]
 
     def _one(self, item: str) -> Reply:
-        turns = relation_turns(
-            item, self.what, self.result, self.exception, mode=self.mode, prompts=self.prompts
-        )
+        turns = relation_turns(item, self.what, self.result, self.exception, mode=self.mode, prompts=self.prompts)
         try:
             text = self.backbone.chat(turns, label=f"{self.what} -> {self.result}: {item}").text
         except (Garbled, Refused):

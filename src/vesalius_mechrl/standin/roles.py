@@ -43,9 +43,7 @@ def established_heads(directory: str | Path | None, model: Transformer) -> Estab
     return EstablishedHeads(*_named(tasks["mechrl-induction"], tasks["mechrl-ioi"]))
 
 
-def _named(
-    induction: dict[str, Any], ioi: dict[str, Any]
-) -> tuple[tuple[str, ...], dict[str, tuple[str, ...] | None]]:
+def _named(induction: dict[str, Any], ioi: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...] | None]]:
     """Heads that have a part in IOI as well count for its induction and previous-token categories."""
     says = {head: row["says"] for head, row in ioi["heads"].items()}
     acting = {head for head, said in says.items() if said in (ALONE, AGAINST)}
