@@ -1,18 +1,18 @@
-"""A user's own prompts in mode `published`, such as FIND's: what an interpreter is told of its task, and what a language
-model behind entities and relations is told of an input.
+"""A user's own prompts in mode `published`, such as FIND's: what an interpreter is told of its task, and what a
+language model behind entities and relations is told of an input.
 
 A run needs the files of what it asks, and no others:
 
-| file                    | who is told                                             | fields it needs                        |
-|-------------------------|---------------------------------------------------------|----------------------------------------|
-| `system.md`             | the interpreter, first                                  |                                        |
-| `numeric.md`, `strings.md`, `entities.md`, `relations.md` | the interpreter: its task | EXEMPLARS with milan, LAYERS with nets |
-| `entity_system.md`      | the model behind entities, first                        |                                        |
-| `entity.md`             | the same: one word of a function of one concept         | CONCEPT, INPUT                         |
-| `entity_pair.md`        | the same: one word of a function of two concepts        | CONCEPT_1, CONCEPT_2, INPUT            |
-| `relation_system.md`    | the model behind relations, first                       |                                        |
-| `relation.md`           | the same: one input                                     | CONCEPT_1, CONCEPT_2, INPUT            |
-| `relation_exception.md` | the same: one input of a function with an exception     | CONCEPT_1, CONCEPT_2, EXCEPTION, INPUT |
+| file                    | who is told                                           | fields it needs                         |
+|-------------------------|-------------------------------------------------------|-----------------------------------------|
+| `system.md`             | the interpreter, first                                |                                         |
+| `CATEGORY.md`           | the interpreter: its task, as in numeric.md           | EXEMPLARS, LAYERS where they are shown  |
+| `entity_system.md`      | the model behind entities, first                      |                                         |
+| `entity.md`             | the same: a word, of a function of one concept        | CONCEPT, INPUT                          |
+| `entity_pair.md`        | the same: a word, of a function of two concepts       | CONCEPT_1, CONCEPT_2, INPUT             |
+| `relation_system.md`    | the model behind relations, first                     |                                         |
+| `relation.md`           | the same: an input                                    | CONCEPT_1, CONCEPT_2, INPUT             |
+| `relation_exception.md` | the same: an input, of a function with an exception   | CONCEPT_1, CONCEPT_2, EXCEPTION, INPUT  |
 
 The interpreter's files may also hold MAX_COMMANDS, the commands that it may send.
 """

@@ -253,8 +253,8 @@ def _tables(
     return Tables.from_matrices(tasks, control, split=split, rows=rows, features=feature_tables)
 
 
-# The heads that Tables 2 and 3 look for: published ones for GPT-2 small, established ones for a stand-in with its truth,
-# detected ones for any other model.
+# The heads that Tables 2 and 3 look for: published ones for GPT-2 small, established ones for a stand-in with its
+# truth, detected ones for any other model.
 #
 # Published heads mean nothing in another model. There a set is the heads with most attention on the target it is named
 # after, on training rows, as many as the published set has. Four of the seven categories of IOI were told apart by path

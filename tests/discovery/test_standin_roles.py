@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.models import random_model, small_config
 from vesalius.errors import BadInput
 from vesalius.files import write_json
 from vesalius.model.states import fingerprint, read_tensors, write_tensors
 from vesalius_mechrl.standin.network import Gpt2
 from vesalius_mechrl.standin.packed import FILES, TRUTH, pack, unpack
 from vesalius_mechrl.standin.roles import established_heads
-from tests.models import random_model, small_config
 
 SAID = {"L0H0": "matters alone", "L0H1": "works against", "L0H2": "nothing alone", "L1H0": "matters alone"}
 

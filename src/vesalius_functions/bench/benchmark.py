@@ -41,6 +41,7 @@ from vesalius_functions.bench.settings import (
     EvaluatedResult,
     FunctionSettings,
     FunctionState,
+    own_prompts,
 )
 from vesalius_functions.bench.work import (
     Graded,
@@ -251,9 +252,8 @@ def bench_functions(
     descriptions, or `trained:DIR` of `evaluator_train`; `function_backbone` one that answers entities and relations
     in place of our knowledge; `count` takes the first functions, `ids` those of that name; `budget` is the number
     of queries per function; `white_box` gives the interpreter the layers of numeric functions that are nets;
-    `system_prompt` "llama-2" is the paper's stricter one, in mode "published", and `prompts` a directory of your own for
-    it. The seed of the test points is drawn
-    when the answers are written; the scorecard names it, and `grading_seed` repeats it.
+    `system_prompt` "llama-2" is the paper's stricter one, in mode "published", and `prompts` a directory of your own
+    prompts for it. The seed of the test points is drawn when the answers are written; the scorecard names it, and `grading_seed` repeats it.
     """
     asked = interpreting
     answering = findable_model(asked.function_backbone)

@@ -29,9 +29,7 @@ def pack(directory: Path | str, target: Path | str) -> Path:
     halved = {name: weight.half() for name, weight in weights.items()}
     for name, weight in weights.items():
         if not torch.equal(halved[name].float(), weight.float()):
-            raise BadInput(
-                f"{directory / WEIGHTS}: {name} has numbers that half the size does not hold; train it again"
-            )
+            raise BadInput(f"{directory / WEIGHTS}: {name} has numbers that float16 does not hold; train it again")
     _copy(directory, target, halved)
     return target
 
