@@ -3,16 +3,16 @@ language model behind entities and relations is told of an input.
 
 A run needs the files of what it asks, and no others:
 
-| file                    | who is told                                           | fields it needs                         |
-|-------------------------|-------------------------------------------------------|-----------------------------------------|
-| `system.md`             | the interpreter, first                                |                                         |
-| `CATEGORY.md`           | the interpreter: its task, as in numeric.md           | EXEMPLARS, LAYERS where they are shown  |
-| `entity_system.md`      | the model behind entities, first                      |                                         |
-| `entity.md`             | the same: a word, of a function of one concept        | CONCEPT, INPUT                          |
-| `entity_pair.md`        | the same: a word, of a function of two concepts       | CONCEPT_1, CONCEPT_2, INPUT             |
-| `relation_system.md`    | the model behind relations, first                     |                                         |
-| `relation.md`           | the same: an input                                    | CONCEPT_1, CONCEPT_2, INPUT             |
-| `relation_exception.md` | the same: an input, of a function with an exception   | CONCEPT_1, CONCEPT_2, EXCEPTION, INPUT  |
+| file | who is told | fields it needs |
+| --- | --- | --- |
+| `system.md` | the interpreter, first |  |
+| `CATEGORY.md` | the interpreter: its task, as in numeric.md | EXEMPLARS, LAYERS where they are shown |
+| `entity_system.md` | the model behind entities, first |  |
+| `entity.md` | the same: a word, of a function of one concept | CONCEPT, INPUT |
+| `entity_pair.md` | the same: a word, of a function of two concepts | CONCEPT_1, CONCEPT_2, INPUT |
+| `relation_system.md` | the model behind relations, first |  |
+| `relation.md` | the same: an input | CONCEPT_1, CONCEPT_2, INPUT |
+| `relation_exception.md` | the same: an input, of a function with an exception | CONCEPT_1, CONCEPT_2, EXCEPTION, INPUT |
 
 The interpreter's files may also hold MAX_COMMANDS, the commands that it may send.
 """

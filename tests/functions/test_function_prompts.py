@@ -119,7 +119,7 @@ def test_a_run_knows_its_prompts_again_and_refuses_others(folder: Path) -> None:
     assert run["settings"]["prompts"] == prompts.digests
     assert "prompts" not in FunctionSettings(plain, "aia", "scripted:x.py").as_data()
     assert FunctionSettings.of_run(run) == settings
-    with pytest.raises(BadInput, match="give one of them; your own system prompt is system.md"):
+    with pytest.raises(BadInput, match="give one of them; your own system prompt"):
         FunctionSettings(suite, "aia", "scripted:x.py", talk=DialogueLimits(system="llama-2"))
     (folder / "relations.md").write_text("Another.")
     with pytest.raises(BadInput, match="are not those of the run; put them back"):

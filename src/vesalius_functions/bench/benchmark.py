@@ -253,7 +253,8 @@ def bench_functions(
     in place of our knowledge; `count` takes the first functions, `ids` those of that name; `budget` is the number
     of queries per function; `white_box` gives the interpreter the layers of numeric functions that are nets;
     `system_prompt` "llama-2" is the paper's stricter one, in mode "published", and `prompts` a directory of your own
-    prompts for it. The seed of the test points is drawn when the answers are written; the scorecard names it, and `grading_seed` repeats it.
+    prompts for it. The seed of the test points is drawn when the answers are written; the scorecard names it, and
+    `grading_seed` repeats it.
     """
     asked = interpreting
     answering = findable_model(asked.function_backbone)
