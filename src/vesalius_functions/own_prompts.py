@@ -12,7 +12,7 @@ A run needs the files of what it asks, and no others:
 | `entity_pair.md` | the same: a word, of a function of two concepts | CONCEPT_1, CONCEPT_2, INPUT |
 | `relation_system.md` | the model behind relations, first |  |
 | `relation.md` | the same: an input | CONCEPT_1, CONCEPT_2, INPUT |
-| `relation_exception.md` | the same: an input, of a function with an exception | CONCEPT_1, CONCEPT_2, EXCEPTION, INPUT |
+| `relation_exception.md` | the same: one with an exception | CONCEPT_1, CONCEPT_2, EXCEPTION, INPUT |
 
 The interpreter's files may also hold MAX_COMMANDS, the commands that it may send.
 """
