@@ -55,9 +55,9 @@ class Recipe:
     context: int = 128
     length: int = 96
     rows: int = 64
-    steps: int = 8_000
+    steps: int = 4_000
     rate: float = 1e-3
-    dropout: float = 0.1
+    dropout: float = 0.0
     weight_decay: float = 0.1
 
     def __post_init__(self) -> None:
