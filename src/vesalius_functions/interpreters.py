@@ -245,10 +245,10 @@ def interpret(
             raise Failed(f"interpreter {name} returned a {type(answer).__name__}; it must return an Answer")
         return Interpretation(answer)
     assert backbone is not None
+    talk: dict[str, Any] = {"limits": limits, "name": name, "mode": suite.mode, "prompts": suite.prompts}
     if name == AIA:
-        return Interpretation(interpret_with(backbone, box, limits=limits, name=name, mode=suite.mode))
+        return Interpretation(interpret_with(backbone, box, **talk))
     exemplars = exemplars_for(function, suite, grading_seed=grading_seed)
-    talk: dict[str, Any] = {"limits": limits, "name": name, "mode": suite.mode}
     answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, **talk)
     return Interpretation(answer, exemplars.overlap)
 

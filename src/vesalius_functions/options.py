@@ -69,6 +69,10 @@ class Interpreting(Record):
         str | None,
         flag("With --mode published: gpt, or llama-2, which forbids invented outputs.", rare=True),
     ] = None
+    prompts: Annotated[
+        str | Path | None,
+        flag("With --mode published: a directory of your own prompts, such as the published ones.", rare=True),
+    ] = None
     grading_seed: Annotated[
         int | None,
         flag(

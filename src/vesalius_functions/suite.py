@@ -18,6 +18,7 @@ from vesalius.sandbox import Sandbox
 from vesalius_backbones import Backbone, backbone_name, offers_logprobs
 from vesalius_functions.box import Answer, Box, Function, Grade, Mode, UnitTest
 from vesalius_functions.knowledge.scoring import UnopenedModel
+from vesalius_functions.own_prompts import FunctionPrompts
 from vesalius_functions.published import Loaded
 
 # The four categories behind one interface; each is a package with the functions of `CategoryModule` at its top.
@@ -83,7 +84,8 @@ class Suite:
 
     `ids` chooses single ones by name instead, such as `f00042` (or 42): the function of that name in any draw under the
     same seed that is long enough. `function_backbone` is the language model that answers entities and relations in
-    place of word vectors and fact tables; functions of such a suite are asked as `function(index, backbone)`.
+    place of word vectors and fact tables; functions of such a suite are asked as `function(index, backbone)`. `prompts`
+    are the user's own for it and for an interpreter that is a language model.
     """
 
     category: str
@@ -93,6 +95,7 @@ class Suite:
     dataset: str | None = None
     ids: tuple[str, ...] | None = None
     function_backbone: str | None = None
+    prompts: FunctionPrompts | None = None
 
     def __post_init__(self) -> None:
         if self.category not in SUITE:
@@ -109,6 +112,8 @@ class Suite:
             object.__setattr__(self, "ids", self._checked(self.ids))
         if self.function_backbone is not None:
             self._check_model(self.function_backbone)
+        if self.prompts is not None and self.mode != "published":
+            raise BadInput("`prompts` replace those of `mode` published; add `mode` published")
 
     def _check_model(self, model: str) -> None:
         if self.category not in BY_MODEL:
@@ -142,18 +147,18 @@ class Suite:
 
     def functions(self) -> Sequence[Function]:
         """The functions; made once per process."""
-        return _made(self)
+        return _made(replace(self, prompts=None))
 
     def function(self, index: int, backbone: Backbone | None = None) -> Function:
         """One of the functions, answered by the open language model where there is one."""
         function: Any = self.functions()[index]
-        return function if backbone is None else function.answered_by(backbone)
+        return function if backbone is None else function.answered_by(backbone, self.prompts)
 
     def pool(self) -> Sequence[Function]:
         """The functions that exemplars are taken from: the whole suite, whichever of them were chosen, answered
         by our own knowledge even where a language model answers the functions.
         """
-        return _made(replace(self, count=None, ids=None, function_backbone=None))
+        return _made(replace(self, count=None, ids=None, function_backbone=None, prompts=None))
 
     @property
     def left_out(self) -> dict[str, str]:

@@ -34,6 +34,7 @@ from vesalius_mechrl.matrices import (
     load_prompt_embeddings,
     prompt_embeddings,
 )
+from vesalius_mechrl.standin.roles import ESTABLISHED, established_heads
 from vesalius_mechrl.tables import (
     ATTENTION_TARGETS,
     CleanFeatures,
@@ -252,7 +253,8 @@ def _tables(
     return Tables.from_matrices(tasks, control, split=split, rows=rows, features=feature_tables)
 
 
-# The heads that Tables 2 and 3 look for: published ones for GPT-2 small, detected ones for any other model.
+# The heads that Tables 2 and 3 look for: published ones for GPT-2 small, established ones for a stand-in with its
+# truth, detected ones for any other model.
 #
 # Published heads mean nothing in another model. There a set is the heads with most attention on the target it is named
 # after, on training rows, as many as the published set has. Four of the seven categories of IOI were told apart by path
@@ -299,9 +301,15 @@ class Canonical:
 def canonical_heads(suite: Suite, specimen: Specimen | None = None) -> Canonical:
     """The heads for the first training task (Table 2) and the categories for the last one (Table 3).
 
-    They are the published ones where the specimen has GPT-2 small's shape and they exist for the task.
+    They are the published ones where the specimen has GPT-2 small's shape and they exist for the task, and those that
+    were established where the specimen is a stand-in with its truth beside it.
     """
     first, last = suite.train.names[0], suite.train.names[-1]
+    known = established_heads(specimen.source, specimen.model) if specimen is not None else None
+    if known is not None and (first, last) == PAPER_TRAINING:
+        sets = known.categories
+        found = [Category(name, len(sets[name] or ()), sets[name]) for name in CATEGORIES]
+        return Canonical(known.induction, ESTABLISHED, tuple(found), ESTABLISHED)
     gpt2 = specimen is not None and is_gpt2_small(specimen.model.config)
     recognised = recognised_by(specimen.source) if specimen is not None and gpt2 else ""
     published = (
@@ -315,16 +323,16 @@ def canonical_heads(suite: Suite, specimen: Specimen | None = None) -> Canonical
         ranked_from = f"detected: most attention on what came after an earlier copy, {first} prompts"
     if gpt2 and behaviour(last).family == IOI:
         roles, categories_from = PUBLISHED[IOI].roles, f"published ({PUBLISHED[IOI].source}); {recognised}"
-        sets: Mapping[str, tuple[str, ...] | None] = {
+        groups: Mapping[str, tuple[str, ...] | None] = {
             name: tuple(map(str, roles[role])) for name, (role, _) in CATEGORIES.items()
         }
     else:
         categories_from = f"detected: most attention on what the name says, {last} prompts"
-        sets = {
+        groups = {
             name: None if target is None else tuple(heads_by_attention(suite, last, target, published_size(role)))
             for name, (role, target) in CATEGORIES.items()
         }
-    categories = [Category(name, published_size(role), sets[name]) for name, (role, _) in CATEGORIES.items()]
+    categories = [Category(name, published_size(role), groups[name]) for name, (role, _) in CATEGORIES.items()]
     return Canonical(ranked, ranked_from, tuple(categories), categories_from)
 
 

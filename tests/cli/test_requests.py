@@ -15,6 +15,7 @@ from vesalius_bench.discovery.benchmark import DiscoverySettings
 from vesalius_bench.survey.run import SurveySettings
 from vesalius_functions.agents import DialogueLimits
 from vesalius_functions.bench.settings import FunctionSettings
+from vesalius_functions.own_prompts import FunctionPrompts
 from vesalius_functions.suite import Suite
 
 CIRCUITS = tuple(benchmark_circuits(["3", "4"]))
@@ -116,6 +117,14 @@ def parsed(command_line: str) -> dict:
                 talk=DialogueLimits(system="llama-2"),
             ).request(),
             {"mode": "published", "system_prompt": "llama-2", "interpreter": "aia", "rounds": 20},
+        ),
+        (
+            FunctionSettings(
+                suite=Suite("strings", mode="published", prompts=FunctionPrompts((("system.md", "x"),), "own words")),
+                interpreter="aia",
+                backbone="a:b",
+            ).request(),
+            {"mode": "published", "prompts": "own words", "interpreter": "aia"},
         ),
     ],
 )

@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -91,6 +92,28 @@ def test_its_files_are_gpt2s_and_both_readings_agree(trained: Path) -> None:
         torch.testing.assert_close(network(tokens), loaded.model(tokens), rtol=1e-4, atol=1e-5)
     for name in ("mechrl-induction", "mechrl-ioi", "mechrl-docstring"):
         behaviour(name).sample(loaded.tokenizer, 8, seed=0, n_ctx=128, d_vocab=loaded.tokenizer.size)
+
+
+class Completing:
+    """Says the token after the first A at every position, in a share of its rows; the rest say the last token."""
+
+    wte = SimpleNamespace(weight=torch.zeros(60, 4))
+    context = 128
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
+        said = tokens[:, 2].clone()
+        said[round(self.share * len(said)) :] = len(self.wte.weight) - 1
+        return torch.nn.functional.one_hot(said, len(self.wte.weight))[:, None].expand(-1, tokens.shape[1], -1).float()
+
+
+@pytest.mark.parametrize(("share", "shown"), [(1.0, True), (0.5, True), (0.496, False)])
+def test_a_card_says_whether_induction_is_shown(share: float, shown: bool) -> None:
+    card = training.induction_shown(Completing(share), seed=3)  # type: ignore[arg-type]
+    assert (card["top1"], card["rows"], card["shown"]) == (pytest.approx(share), 1000, shown)
+    assert card["low"] <= share <= card["high"]
 
 
 def test_a_killed_training_ends_in_the_same_weights(

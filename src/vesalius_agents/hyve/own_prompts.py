@@ -6,14 +6,13 @@ not known yet at that stage, and files without the field that they are about.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput
+from vesalius_backbones.prompt_files import FIELD, digests, filled, read_prompts
 
 if TYPE_CHECKING:
     from vesalius.components import Component
@@ -46,8 +45,6 @@ NEEDED: dict[str, tuple[str, ...]] = {
 #: Files of stages that are about one component; they or the system prompt name it.
 ABOUT_ONE = ("observe_plan.md", "observe.md", "hypothesize.md", "validate_plan.md", "validate_paper.md")
 COMPONENT = "COMPONENT_IDENTIFIER"
-_FIELD = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
-LONGEST = 100_000
 
 
 @dataclass(frozen=True)
@@ -59,23 +56,17 @@ class OwnPrompts:
     @classmethod
     def read(cls, folder: str | Path) -> "OwnPrompts":
         """The prompts of a directory; refused where a run with them could not be what it is said to be."""
-        place = Path(folder).expanduser()
-        if not place.is_dir():
-            raise BadInput(f"`prompts` {folder}: there is no such directory; give one that holds {choices(NEEDED)}")
-        if missing := [name for name in NEEDED if not (place / name).is_file()]:
-            raise BadInput(f"`prompts` {folder}: lacks {', '.join(missing)}; it needs all of {', '.join(NEEDED)}")
-        texts = {name: _text(place / name) for name in NEEDED}
-        for name, text in texts.items():
-            _check(place / name, text)
+        texts = read_prompts(folder, NEEDED, dict.fromkeys(NEEDED, FIELDS))
         for name in ABOUT_ONE:
-            if not any(COMPONENT in _FIELD.findall(texts[one]) for one in (name, SYSTEM)):
-                raise BadInput(f"{place / name}: lacks {{{COMPONENT}}}, as does {SYSTEM}; put it into either")
+            if not any(COMPONENT in FIELD.findall(texts[one]) for one in (name, SYSTEM)):
+                file = Path(folder).expanduser() / name
+                raise BadInput(f"{file}: lacks {{{COMPONENT}}}, as does {SYSTEM}; put it into either")
         return cls(texts)
 
     @property
     def digests(self) -> dict[str, str]:
         """The SHA-256 of every file, as it was read."""
-        return {name: sha256(text.encode()).hexdigest() for name, text in self.texts.items()}
+        return digests(self.texts)
 
     def filled(
         self,
@@ -90,7 +81,7 @@ class OwnPrompts:
         the verdict on their last hypothesis, and the hypothesis.
         """
         values = {**_shared(briefing, component, known), **_of_stage(**facts)}
-        return _FIELD.sub(lambda found: values[found[1]], self.texts[name]).strip() + "\n"
+        return filled(self.texts[name], values)
 
 
 def _shared(
@@ -149,24 +140,3 @@ def own_prompts(folder: str | Path | None, protocol: str) -> OwnPrompts | None:
     if protocol != "paper":
         raise BadInput(f"`prompts` replace those of `protocol` paper, this is {protocol}; add `protocol` paper")
     return OwnPrompts.read(folder)
-
-
-def _text(file: Path) -> str:
-    try:
-        if file.stat().st_size > LONGEST:
-            raise BadInput(f"{file}: is longer than {LONGEST:,} bytes; a prompt is shorter")
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(f"{file}: is not UTF-8 text; save it as such") from None
-    except OSError as error:
-        raise BadInput(f"{file}: cannot be read ({error.strerror}); give a readable file") from None
-
-
-def _check(file: Path, text: str) -> None:
-    """Refuse fields that nothing is known to stand for, and a file without those that it is about."""
-    held, known = _FIELD.findall(text), {*FIELDS, *NEEDED[file.name]}
-    if unknown := next((field for field in held if field not in known), None):
-        raise BadInput(f"{file}: {{{unknown}}} is not a field of this file; it may hold {choices(sorted(known))}")
-    if missing := [field for field in NEEDED[file.name] if field not in held]:
-        lacks = ", ".join(f"{{{field}}}" for field in missing)
-        raise BadInput(f"{file}: lacks {lacks}, so the model would not be told; put it where the text belongs")

@@ -72,17 +72,21 @@ class PaperTable(ResultDocument, kind="paper_table"):
         return path
 
     def view(self) -> View:
-        """Each published row, then the measured ones of its name."""
+        """Each published row, then the measured ones of its name. Ours of several sources have a number each, by which
+        the source is told below.
+        """
         measured = f"{len(self.measured)} {'recorded' if self.recorded else 'measured'} rows"
         measured = measured if self.measured else f"not measured here: {self.command}"
+        sources = list(dict.fromkeys(row.source for row in self.measured))
+        marks = dict(zip(sources, ("ours",) if len(sources) == 1 else _numbered(len(sources)), strict=True))
         rows = [
-            (row.name, row.source if row.source == PUBLISHED else "ours", *figure_cells(self.columns, row.values))
+            (row.name, marks.get(row.source, row.source), *figure_cells(self.columns, row.values))
             for row in self._side_by_side()
         ]
         note = f" ({self.note})" if self.note else ""
         remarks = [
             *([] if self.published else ["published as a picture without numbers"]),
-            *dict.fromkeys(row.source for row in self.measured),
+            *(source if mark == "ours" else f"{mark}: {source}" for source, mark in marks.items()),
             *([] if self.measured else [f"not measured here; to measure: {self.command}"]),
             *([f"recorded with the code; to measure yours: {self.command}"] if self.recorded else []),
             f"differs: {self.differs}",
@@ -106,6 +110,10 @@ class PaperTable(ResultDocument, kind="paper_table"):
             yield row
             yield from (own for own in self.measured if own.name == row.name)
         yield from (own for own in self.measured if own.name not in names)
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"ours {number}" for number in range(1, count + 1)]
 
 
 class PaperEntry(Record):

@@ -241,12 +241,12 @@ def _is_late(component: str, study: Study) -> bool:
 
 
 def _gaps(sources: Sources) -> list[PaperRow]:
-    """Table 1."""
+    """Table 1, with intervals over seeds."""
     return [
         ours(
             result,
             _task(row.task) + (" (held out)" if row.held_out else ""),
-            {"policy": row.policy.value, "oracle": row.oracle.value, "gap": _interval(row.gap)},
+            {"policy": _interval(row.policy), "oracle": _interval(row.oracle), "gap": _interval(row.gap)},
             _study_details(result.document, row.method),
         )
         for result in sources.of("mechrl")
@@ -283,7 +283,7 @@ def _overlaps(sources: Sources) -> list[PaperRow]:
 
 
 def _transfers(sources: Sources) -> list[PaperRow]:
-    """Table 4: policies of K = 1 and K = 5 side by side, other methods under their own names.
+    """Table 4 with intervals over seeds: policies of K = 1 and K = 5 side by side, other methods under their own names.
 
     Random order and oracle have no K: both columns have the same figure, as the paper has it for random order. A search
     that is not planned has one candidate a step, K = 1.
@@ -299,7 +299,7 @@ def _transfers(sources: Sources) -> list[PaperRow]:
             parts += [_condition(row.condition) or method]
             name = ", ".join(dict.fromkeys(parts))
             for each in _K.values() if method in WITHOUT_K else (column,):
-                rows.setdefault(name, {})[each] = row.found.value
+                rows.setdefault(name, {})[each] = _interval(row.found)
         made += [ours(result, name, values, _study_details(result.document)) for name, values in rows.items()]
     return made
 

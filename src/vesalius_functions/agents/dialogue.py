@@ -32,6 +32,7 @@ from vesalius_functions.agents.commands import (
 )
 from vesalius_functions.box import Answer, Box, Category, Function, Mode
 from vesalius_functions.domains import read_structured
+from vesalius_functions.own_prompts import COMMANDS, EXEMPLARS, LAYERS, SYSTEM, FunctionPrompts
 from vesalius_functions.suite import Suite
 
 # What MILAN is shown: a few inputs chosen in advance.
@@ -181,6 +182,7 @@ def interpret_with(
     limits: DialogueLimits | None = None,
     name: str = "",
     mode: Mode = "fixed",
+    prompts: FunctionPrompts | None = None,
 ) -> Answer:
     """Let a language model explain what is in a box.
 
@@ -193,11 +195,13 @@ def interpret_with(
         name: what the answer calls its author.
         mode: `published` says what the paper's prompts say and asks for its parts alone; `fixed` says more, and also
             asks for the corrupted interval of a numeric function in a form that a program reads.
+        prompts: the user's own, which take the place of the first two messages.
     """
     limits = limits or DialogueLimits()
     if not asking and (exemplars is None or not exemplars.inputs):
         raise BadInput("exemplars: without them and without questions there is nothing to interpret")
-    talk = _Talk(_opening(box, asking=asking, exemplars=exemplars, limits=limits, mode=mode), mode)
+    opening = _opening(box, asking=asking, exemplars=exemplars, limits=limits, mode=mode, prompts=prompts)
+    talk = _Talk(opening, mode)
     turns_left = limits.rounds + 1 if asking else 1 + limits.repairs
     while turns_left and _next_turn(talk, backbone, box, limits=limits, asking=asking, turns_left=turns_left):
         turns_left -= 1
@@ -232,12 +236,26 @@ def wanted_parts(category: Category, mode: Mode) -> tuple[str, ...]:
 
 
 def _opening(
-    box: Box, *, asking: bool, exemplars: Exemplars | None, limits: DialogueLimits, mode: Mode
+    box: Box,
+    *,
+    asking: bool,
+    exemplars: Exemplars | None,
+    limits: DialogueLimits,
+    mode: Mode,
+    prompts: FunctionPrompts | None,
 ) -> list[Message]:
     shown = [] if exemplars is None else list(exemplars.inputs[: box.left])
     box.ask(shown)
     numeric, parts = box.category == "numeric", wanted_parts(box.category, mode)
     asked = box.log[len(box.log) - len(shown) :]
+    if prompts is not None:
+        values = {
+            EXEMPLARS: said_pairs(asked),
+            LAYERS: "" if box.layers is None else said_layers(box.layers),
+            COMMANDS: str(limits.rounds),
+        }
+        own = (prompts.filled(file, **values) for file in (SYSTEM, f"{box.category}.md"))
+        return [turn(text) for turn, text in zip((system, user), own, strict=True)]
     published = "published_" if mode == "published" else ""
     instructions = render(
         f"{published}system",

@@ -16,7 +16,7 @@ from vesalius.api.door import directory_for, findable_model, verb
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.ran import least_confined
 from vesalius.documents.scorecard import Scorecard
-from vesalius.files import write_json
+from vesalius.files import mark_of, write_json
 from vesalius.json_lines import short_name
 from vesalius.options import Out, Spend
 from vesalius.progress import Progress, silent
@@ -41,6 +41,7 @@ from vesalius_functions.bench.settings import (
     EvaluatedResult,
     FunctionSettings,
     FunctionState,
+    own_prompts,
 )
 from vesalius_functions.bench.work import (
     Graded,
@@ -251,12 +252,17 @@ def bench_functions(
     descriptions, or `trained:DIR` of `evaluator_train`; `function_backbone` one that answers entities and relations
     in place of our knowledge; `count` takes the first functions, `ids` those of that name; `budget` is the number
     of queries per function; `white_box` gives the interpreter the layers of numeric functions that are nets;
-    `system_prompt` "llama-2" is the paper's stricter one, in mode "published". The seed of the test points is drawn
-    when the answers are written; the scorecard names it, and `grading_seed` repeats it.
+    `system_prompt` "llama-2" is the paper's stricter one, in mode "published", and `prompts` a directory of your own
+    prompts for it. The seed of the test points is drawn when the answers are written; the scorecard names it, and
+    `grading_seed` repeats it.
     """
     asked = interpreting
     answering = findable_model(asked.function_backbone)
     suite = chosen_suite(category, functions, answering)
+    if asked.prompts is not None:
+        folder = str(absolute(asked.prompts))
+        own = own_prompts(folder, suite, asked.interpreter, white_box=asked.white_box)
+        suite = replace(suite, prompts=own)
     settings = FunctionSettings(
         suite=suite,
         interpreter=asked.interpreter,
@@ -287,6 +293,7 @@ def bench_functions(
         None if asked.budget is None else f"budget{asked.budget}",
         "white-box" if asked.white_box else None,
         None if asked.system_prompt is None else f"system-{asked.system_prompt}",
+        None if suite.prompts is None else f"prompts-{mark_of(suite.prompts.digests)[:8]}",
         f"seed{suite.seed}",
     )
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import Family, FunctionFailure, Scorecard
 from vesalius.errors import Failed, choices
+from vesalius.files import mark_of
 from vesalius.runs.steps import mean, rounded_card
 from vesalius.statistics import mean_interval
 from vesalius_backbones.runs.usage import call_totals, model_name
@@ -65,6 +67,7 @@ WHITE_BOX = (
     "White-box access: the interpreter was given the weights of {} of {} functions, those that are nets; its figures"
     " are not those of black boxes."
 )
+OWN_PROMPTS = "Language models were asked by the user's own prompts ({})."
 SEEN = (
     "The evaluator was trained or chosen on concepts, relations or programs of {} of {} functions; unit_test_unseen is"
     " over the others alone."
@@ -100,6 +103,7 @@ def functions_scorecard(
         backbone=model_name(settings.backbone),
         evaluator=evaluator_name(settings.evaluator),
         budget=settings.budget,
+        own_prompts=None if suite.prompts is None else FrozenDict(suite.prompts.digests),
         n=len(graded),
         n_error=len(functions) - len(graded),
         errors=state.errors,
@@ -125,6 +129,8 @@ def _caveats(settings: FunctionSettings, functions: Sequence[Function], state: F
     caveats = [CAVEAT.format(CAVEATS[suite.category])] if settings.interpreter == BUILTIN else []
     if suite.function_backbone is not None:
         caveats.append(ANSWERED.format(model_name(suite.function_backbone)))
+    if suite.prompts is not None:
+        caveats.append(OWN_PROMPTS.format(mark_of(suite.prompts.digests)))
     seen = sum(one.unseen is False for one in state.evaluated.values())
     if seen:
         caveats.append(SEEN.format(seen, len(state.evaluated)))

@@ -1,7 +1,7 @@
 """What a run of the functions benchmark was asked: what decides its results."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,22 @@ from vesalius.runs.ledger import LedgerState, LedgerStep, Record, Totals
 from vesalius.version import __version__
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.evaluators.naming import adapter_digest, is_trained
-from vesalius_functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter, check_white_box
+from vesalius_functions.interpreters import (
+    ASKING,
+    BUILTIN,
+    WITH_EXEMPLARS,
+    WITH_MODEL,
+    check_interpreter,
+    check_white_box,
+)
+from vesalius_functions.own_prompts import FunctionPrompts
 from vesalius_functions.suite import GRADING_SEEDS, Suite
 
 BENCHMARK = "functions"
 #: The folder of a run that holds its grades.
 GRADES = "grades"
 #: Choices that run.json holds only where they were made, as runs of before there was a choice.
-_LATER = ("ids", "function_backbone")
+_LATER = ("ids", "function_backbone", "prompts")
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,8 @@ class FunctionSettings:
             raise BadInput("`evaluator`: numeric functions are graded by their code; leave it out")
         if self.white_box:
             check_white_box(self.interpreter, self.suite)
+        if self.suite.prompts is not None and self.talk.system != "gpt":
+            raise BadInput("`system_prompt` and `prompts`: give one of them; your own system prompt is system.md")
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -81,6 +91,7 @@ class FunctionSettings:
             "white_box": self.white_box or None,
             "rounds": self.talk.rounds if self.interpreter in WITH_MODEL else None,
             "system_prompt": None if self.talk.system == "gpt" else self.talk.system,
+            "prompts": None if suite.prompts is None else suite.prompts.folder,
             "prices": self.prices,
             "grading_seed": self.grading_seed if grading_seed is None else grading_seed,
         }
@@ -99,6 +110,7 @@ class FunctionSettings:
             **{name: value for name, value in asdict(self.suite).items() if name not in ("dataset", *_LATER)},
             **({} if self.suite.ids is None else {"ids": list(self.suite.ids)}),
             **({} if (model := self.suite.function_backbone) is None else {"function_backbone": model}),
+            **({} if (own := self.suite.prompts) is None else {"prompts": own.digests}),
             "dataset": self.suite.dataset,
             "interpreter": self.interpreter,
             "backbone": self.backbone,
@@ -118,7 +130,8 @@ class FunctionSettings:
 
     def notes(self) -> dict[str, Any]:
         """What is only written down."""
-        return {"prices": self.prices}
+        own = self.suite.prompts
+        return {"prices": self.prices, **({} if own is None else {"prompts": own.folder})}
 
     @classmethod
     def of_run(cls, data: dict[str, Any]) -> "FunctionSettings":
@@ -130,9 +143,27 @@ class FunctionSettings:
         chosen = {name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")}
         suite = Suite(**chosen, ids=ids, function_backbone=asked.get("function_backbone"))
         kept = {name: asked[name] for name in ("interpreter", "backbone", "evaluator", "budget")}
+        if (sums := asked.get("prompts")) is not None:
+            place, shown = str(data.get("prompts")), asked.get("white_box", False)
+            own = own_prompts(place, suite, asked["interpreter"], white_box=shown)
+            if own.digests != sums:
+                raise BadInput(f"`prompts` {place}: are not those of the run; put them back")
+            suite = replace(suite, prompts=own)
         drawn = {"grading_seed": asked.get("grading_seed"), "prices": data.get("prices")}
         access = {"white_box": asked.get("white_box", False)}
         return cls(suite=suite, **kept, **access, talk=Talk(**asked["talk"] or {}), **drawn)
+
+
+def own_prompts(folder: str | Path, suite: Suite, interpreter: str, *, white_box: bool) -> FunctionPrompts:
+    """The user's own prompts, those that a run asks with."""
+    return FunctionPrompts.read(
+        folder,
+        suite.category,
+        interprets=interpreter in WITH_MODEL,
+        shows=interpreter in WITH_EXEMPLARS,
+        layers=white_box,
+        answers=suite.function_backbone is not None,
+    )
 
 
 # What the ledger of the functions benchmark says: which functions are interpreted, graded and evaluated.

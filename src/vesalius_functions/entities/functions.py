@@ -26,6 +26,7 @@ from vesalius_functions.knowledge.scoring import (
     other_space,
     words_of,
 )
+from vesalius_functions.own_prompts import FunctionPrompts
 from vesalius_functions.published import Loaded, Unusable, functions_of, hints, tests_with_places, texts
 from vesalius_functions.submitted import Refused, entry_of
 
@@ -104,9 +105,9 @@ class EntityFunction:
             "mode": self.mode,
         }
 
-    def answered_by(self, backbone: Model) -> "EntityFunction":
-        """The same function with this language model behind it."""
-        return replace(self, scorer=ModelScorer(backbone, mode=self.mode))
+    def answered_by(self, backbone: Model, prompts: FunctionPrompts | None = None) -> "EntityFunction":
+        """The same function with this language model behind it, asked by the user's own prompts where there are any."""
+        return replace(self, scorer=ModelScorer(backbone, mode=self.mode, prompts=prompts))
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """One score per word. `first_call` does not matter: nothing here is random."""

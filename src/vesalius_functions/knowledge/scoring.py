@@ -23,6 +23,15 @@ from vesalius_backbones import Backbone, Garbled, Message, Refused, system, user
 from vesalius_functions.box import Mode, Reply
 from vesalius_functions.knowledge.geography import data_folder, read_texts
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation
+from vesalius_functions.own_prompts import (
+    ENTITY,
+    ENTITY_PAIR,
+    ENTITY_SYSTEM,
+    RELATION,
+    RELATION_EXCEPTION,
+    RELATION_SYSTEM,
+    FunctionPrompts,
+)
 
 # Language models behind functions: one that is open and answers, or the name of one that is not open yet.
 #
@@ -276,8 +285,16 @@ class VectorScorer:
 # of rules and parts.
 
 
-def entity_turns(word: str, names: Sequence[str], *, mode: Mode) -> list[Message]:
+def entity_turns(
+    word: str, names: Sequence[str], *, mode: Mode, prompts: FunctionPrompts | None = None
+) -> list[Message]:
     """The prompt of an entity function: a system prompt that names the task, then a rule for each concept."""
+    if prompts is not None:
+        if len(names) == 1:
+            asked = prompts.filled(ENTITY, CONCEPT=names[0], INPUT=word)
+        else:
+            asked = prompts.filled(ENTITY_PAIR, CONCEPT_1=names[0], CONCEPT_2=names[1], INPUT=word)
+        return [system(prompts.filled(ENTITY_SYSTEM)), user(asked)]
     if mode == "published":
         role = "You are an AI that was trained to find words that belong to given concepts."
         rules = " ".join(f"Return only 1 if the input is related to {name}." for name in names)
@@ -287,10 +304,23 @@ def entity_turns(word: str, names: Sequence[str], *, mode: Mode) -> list[Message
     return [system("You recognise words that are related to given concepts."), user(f"{rule}\nInput: {word}")]
 
 
-def relation_turns(item: str, what: str, result: str, exception: str | None, *, mode: Mode) -> list[Message]:
+def relation_turns(
+    item: str,
+    what: str,
+    result: str,
+    exception: str | None,
+    *,
+    mode: Mode,
+    prompts: FunctionPrompts | None = None,
+) -> list[Message]:
     """The prompt of a relation function. The published one announces an input, says first what all else gives, and
     names the exception last; its system prompt asks for knowledge of the world and for precision.
     """
+    if prompts is not None:
+        values = {"CONCEPT_1": what, "CONCEPT_2": result, "INPUT": item}
+        values |= {} if exception is None else {"EXCEPTION": exception}
+        asked = prompts.filled(RELATION if exception is None else RELATION_EXCEPTION, **values)
+        return [system(prompts.filled(RELATION_SYSTEM)), user(asked)]
     if mode == "published":
         role = (
             "You are an assistant that helps. By what you know of the real world, you turn an input word into an "
@@ -307,15 +337,17 @@ def relation_turns(item: str, what: str, result: str, exception: str | None, *, 
 
 
 class ModelScorer:
-    """Scores by a language model's log-probabilities of 0 and 1; `mode` chooses the published prompt or a plain one.
+    """Scores by a language model's log-probabilities of 0 and 1; `mode` chooses the published prompt or a plain one,
+    the user's own `prompts` take their place.
 
     A word is asked once: the function gives the same value whenever it is asked again.
     """
 
-    def __init__(self, backbone: Model, *, mode: Mode = "fixed") -> None:
+    def __init__(self, backbone: Model, *, mode: Mode = "fixed", prompts: FunctionPrompts | None = None) -> None:
         self.name = backbone.name
         self._backbone: Model = backbone
         self._mode: Mode = mode
+        self._prompts = prompts
         self._replies: dict[tuple[str, ...], Reply] = {}
 
     def score(self, words: Sequence[object], concepts: Sequence[Concept]) -> list[Reply]:
@@ -333,7 +365,7 @@ class ModelScorer:
         return self._replies[key]
 
     def _one(self, word: str, names: Sequence[str]) -> Reply:
-        turns = entity_turns(word, names, mode=self._mode)
+        turns = entity_turns(word, names, mode=self._mode, prompts=self._prompts)
         try:
             return Reply(self._backbone.logprobs(turns, ["0", "1"], label=f"{'/'.join(names)}: {word}").share("1"))
         except (Garbled, Refused):
@@ -403,7 +435,7 @@ class ModelMapper:
 
     `mode` chooses the published prompt or a plain one; `published` also asks whatever is a text, and keeps replies as
     they are, blanks around them included. In `fixed` both are names of one line, and a reply that holds the definition
-    of the function is none.
+    of the function is none. The user's own `prompts` take the place of either.
     """
 
     backbone: Model
@@ -411,6 +443,7 @@ class ModelMapper:
     result: str
     exception: str | None = None
     mode: Mode = "fixed"
+    prompts: FunctionPrompts | None = None
     _replies: dict[str, Reply] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -428,7 +461,7 @@ class ModelMapper:
         return self._replies[item]
 
     def _one(self, item: str) -> Reply:
-        turns = relation_turns(item, self.what, self.result, self.exception, mode=self.mode)
+        turns = relation_turns(item, self.what, self.result, self.exception, mode=self.mode, prompts=self.prompts)
         try:
             text = self.backbone.chat(turns, label=f"{self.what} -> {self.result}: {item}").text
         except (Garbled, Refused):

@@ -17,6 +17,7 @@ from vesalius_functions.box import Answer, Category, Function, Grade, Mode, Repl
 from vesalius_functions.knowledge.geography import inventory
 from vesalius_functions.knowledge.scoring import Mapper, Model, ModelMapper, TableMapper
 from vesalius_functions.knowledge.tables import UNDEFINED, Condition, Relation, by_name, plain, same
+from vesalius_functions.own_prompts import FunctionPrompts
 from vesalius_functions.published import Loaded, Unusable, functions_of, hints, tests_with_places, texts
 from vesalius_functions.relations.listed import INPUTS, LISTED
 from vesalius_functions.submitted import Refused, entry_of
@@ -64,9 +65,9 @@ class RelationFunction:
             "mode": self.mode,
         }
 
-    def answered_by(self, backbone: Model) -> "RelationFunction":
-        """The same function with this language model behind it."""
-        return replace(self, mapper=ModelMapper(backbone, *self.phrases, mode=self.mode))
+    def answered_by(self, backbone: Model, prompts: FunctionPrompts | None = None) -> "RelationFunction":
+        """The same function with this language model behind it, asked by the user's own prompts where there are any."""
+        return replace(self, mapper=ModelMapper(backbone, *self.phrases, mode=self.mode, prompts=prompts))
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """One text per input. `first_call` does not matter: nothing here is random."""

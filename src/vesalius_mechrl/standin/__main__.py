@@ -1,4 +1,4 @@
-"""`python -m vesalius_mechrl.standin train|truth DIRECTORY`."""
+"""`python -m vesalius_mechrl.standin train|truth|write|pack DIRECTORY`."""
 
 import argparse
 import json
@@ -10,19 +10,24 @@ from typing import Any
 import torch
 
 from vesalius.errors import BadInput
+from vesalius_mechrl.standin.packed import pack, unpack
 from vesalius_mechrl.standin.training import Recipe, train
 from vesalius_mechrl.standin.truth import establish
 
 
 def main() -> int:
-    """Train the stand-in, or establish what its heads do."""
+    """Train the stand-in, establish what its heads do, or write the packaged one."""
     parser = argparse.ArgumentParser(prog="python -m vesalius_mechrl.standin", description="Stand-in for GPT-2 small.")
     steps = parser.add_subparsers(dest="what", required=True)
     training = steps.add_parser("train", help="train it (continues a training that was stopped)")
     truth = steps.add_parser("truth", help="ablate every head and every pair, and write what each head does")
+    writing = steps.add_parser("write", help="write the packaged one, trained and with its truth, to a new directory")
+    packing = steps.add_parser("pack", help="write a trained one in half its size, as it is packaged")
+    for step in (training, truth, writing, packing):
+        step.add_argument("directory", type=Path, help="where its files are, or are to be")
     for step in (training, truth):
-        step.add_argument("directory", type=Path, help="where its files are")
         step.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    packing.add_argument("--to", type=Path, required=True, help="the directory to write to")
     recipe = Recipe()
     for field in fields(Recipe):
         default = getattr(recipe, field.name)
@@ -37,11 +42,15 @@ def main() -> int:
 
 
 def _done(given: dict[str, Any]) -> dict[str, Any]:
-    """What was trained or established, in short."""
+    """What was trained, established or written, in short."""
+    if given["what"] == "write":
+        return {"written": str(unpack(given["directory"]))}
+    if given["what"] == "pack":
+        return {"written": str(pack(given["directory"], given["to"]))}
     if given["what"] == "train":
         chosen = Recipe(**{field.name: given[field.name] for field in fields(Recipe)})
         card = train(given["directory"], chosen, device=given["device"], progress=_print)
-        return {name: card[name] for name in ("recipe", "loss_on_new_rows")}
+        return {name: card[name] for name in ("recipe", "loss_on_new_rows", "induction")}
     truth = establish(given["directory"], device=given["device"], progress=_print)
     kept = ("clean", "accuracy", "roles", "backups")
     alone = {
