@@ -68,7 +68,7 @@ def main() -> None:
         | counts([one])
         for one in documents
     ]
-    for name in dict.fromkeys(row["behaviour"] for row in rows):
+    for name in dict.fromkeys(one["behaviour"] for one in documents):
         print(_line(name, counts(one for one in documents if one["behaviour"] == name)))
     whole = counts(documents)
     print(_line("all", whole))
