@@ -1,5 +1,7 @@
 """The screen of a natural model: joined paths, gaps and verdicts, from a document whose answers are worked by hand."""
 
+from benchmarks.undecided import counts
+
 from vesalius.documents import ClaimRecord, ComponentExplanation, Evidence, Explanation
 from vesalius.documents.claims import Composition, NotAsked, Verdict
 from vesalius.documents.view import subject_of, title_of
@@ -162,3 +164,7 @@ def test_questions_that_were_not_asked_are_counted_with_the_undecided() -> None:
     assert "not_asked" not in PARTS[0].model_dump(mode="json")
     read = ComponentExplanation.model_validate(parts[-1].model_dump(mode="json"))
     assert read.not_asked == left
+    counted = counts([{"components": [part.model_dump(mode="json") for part in parts]}])
+    assert (counted["open"]["n"], counted["open"]["of"]) == (2, 8)
+    assert (counted["open_of_all_questions"]["n"], counted["open_of_all_questions"]["of"]) == (5, 11)
+    assert counted["not_asked_by_kind"] == {"feeds": 1, "acts_at": 1, "necessary": 1}

@@ -297,3 +297,8 @@ def test_a_report_of_a_behaviour_is_a_dictionary() -> None:
         report["n_kept"] = 3
     assert json.loads(json.dumps(report)) == report.as_data()
     assert len(report.table()) == 40
+    chance = {"value": 0.52, "low": 0.42, "high": 0.62, "n": 96}
+    nothing = {**data["contrast"], "range": {"value": 0.0, "low": -0.02, "high": 0.03, "n": 96}, "verdict": "empty"}
+    at_chance = report_on({**data, "accuracy": chance, "contrast": nothing}, model="m", bos=None)
+    assert "the model prefers the right answer on 0.52 [0.42, 0.62] of 96 prompts only" in repr(at_chance)
+    assert at_chance["next"] == "choose another behaviour or model"

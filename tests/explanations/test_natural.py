@@ -138,6 +138,12 @@ def test_an_entry_says_why_a_head_attends(by_hand: Explanation) -> None:
     (cited,) = (one for one in composes.evidence if one.measure == "what L0H0 adds beyond other keys")
     assert cited.value == pytest.approx(why["at_key"][0]["adds"], abs=1e-3)
     assert next(iter(cited.controls)) == "L0H0 adds"
+    previous = parts(by_hand)["L0H0"]
+    (reads,) = (claim for claim in previous.claims if claim.kind == "reads_from")
+    (cited,) = (one for one in reads.evidence if one.measure == "score beyond other keys")
+    why_previous = (previous.profile or {})["why"]
+    assert cited.value == pytest.approx(why_previous["score"], abs=1e-3)
+    assert next(iter(cited.controls)) == f"{why_previous['at_key'][0]['source']} at the key adds"
     sheet = why_it_attends(induction.profile or {})
     assert sheet is not None
     assert (sheet.title, sheet.rows[0][:2]) == ("Why it attends to induction", ("at the key", "L0H0"))

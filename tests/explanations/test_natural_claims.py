@@ -109,6 +109,19 @@ def test_of_one_induction_head(single: NaturalLab, claim: Claim, verdict: str) -
     assert check(claim, single).verdict == verdict
 
 
+def test_what_reads_a_role_cites_the_score_that_the_model_computes(single: NaturalLab) -> None:
+    """Read off the model's own scores: that of B less the mean of the other keys, without BOS."""
+    *_, cited = check(ReadsRole(component="L1H0", role="B"), single).evidence
+    assert (cited.measure, cited.n, cited.passed) == ("score beyond other keys", 4, None)
+    scores = single.model.run_with_cache(single.batch.tokens)[1]["blocks.1.attn.hook_attn_scores"][:, 0]
+    expected = []
+    for row in range(4):
+        end, key = int(single.place("end")[row]), int(single.place("B")[row])
+        others = [place for place in range(single.runs.first, end + 1) if place != key]
+        expected.append(float(scores[row, end, key] - scores[row, end, others].mean()))
+    assert cited.value == pytest.approx(sum(expected) / 4, abs=1e-3)
+
+
 def test_a_redundant_head_shows_once_all_it_stands_in_for_are_replaced(backups: NaturalLab) -> None:
     """Any of three equal heads is enough: none acts alone, so none is a backup; all are mutually redundant."""
     zeroed = {"replacement": "zero"}

@@ -174,7 +174,8 @@ def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
             Answer("; ".join([f"{text}contrast is {after.figures}", *left[:1]]), verdict),
             f"look at {proposed['file']}, then: vesalius discover {model} -b {shlex.quote(proposed['file'])}",
         )
-    if data["performs"] is False and not _may_perform(data):
+    decides = contrast.usable or contrast.few  # else a model at chance has nothing that another contrast would break
+    if data["performs"] is False and not (decides and _may_perform(data)):
         text = f"{subject} cannot be explained: the model {PREFERS} on {prefers} only"
         return Answer(text, "no"), "choose another behaviour or model"
     if not contrast.usable:

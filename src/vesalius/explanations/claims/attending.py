@@ -201,7 +201,7 @@ class ReadsRole(Claim, frozen=True):
         def lost(role: str) -> Losses:
             return lab.lost(*lab.cut([head], role, self.query, suppressed))
 
-        return either(
+        verdict, evidence = either(
             lab,
             f"attention on {self.role} set to zero",
             lost(self.role),
@@ -210,6 +210,8 @@ class ReadsRole(Claim, frozen=True):
             level=level,
             before=(attention,),
         )
+        cited = why_it_attends(lab, head, self.role, level) if verdict == "supported" and self.query == END else ()
+        return verdict, (*evidence, *cited)
 
 
 class Composes(Claim, frozen=True):
@@ -255,6 +257,32 @@ class Composes(Claim, frozen=True):
         )
         cited = _score_terms(lab, self, level) if verdict == "supported" else ()
         return verdict, (attention, effect, *cited)
+
+
+def why_it_attends(lab: NaturalLab, head: Component, role: str, level: float) -> tuple[Evidence, ...]:
+    """The score of a role beyond other keys, which is the sum over all pairs of sources, and the sources at the key and
+    at the query that add most; reported. Empty where no prompt has the role with other keys beside it.
+    """
+    if role not in lab.answer_targets and role not in lab.general_targets:
+        return ()
+    terms = score_terms(lab, head, role)
+    if terms is None:
+        return ()
+    ports: tuple[tuple[AttentionPort, str], ...] = (("k", "key"), ("q", "query"))
+    evidence = mean_evidence(
+        lab,
+        "attention score as a sum over sources at the query and at the key",
+        measure="score beyond other keys",
+        values=terms.pairs.sum((1, 2)),
+        level=level,
+        rule="reported; the verdict rests on the attention and its cut",
+        controls={
+            f"{source} at the {side} adds": rounded(value)
+            for port, side in ports
+            for source, value in terms.leading(port)
+        },
+    )
+    return (evidence,)
 
 
 def _score_terms(lab: NaturalLab, claim: Composes, level: float) -> tuple[Evidence, ...]:

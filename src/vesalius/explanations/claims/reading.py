@@ -22,6 +22,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.explanation import Verdict
 from vesalius.errors import BadInput
+from vesalius.explanations.claims.attending import why_it_attends
 from vesalius.explanations.claims.base import (
     MIN_CUT_EFFECT,
     MIN_MASS,
@@ -45,7 +46,7 @@ from vesalius.explanations.claims.dependence import (
     with_moved,
 )
 from vesalius.explanations.claims.interchange import examine_program, expression_of
-from vesalius.explanations.laboratory import CircuitLab, Lab
+from vesalius.explanations.laboratory import CircuitLab, Lab, NaturalLab
 from vesalius.explanations.laboratory.runs import as_many_others
 from vesalius.model.specimen import Token
 from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth, indices
@@ -186,7 +187,11 @@ class ReadsFrom(Claim, frozen=True):
             bar=cut_bar,
             controls={"as_many_other_keys": rounded(control)},
         )
-        return all_of(above(attention, bar), above(cut, cut_bar)), (attention, cut)
+        verdict = all_of(above(attention, bar), above(cut, cut_bar))
+        evidence = (attention, cut)
+        if verdict == "supported" and self.offset == 1 and self.queries == "all" and isinstance(lab, NaturalLab):
+            evidence = (*evidence, *why_it_attends(lab, head, "previous", level))
+        return verdict, evidence
 
     def _target(self, keys: "_Keys") -> Target:
         if self.offset is not None:
