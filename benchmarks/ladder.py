@@ -27,14 +27,15 @@ from vesalius.documents.running import Running
 from vesalius.explanations.running.explained import ladder_prompts, put_in_place
 from vesalius.explanations.running.programs import parse_program
 from vesalius.files import read_json, write_json
+from vesalius.model.specimen import Specimen
 
 HEADS, MLPS, RANK = 30, 10, 8
 BACK = ("1 back", "3 back")
 
 
-def measure(model: str, behaviour: str, n: int, device: str, write: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The figures of one behaviour; `write` gets them twice, before and after the false explanations."""
-    cpu, wall, specimen = time.process_time(), time.perf_counter(), ves.load(model, behaviour=behaviour, device=device)
+def measure(specimen: Specimen, n: int, most: int, write: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The figures of one behaviour; `write` gets them before its false explanations are run."""
+    cpu, wall = time.process_time(), time.perf_counter()
     parts = list(specimen.model.components)
     ranked = signed_scores(
         specimen.model,
@@ -43,15 +44,16 @@ def measure(model: str, behaviour: str, n: int, device: str, write: Callable[[di
     ).mean(0)
     order = [parts[i] for i in ranked.abs().argsort(descending=True).tolist()]
     heads = [part for part in order if part.is_head]
-    heads = heads[: min(HEADS, max(1, len(heads) // 2))]
+    heads = heads[: min(most, max(1, len(heads) // 2))]
     mlps = [part for part in order if not part.is_head][:MLPS]
     named = NamedSet(tuple(sorted([*heads, *mlps])), ladder_prompts(specimen, n, seed=0), len(parts))
     running = put_in_place(specimen, named)
     assert running is not None
     found = {
-        "model": Path(model).name,
-        "behaviour": behaviour,
+        "model": specimen.name,
+        "behaviour": specimen.behaviour,
         "n": n,
+        "n_heads": len(heads),
         "answer": running.score(),
         "doubt": running.doubt(0.8),
         "words": running.counted(),
@@ -94,18 +96,22 @@ def main() -> None:
     parser.add_argument("behaviours", nargs="+")
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--n", type=int, default=64)
+    parser.add_argument(
+        "--heads", type=int, default=HEADS, help="how many heads, of a small model half of them at most"
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     rows = read_json(given.out)["rows"] if given.out.is_file() else []
 
     def write(row: dict[str, Any]) -> None:
-        same = [(one["model"], one["behaviour"]) == (row["model"], row["behaviour"]) for one in rows]
-        rows[:] = [*(one for one, old in zip(rows, same, strict=True) if not old), row]
+        others = [one for one in rows if any(one[name] != row[name] for name in ("model", "behaviour", "n_heads"))]
+        rows[:] = [*others, row]
         write_json(given.out, {"benchmark": "ladder", "rows": rows})
 
     for behaviour in given.behaviours:
-        row = measure(given.model, behaviour, given.n, given.device, write)
+        specimen = ves.load(given.model, behaviour=behaviour, device=given.device)
+        row = measure(specimen, given.n, given.heads, write)
         write(row)
         print(f"{behaviour}: {row['answer']}; {row['doubt']}; {row['words']}; {row['cpu_seconds']} CPU-s", flush=True)
         for one in (*row["rungs"], *row["controls"]):
