@@ -96,9 +96,7 @@ def main() -> None:
     parser.add_argument("behaviours", nargs="+")
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--n", type=int, default=64)
-    parser.add_argument(
-        "--heads", type=int, default=HEADS, help="how many heads, of a small model half of them at most"
-    )
+    parser.add_argument("--heads", type=int, default=HEADS, help="at most half of all heads")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
