@@ -103,7 +103,7 @@ def main() -> None:
     rows = read_json(given.out)["rows"] if given.out.is_file() else []
 
     def write(row: dict[str, Any]) -> None:
-        others = [one for one in rows if any(one[name] != row[name] for name in ("model", "behaviour", "n_heads"))]
+        others = [one for one in rows if any(one.get(name) != row[name] for name in ("model", "behaviour", "n_heads"))]
         rows[:] = [*others, row]
         write_json(given.out, {"benchmark": "ladder", "rows": rows})
 

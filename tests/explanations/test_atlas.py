@@ -69,6 +69,18 @@ def test_heads_set_by_hand_have_their_names(norm: str) -> None:
     assert {head.name for name, head in heads.items() if name[3] in "23"} <= {NO_NAME, "positional head"}
 
 
+def test_every_head_has_the_word_of_where_it_looks(by_hand: Atlas) -> None:
+    """The induction heads follow tokens; the previous-token head needs none, and the others attend evenly."""
+    looks = {head.id: head.looks for head in by_hand.heads}
+    for head in ("L1H0", "L1H1"):
+        assert looks[head].startswith("program: ")
+        assert "after earlier copy" in looks[head]
+    assert {where for head, where in looks.items() if head not in ("L1H0", "L1H1")} == {"position only"}
+    assert by_hand.head("L0H0").attention.program == "1 back 1.00"  # type: ignore[union-attr]
+    assert by_hand.words == {"program": 2, "position only": 6, "depends on context": 0}
+    assert "2 program (25%), 6 position only (75%)" in str(by_hand)
+
+
 def test_a_head_that_reads_the_previous_token_is_no_induction_head_where_copies_follow_each_other() -> None:
     """The probe's tokens do not repeat at once, so the previous token is never the one after an earlier copy."""
     heads = ves.atlas(as_specimen(induction_model(word_tokenizer().size)), progress=False).heads

@@ -35,7 +35,7 @@ from vesalius.documents.view import Answer
 from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, TEXT, Sample
 from vesalius.explanations.running.explained import ladder_prompts, put_in_place, run_again
-from vesalius.explanations.running.fitting import Fits, graded
+from vesalius.explanations.running.fitting import Fits, _polished, _towards, graded
 from vesalius.explanations.running.ladder import Readings, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, library
@@ -177,6 +177,26 @@ def test_a_rule_without_keys_of_its_own_is_not_bos_under_another_name() -> None:
     sample = drawn("BOS 1")
     sample.tokens.classes[STOP][0, 3] = True  # type: ignore[index]
     assert Fits([sample]).program(FIRST).rules == ["BOS"]
+
+
+@given(st.integers(0, 10_000))
+def test_the_best_step_towards_a_rule_is_that_of_a_search(seed: int) -> None:
+    """Squared loss along the way from a mixture to each rule, by a grid of steps; polishing never raises it."""
+    generator = torch.Generator().manual_seed(seed)
+    looks, pattern = (torch.rand(n, 12, generator=generator, dtype=torch.float64) for n in (4, 1))
+    looks, pattern = looks / looks.sum(1, keepdim=True), pattern[0] / pattern.sum()
+    gram, cross = looks @ looks.T, looks @ pattern
+    mixed = torch.tensor([0.3, 0.7, 0.0, 0.0], dtype=torch.float64)
+    losses, _ = _towards(gram, cross, mixed)
+    for rule in range(4):
+        tried = [
+            (1 - step) * mixed + step * torch.eye(4, dtype=torch.float64)[rule] for step in torch.linspace(0, 1, 101)
+        ]
+        least = min(float(((one @ looks - pattern) ** 2).sum() - pattern @ pattern) for one in tried)
+        assert least - 1e-3 <= float(losses[rule]) <= least + 1e-9
+    loss, polished = _polished(gram, cross, mixed)
+    assert loss <= float(mixed @ gram @ mixed - 2 * mixed @ cross) + 1e-9
+    assert (float(polished.sum()), float(polished[2:].sum())) == (pytest.approx(1.0), 0.0)
 
 
 def test_words_follow_from_figures() -> None:

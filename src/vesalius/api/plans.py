@@ -59,6 +59,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
+from vesalius.explanations.running.words import OF_A_HEAD, prompts_of_words
 from vesalius.explanations.variables.cost import cost_of
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -246,7 +247,11 @@ class _NeuronsWork(_Work):
 
 
 class _AtlasWork(_Work):
-    """Two runs, of random tokens and of text, and arithmetic on the weights, counted as passes of as much of it."""
+    """Two runs, of random tokens and of text, and arithmetic on the weights, counted as passes of as much of it; and
+    the programs of where heads look.
+    """
+
+    further = 0
 
     @property
     def prompts(self) -> Draw:
@@ -254,6 +259,7 @@ class _AtlasWork(_Work):
 
     def case(self, specimen: Specimen) -> Case:
         model, rows, width = specimen.model, *prompts_of(specimen)
+        self.further = prompts_of_words(specimen)
         passed = sum(weight.numel() for weight in model.parameters()) - model.config.d_vocab * model.config.d_model
         per_token = seconds_per_token(model.config, weight_dtype(model), model.device, passed)
         return case_of(specimen, Prompts(rows, width), lambda sets, kind: per_token * width)
@@ -263,8 +269,10 @@ class _AtlasWork(_Work):
             return _Passes(1.0)
         passed = sum(weight.numel() for weight in case.model.parameters())
         asked = len(self.arguments["charted"].words) or len(WORDS)
-        own = weight_arithmetic(case.model.config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
-        return _Passes(1 + own / (passed * case.sizes.n * case.sizes.width))
+        config = case.model.config
+        own = weight_arithmetic(config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
+        own += OF_A_HEAD * config.n_layers * config.n_heads
+        return _Passes(1 + self.further / case.sizes.n + own / (passed * case.sizes.n * case.sizes.width))
 
     def peak(self, case: Case) -> int:
         config, sizes = case.model.config, case.sizes
@@ -272,7 +280,8 @@ class _AtlasWork(_Work):
         written = sizes.n * sizes.width * config.n_heads * 2 * SAMPLE
         words = (len(self.arguments["charted"].words) or len(WORDS)) * config.n_heads * config.d_vocab_out
         neurons = sizes.n * sizes.width * config.d_mlp * (config.n_layers + 2)
-        return 4 * (2 * pattern + 2 * written + words + neurons)
+        programs = self.further * config.n_layers * config.n_heads * sizes.width**2
+        return 4 * (2 * pattern + 2 * written + words + neurons + programs)
 
 
 class _DiscoverWork(_Work):
