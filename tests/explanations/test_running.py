@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
-from vesalius.behaviours.trial import Trial
+from vesalius.behaviours.trial import Trial, rows_of
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns
 from vesalius.documents.explanation import Explanation
@@ -34,7 +34,7 @@ from vesalius.documents.running import (
 from vesalius.documents.view import Answer
 from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, TEXT, Sample
-from vesalius.explanations.running.explained import ladder_prompts, put_in_place, run_again
+from vesalius.explanations.running.explained import fitted_prompts, ladder_prompts, put_in_place, run_again
 from vesalius.explanations.running.fitting import Fits, _polished, _towards, graded
 from vesalius.explanations.running.ladder import Readings, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
@@ -245,6 +245,17 @@ def running(specimen: Specimen, named: NamedSet) -> Running:
     return found
 
 
+def test_prompts_that_fitted_the_programs_are_not_run_again(specimen: Specimen) -> None:
+    """The seed that explained draws them again unless they are left out."""
+    fitted = fitted_prompts(specimen, 0, seed=0)
+    sets = ladder_prompts(specimen, 8, seed=0, fit=fitted)
+    assert sets.rank is fitted
+    assert len(sets.report.batch) == 8
+    for drawn in (sets.report, sets.elsewhere):
+        assert drawn is not None
+        assert not rows_of(fitted) & {tuple(row) for row in drawn.batch.tokens.tolist()}
+
+
 def kept(running: Running, step: str) -> float:
     rung = running.rung(step)
     assert rung is not None
@@ -449,6 +460,8 @@ def test_an_explanation_runs_and_is_run_again(specimen: Specimen, tmp_path: Path
     assert (tmp_path / "again" / "ladder.json").is_file()
     repeated = ves.ladder(tmp_path, specimen=specimen, **again.request.keywords())
     assert repeated.running == again.running
+    with pytest.raises(BadInput, match="program '3' of head L1H0 is no text"):
+        ves.ladder(tmp_path, {"L1H0": 3}, specimen=specimen)  # type: ignore[dict-item]
     without = explanation.model_copy(update={"running": None})
     assert "ladder" not in without.as_data()
     with pytest.raises(BadInput, match="no program that runs"):
