@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 import vesalius as ves
+from benchmarks.ladder import brief
 from vesalius.components import Component
 from vesalius.discovery.head_tests import bos_of
 from vesalius.documents.metric import Metric
@@ -178,7 +179,7 @@ def measure(model: str, n: int, device: str) -> dict[str, Any]:
         "paragraphs": n,
         "rows": rows,
         "by_word": {"n_heads": len(named), "ratio": replacing.ratio(replacing.losses(by_word))} if named else None,
-        "programs": [one.as_data() for one in words.values()],
+        "programs": [brief(one) for one in words.values()],
         "fit_cpu_seconds": round(fitted_cpu, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "seconds": round(time.perf_counter() - wall, 1),

@@ -23,7 +23,7 @@ from vesalius.components import Component
 from vesalius.discovery.account import NamedSet
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.method import MethodInput, signed_scores
-from vesalius.documents.running import Running
+from vesalius.documents.running import AttentionProgram, Running
 from vesalius.explanations.running.explained import ladder_prompts, put_in_place
 from vesalius.explanations.running.programs import parse_program
 from vesalius.files import read_json, write_json
@@ -62,7 +62,7 @@ def measure(specimen: Specimen, n: int, most: int, write: Callable[[dict[str, An
         "not_beaten_elsewhere": running.beaten_elsewhere,
         "rungs": [one.as_data() for one in running.rungs],
         "controls": [one.as_data() for one in running.controls],
-        "heads": [one.as_data() for one in running.heads],
+        "heads": [brief(one) for one in running.heads],
         "strongest": list(map(str, heads)),
         "mlps": list(running.mlps),
         "rows": running.rows,
@@ -80,6 +80,11 @@ def measure(specimen: Specimen, n: int, most: int, write: Callable[[dict[str, An
         "false_program": {"head": str(by_tokens[0]), "program": wrong}
         | _refuted(put_in_place(specimen, named, given=own | {by_tokens[0]: parse_program(wrong)}), by_tokens[0]),
     }
+
+
+def brief(one: AttentionProgram) -> dict[str, Any]:
+    """A program with its word and the figures that gave it."""
+    return {"head": one.head, "program": one.program, "word": one.word, "grade": one.decisive.as_data()}
 
 
 def _refuted(false: Running | None, head: Component | None = None) -> dict[str, Any]:
