@@ -20,11 +20,11 @@ from typing import Any
 import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.discovery.account import NamedSet
+from vesalius.discovery.account import SPLIT, NamedSet
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.method import MethodInput, signed_scores
 from vesalius.documents.running import AttentionProgram, Running
-from vesalius.explanations.running.explained import ladder_prompts, put_in_place
+from vesalius.explanations.running.explained import FIT, ladder_prompts, put_in_place
 from vesalius.explanations.running.programs import parse_program
 from vesalius.files import read_json, write_json
 from vesalius.model.specimen import Specimen
@@ -33,7 +33,7 @@ HEADS, MLPS, RANK = 30, 10, 8
 BACK = ("1 back", "3 back")
 
 
-def measure(specimen: Specimen, n: int, most: int, write: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def measure(specimen: Specimen, n: int, most: int, fit: int, write: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The figures of one behaviour; `write` gets them before its false explanations are run."""
     cpu, wall = time.process_time(), time.perf_counter()
     parts = list(specimen.model.components)
@@ -46,7 +46,8 @@ def measure(specimen: Specimen, n: int, most: int, write: Callable[[dict[str, An
     heads = [part for part in order if part.is_head]
     heads = heads[: min(most, max(1, len(heads) // 2))]
     mlps = [part for part in order if not part.is_head][:MLPS]
-    named = NamedSet(tuple(sorted([*heads, *mlps])), ladder_prompts(specimen, n, seed=0), len(parts))
+    prompts = ladder_prompts(specimen, n, seed=0, fit=trial(specimen, fit, split=SPLIT))
+    named = NamedSet(tuple(sorted([*heads, *mlps])), prompts, len(parts))
     running = put_in_place(specimen, named)
     assert running is not None
     found = {
@@ -54,6 +55,7 @@ def measure(specimen: Specimen, n: int, most: int, write: Callable[[dict[str, An
         "behaviour": specimen.behaviour,
         "n": n,
         "n_heads": len(heads),
+        "n_fit": running.n_fit,
         "answer": running.score(),
         "doubt": running.doubt(0.8),
         "words": running.counted(),
@@ -102,19 +104,24 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--n", type=int, default=64)
     parser.add_argument("--heads", type=int, default=HEADS, help="at most half of all heads")
+    parser.add_argument("--fit", type=int, default=FIT, help="how many prompts programs are fitted to")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     rows = read_json(given.out)["rows"] if given.out.is_file() else []
 
     def write(row: dict[str, Any]) -> None:
-        others = [one for one in rows if any(one.get(name) != row[name] for name in ("model", "behaviour", "n_heads"))]
+        others = [
+            one
+            for one in rows
+            if any(one.get(name) != row[name] for name in ("model", "behaviour", "n_heads", "n_fit"))
+        ]
         rows[:] = [*others, row]
         write_json(given.out, {"benchmark": "ladder", "rows": rows})
 
     for behaviour in given.behaviours:
         specimen = ves.load(given.model, behaviour=behaviour, device=given.device)
-        row = measure(specimen, given.n, given.heads, write)
+        row = measure(specimen, given.n, given.heads, given.fit, write)
         write(row)
         print(f"{behaviour}: {row['answer']}; {row['doubt']}; {row['words']}; {row['cpu_seconds']} CPU-s", flush=True)
         for one in (*row["rungs"], *row["controls"]):
