@@ -10,6 +10,7 @@ from torch import Tensor
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.devices import LogicalDevices
 from tests.explanations.difference_model import BEHAVIOUR, BLOCKS, D_MODEL, difference_model
 from tests.explanations.induction_model import as_specimen
 from tests.models import random_model, small_config
@@ -27,6 +28,7 @@ from vesalius.explanations.variables.pairs import Graded, Pairs, make_pairs
 from vesalius.explanations.variables.places import parse_places
 from vesalius.explanations.variables.sides import Side, sources_of
 from vesalius.intervene.exchanging import Exchange, Place, Sides
+from vesalius.model.devices import spread
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import silent
@@ -513,6 +515,18 @@ def test_places_that_do_not_exist_are_refused(specimen: Specimen, text: str, lin
 def test_places_are_read_as_they_are_written(specimen: Specimen) -> None:
     texts = ["resid1@B", "resid0@A+B", "L1H0+L1_MLP@end"]
     assert [str(one) for one in parse_places(",".join(texts), specimen.model.config, ROLES)] == texts
+
+
+@pytest.mark.slow
+def test_an_alignment_is_the_same_over_two_devices(specimen: Specimen) -> None:
+    asked: dict[str, object] = {"n": 4, "held_out": 6, "against": "arithmetic-sum-first", "progress": False}
+    alone = ves.align(specimen, **asked)
+    with LogicalDevices() as logical:
+        other = as_specimen(difference_model(), BEHAVIOUR)
+        spread(other.model, [torch.device("meta:0"), torch.device("meta:1")], [1, 1])
+        apart = ves.align(other, **asked)
+    assert logical.transfers["meta:0", "meta:1"] > 0
+    assert (apart.variables, apart.against) == (alone.variables, alone.against)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.devices import LogicalDevices
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import Trial, rows_of
 from vesalius.components import Component
@@ -39,6 +40,7 @@ from vesalius.explanations.running.fitting import Fits, _polished, _towards, gra
 from vesalius.explanations.running.ladder import Readings, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, library
+from vesalius.model.devices import spread
 from vesalius.model.specimen import Specimen
 
 SIZE = word_tokenizer().size
@@ -272,6 +274,18 @@ def test_the_programs_of_the_two_heads_keep_everything(running: Running) -> None
     assert kept(running, TOKEN_VALUES) == pytest.approx(1.0, abs=0.03)  # both heads move the bare token
     assert max(kept(running, one) for one in (SHUFFLED, ALL_BOS, COUNTERFACTUAL)) < 0.3
     assert (running.doubt(0.8), running.beaten_elsewhere) == (None, [])
+
+
+@pytest.mark.slow
+def test_the_ladder_is_the_same_over_two_devices(running: Running) -> None:
+    with LogicalDevices() as logical:
+        specimen = as_specimen(induction_model(SIZE))
+        spread(specimen.model, [torch.device("meta:0"), torch.device("meta:1")], [1, 1])
+        apart = put_in_place(specimen, NamedSet((FIRST, SECOND), ladder_prompts(specimen, 12, seed=0), 2))
+    assert apart is not None
+    assert logical.transfers["meta:0", "meta:1"] > 0
+    for alone, one in zip((*running.rungs, *running.controls), (*apart.rungs, *apart.controls), strict=True):
+        assert (one.step, one.kept.value) == (alone.step, pytest.approx(alone.kept.value, abs=1e-5))
 
 
 @pytest.mark.slow

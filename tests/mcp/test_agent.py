@@ -328,7 +328,7 @@ def test_an_empty_contrast_is_refused_with_the_fix_and_goes_on_by_force(tmp_path
 
 
 def test_an_agent_aligns_an_algorithm_and_sees_no_path(tmp_path: Path) -> None:
-    asking: dict[str, Any] = {"specimen": "arithmetic", "layers": "0", "roles": ["C"], "n": 4, "held_out": 12}
+    asking: dict[str, Any] = {"specimen": "arithmetic", "layers": "0", "roles": ["C"], "n": 4}
     program = "VARIABLES = ['C']\n\ndef answer(A, B, C):\n    return A - B + C\n"
     with desk_in(tmp_path) as desk:
         ours = asked(desk, "align", **asking).structured_content

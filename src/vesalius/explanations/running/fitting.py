@@ -176,7 +176,7 @@ def _grown(
     """The `beam` best mixtures of one rule more than those that were kept, which have `size`, by squared loss (less
     what no rule changes). A set of rules is made from the first that it extends.
     """
-    found: dict[tuple[int, ...], tuple[float, Tensor, int]] = {}
+    found: dict[tuple[int, ...], tuple[float, Tensor, int, Tensor]] = {}
     for weights in kept:
         used = weights.nonzero()[:, 0].tolist()
         if len(used) != size:
@@ -185,14 +185,12 @@ def _grown(
         further = allowed.clone()
         further[used] = False
         for rule, loss in zip(further.nonzero()[:, 0].tolist(), losses[further].tolist(), strict=True):
-            members = tuple(sorted([*used, rule]))
-            found.setdefault(members, (loss, weights * (1 - steps[rule]), rule))
-    best = sorted(found.values(), key=lambda one: one[0])[:beam]
+            found.setdefault(tuple(sorted([*used, rule])), (loss, weights, rule, steps[rule]))
     grown = []
-    for loss, weights, rule in best:
-        weights = weights.clone()
-        weights[rule] = 1 - weights.sum()
-        grown.append((loss, weights))
+    for loss, weights, rule, step in sorted(found.values(), key=lambda one: one[0])[:beam]:
+        mixed = weights * (1 - step)
+        mixed[rule] = step
+        grown.append((loss, mixed))
     return grown
 
 

@@ -22,7 +22,6 @@ from vesalius_agents.mcp.tools.arguments import (
     Components,
     Force,
     Prompt,
-    Seed,
     Sites,
     SpecimenName,
     Trial,
@@ -196,9 +195,7 @@ def align(
     program: Annotated[str | None, Field(max_length=20_000, description="Your own instead; one execution")] = None,
     roles: Annotated[list[str] | None, Field(max_length=8)] = None,
     layers: Annotated[str | None, Field(max_length=60, description="15..25 or 0..30/3")] = None,
-    n: Annotated[int, Field(ge=1, le=128)] = 8,
-    held_out: Annotated[int, Field(ge=1, le=256)] = 32,
-    seed: Seed = 0,
+    n: Annotated[int, Field(ge=1, le=64)] = 8,
     force: Force = False,
 ) -> Rows:
     """Where a natural model holds the variables of an algorithm: each is taken from other prompts, place by place, and
@@ -217,8 +214,8 @@ def align(
             call.spending.add(executions=1)
             (file := Path(directory) / "program.py").write_text(program, encoding="utf-8")
             chosen = str(file)
-        asked: dict[str, Any] = {"algorithm": chosen, "roles": roles or (), "layers": layers, "held_out": held_out}
-        asked |= {"n": n, "seed": seed, "force": force, "unsafe_sandbox": call.desk.options.unsafe_sandbox}
+        asked: dict[str, Any] = {"algorithm": chosen, "roles": roles or (), "layers": layers, "held_out": 4 * n}
+        asked |= {"n": n, "force": force, "unsafe_sandbox": call.desk.options.unsafe_sandbox}
         call.require_memory(api.plan("align", loaded, **asked, progress=False).peak_bytes)
         result = api.align(loaded, **asked, progress=call.progress)
     if program is not None:
