@@ -191,16 +191,15 @@ def align(
     call: Call,
     specimen: SpecimenName,
     behaviour: BehaviourName = None,
-    algorithm: Annotated[str | None, Field(description="One that ships; default: the behaviour's")] = None,
-    program: Annotated[str | None, Field(max_length=20_000, description="Your own instead; one execution")] = None,
+    algorithm: Annotated[str | None, Field(description="One that ships")] = None,
+    program: Annotated[str | None, Field(max_length=20_000)] = None,
     roles: Annotated[list[str] | None, Field(max_length=8)] = None,
     layers: Annotated[str | None, Field(max_length=60, description="15..25 or 0..30/3")] = None,
     n: Annotated[int, Field(ge=1, le=64)] = 8,
     force: Force = False,
 ) -> Rows:
-    """Where a natural model holds the variables of an algorithm: each is taken from other prompts, place by place, and
-    held-out outputs are compared with what the algorithm says. `program`: Python functions, each a variable whose
-    parameters are inputs or other variables; `answer` is what the model should say.
+    """Where a natural model holds an algorithm's variables: each is taken from other prompts, place by place. Own
+    `program` (one execution): Python functions, each a variable of inputs or variables; `answer` is the output.
     """
     if algorithm is not None and (program is not None or algorithm not in shipped()):
         raise BadInput(
