@@ -127,7 +127,7 @@ def plan(
         command=command,
         **asdict(passes),
         **memory_of(case, activations, loaded=shape is None),
-        seconds=sum(asdict(passes).values()) * case.sizes.n * seconds,
+        seconds=sum(asdict(passes).values()) * case.sizes.n * seconds + work.further_seconds(case),
         timed="one chunk" if shape is None else "one matrix product",
         n=case.sizes.n,
         tokens=case.sizes.width,
@@ -181,6 +181,10 @@ class _Work:
     def passes(self, case: Case) -> _Passes:
         """Passes of all prompts."""
         raise NotImplementedError
+
+    def further_seconds(self, case: Case) -> float:
+        """What is no pass of the model and takes long."""
+        return 0.0
 
     def first_rows(self, case: Case) -> float:
         """Passes of one prompt before the work itself: whether the model performs, and the contrast."""
@@ -271,8 +275,11 @@ class _AtlasWork(_Work):
         asked = len(self.arguments["charted"].words) or len(WORDS)
         config = case.model.config
         own = weight_arithmetic(config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
-        own += OF_A_HEAD * config.n_layers * config.n_heads
         return _Passes(1 + self.further / case.sizes.n + own / (passed * case.sizes.n * case.sizes.width))
+
+    def further_seconds(self, case: Case) -> float:
+        config = case.model.config
+        return OF_A_HEAD * config.n_layers * config.n_heads if self.further else 0.0
 
     def peak(self, case: Case) -> int:
         config, sizes = case.model.config, case.sizes

@@ -16,8 +16,8 @@ from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress, silent
 
 OTHERS = "others"
-#: What the fit and the grade of a head take, in multiplications of a pass.
-OF_A_HEAD = 1_200_000_000
+#: Seconds of processor time that the fit and the grade of a head take, about.
+OF_A_HEAD = 0.13
 
 
 def prompts_of_words(specimen: Specimen) -> int:
