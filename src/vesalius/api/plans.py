@@ -59,6 +59,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
+from vesalius.explanations.running.battery import RANDOM_ROWS
 from vesalius.explanations.running.words import OF_A_HEAD, prompts_of_words
 from vesalius.explanations.variables.cost import cost_of
 from vesalius.intervene.ablations import Ablation, Resample
@@ -255,7 +256,7 @@ class _AtlasWork(_Work):
     the programs of where heads look.
     """
 
-    further = 0
+    further = 2 * RANDOM_ROWS + len(PASSAGES)
 
     @property
     def prompts(self) -> Draw:
