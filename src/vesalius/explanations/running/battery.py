@@ -26,7 +26,8 @@ from vesalius.errors import BadInput
 from vesalius.explanations.atlas.text import passages
 from vesalius.explanations.running.rules import Tokens
 from vesalius.intervene import Batch
-from vesalius.intervene.patterns import own_patterns
+from vesalius.intervene.patterns import own_patterns, patterns_of_runs
+from vesalius.intervene.recordings import Recordings
 from vesalius.model.specimen import Specimen
 
 TEXT, RANDOM, OWN, COUNTERFACTUAL = "text", "repeated random tokens", "own prompts", "counterfactual prompts"
@@ -62,9 +63,17 @@ class Sample:
 
 
 def samples(
-    specimen: Specimen, heads: Sequence[Component], own: Trial | None, *, grading: bool, cost: Callable[[int], None]
+    specimen: Specimen,
+    heads: Sequence[Component],
+    own: Trial | None,
+    *,
+    grading: bool,
+    cost: Callable[[float], None],
+    runs: Recordings | None = None,
 ) -> list[Sample]:
-    """The prompts for fitting, or for `grading`, run once each; `cost` is told how many were run."""
+    """The prompts for fitting, or for `grading`, run once each; `cost` is told how many were run. `runs` are those of
+    the behaviour's prompts, where they were made already.
+    """
     model, first = specimen.model, len(bos_of(specimen))
     batches: dict[str, Batch] = {}
     if (text := passages(specimen)) is not None:
@@ -75,7 +84,7 @@ def samples(
     for kind, batch in batches.items():
         found.append(Sample(kind, Tokens.of(specimen, batch, first), own_patterns(model, batch, heads)))
         cost(len(batch))
-    return found if own is None else [*found, *behaviour_samples(specimen, heads, own, cost=cost)]
+    return found if own is None else [*found, *behaviour_samples(specimen, heads, own, cost=cost, runs=runs)]
 
 
 def repeated_anywhere(specimen: Specimen, *, grading: bool) -> Batch:
@@ -94,12 +103,21 @@ def repeated_anywhere(specimen: Specimen, *, grading: bool) -> Batch:
 
 
 def behaviour_samples(
-    specimen: Specimen, heads: Sequence[Component], own: Trial, *, cost: Callable[[int], None]
+    specimen: Specimen,
+    heads: Sequence[Component],
+    own: Trial,
+    *,
+    cost: Callable[[float], None],
+    runs: Recordings | None = None,
 ) -> list[Sample]:
-    """A behaviour's prompts and their counterfactuals."""
+    """A behaviour's prompts and their counterfactuals; `runs` of the prompts that were made already are read."""
     model, first = specimen.model, len(bos_of(specimen))
-    clean, other = (own_patterns(model, batch, heads) for batch in (own.batch, own.counterfactual))
-    cost(2 * len(own.batch))
+    if runs is None:
+        clean, passes = own_patterns(model, own.batch, heads), float(len(own.batch))
+    else:
+        clean, passes = patterns_of_runs(runs, heads)
+    other = own_patterns(model, own.counterfactual, heads)
+    cost(passes + len(own.batch))
     read = torch.zeros(own.batch.tokens.shape)
     if own.readout.at is not None:
         read.scatter_(1, own.readout.at[:, :1].cpu(), 1.0)

@@ -24,6 +24,7 @@ from vesalius.explanations.running.ladder import Readings, Stage, Words, measure
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import Tokens
 from vesalius.intervene.engine import Cost
+from vesalius.intervene.recordings import Recordings
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 
@@ -118,10 +119,11 @@ class _Runner:
         words = Words({head: programs[head] for head in heads}, list(mlps))
         grading: dict[str, list[Sample]] = {}
         if heads:
-            grading[HELD_OUT] = self._samples(heads, self.sets.report, grading=True)
-            if self.sets.elsewhere is not None:
-                elsewhere = behaviour_samples(self.specimen, heads, self.sets.elsewhere, cost=self._count)
-                grading[OTHER_TEMPLATES] = elsewhere
+            grading[HELD_OUT] = self._samples(heads, self.sets.report, grading=True, runs=self.runs.report.recordings)
+            if self.sets.elsewhere is not None and (other := self.runs.elsewhere) is not None:
+                grading[OTHER_TEMPLATES] = behaviour_samples(
+                    self.specimen, heads, self.sets.elsewhere, cost=self._count, runs=other.recordings
+                )
         records = graded(words.programs, fit, grading, progress=self.progress)
         means = PositionMeans(fit)
         here = self._readings(self.runs.report, words, grading.get(HELD_OUT, []), means)
@@ -138,10 +140,12 @@ class _Runner:
             rows=round(self.cost.rows, 1),
         )
 
-    def _samples(self, heads: Sequence[Component], own: Trial, *, grading: bool) -> list[Sample]:
-        return samples(self.specimen, heads, own, grading=grading, cost=self._count)
+    def _samples(
+        self, heads: Sequence[Component], own: Trial, *, grading: bool, runs: Recordings | None = None
+    ) -> list[Sample]:
+        return samples(self.specimen, heads, own, grading=grading, cost=self._count, runs=runs)
 
-    def _count(self, prompts: int) -> None:
+    def _count(self, prompts: float) -> None:
         self.cost.rows += prompts
 
     def _readings(self, shares: Shares, words: Words, graded_on: Sequence[Sample], means: PositionMeans) -> Readings:

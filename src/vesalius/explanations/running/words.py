@@ -38,7 +38,7 @@ def attention_words(
         return {}, 0.0
     heads, cost = [part for part in specimen.model.components if part.is_head], Cost()
 
-    def count(prompts: int) -> None:
+    def count(prompts: float) -> None:
         cost.rows += prompts
 
     fit, others = (samples(specimen, heads, None, grading=grading, cost=count) for grading in (False, True))
