@@ -1,6 +1,7 @@
 """Variables are found where weights set by hand hold them, and nowhere else; every exchange equals plain hooks."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.devices import LogicalDevices
 from tests.explanations.difference_model import BEHAVIOUR, BLOCKS, D_MODEL, difference_model
 from tests.explanations.induction_model import as_specimen
 from tests.models import random_model, small_config
@@ -26,9 +28,11 @@ from vesalius.explanations.variables.pairs import Graded, Pairs, make_pairs
 from vesalius.explanations.variables.places import parse_places
 from vesalius.explanations.variables.sides import Side, sources_of
 from vesalius.intervene.exchanging import Exchange, Place, Sides
+from vesalius.model.devices import spread
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import silent
+from vesalius.sites import Site
 
 ROLES = ("A", "B", "C", "end")
 
@@ -499,6 +503,8 @@ def test_pairs_change_or_stay_by_the_answers(pairs: Pairs) -> None:
         ("resid1@S2", "role 'S2' does not exist; roles are A, B, C, end"),
         ("resid1", "write residLAYER@ROLE"),
         ("L7H0@A", "L7H0"),
+        ("L0.resid_mid@A", "take L0.resid, L0.z, L0H0 or L0_MLP"),
+        ("L9.resid@A", "it has layers 0 to 1"),
     ],
 )
 def test_places_that_do_not_exist_are_refused(specimen: Specimen, text: str, line: str) -> None:
@@ -509,6 +515,39 @@ def test_places_that_do_not_exist_are_refused(specimen: Specimen, text: str, lin
 def test_places_are_read_as_they_are_written(specimen: Specimen) -> None:
     texts = ["resid1@B", "resid0@A+B", "L1H0+L1_MLP@end"]
     assert [str(one) for one in parse_places(",".join(texts), specimen.model.config, ROLES)] == texts
+
+
+@pytest.mark.slow
+def test_an_alignment_is_the_same_over_two_devices(specimen: Specimen) -> None:
+    asked: dict[str, object] = {"n": 4, "held_out": 6, "against": "arithmetic-sum-first", "progress": False}
+    alone = ves.align(specimen, **asked)
+    with LogicalDevices() as logical:
+        other = as_specimen(difference_model(), BEHAVIOUR)
+        spread(other.model, [torch.device("meta:0"), torch.device("meta:1")], [1, 1])
+        apart = ves.align(other, **asked)
+    assert logical.transfers["meta:0", "meta:1"] > 0
+    assert (apart.variables, apart.against) == (alone.variables, alone.against)
+
+
+@pytest.mark.parametrize(
+    ("site", "place"),
+    [
+        ("L0.resid@B", "resid1@B"),
+        ("L0.resid_pre@A", "resid0@A"),
+        ("blocks.1.hook_resid_pre@A+C", "resid1@A+C"),
+        ("L1.mlp_out@end", "L1_MLP@end"),
+        ("L1H0.z@end", "L1H0@end"),
+    ],
+)
+def test_places_have_the_names_of_sites_too(specimen: Specimen, site: str, place: str) -> None:
+    """`resid1` is before layer 1, and the site `L0.resid` after block 0: the same stream."""
+    config = specimen.model.config
+    (read,) = parse_places(site, config, ROLES)
+    assert str(read) == place
+    assert parse_places([f"{one.partition('@')[0]}@A" for one in read.site.split(",")], config, ROLES) == [
+        replace(read, roles=("A",))
+    ]
+    assert Site.parse(read.site).within(config).at == read.roles
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from vesalius.components import Component
 from vesalius.discovery.head_tests import NO_NAME, RULES, explained_by_position, names_of, repeated_tokens
 from vesalius.documents.atlas import Atlas
 from vesalius.documents.explanation import ComponentExplanation, Explanation
-from vesalius.explanations.atlas import standard_names
+from vesalius.documents.request import Request
+from vesalius.explanations.atlas import atlas_of, standard_names
 from vesalius.explanations.atlas.text import PASSAGES, class_of, passages
 from vesalius.explanations.claims import Attends, check
 from vesalius.explanations.laboratory import NaturalLab
@@ -67,6 +68,18 @@ def test_heads_set_by_hand_have_their_names(norm: str) -> None:
     # What L0H0 writes is read by no token's logit.
     assert abs(heads["L0H0"].copying or 0.0) < 1e-3
     assert {head.name for name, head in heads.items() if name[3] in "23"} <= {NO_NAME, "positional head"}
+
+
+def test_every_head_has_the_word_of_where_it_looks(by_hand: Atlas) -> None:
+    """The induction heads follow tokens; the previous-token head needs none, and the others attend evenly."""
+    looks = {head.id: head.looks for head in by_hand.heads}
+    for head in ("L1H0", "L1H1"):
+        assert looks[head].startswith("program: ")
+        assert "after earlier copy" in looks[head]
+    assert {where for head, where in looks.items() if head not in ("L1H0", "L1H1")} == {"position only"}
+    assert by_hand.head("L0H0").attention.program == "1 back 1.00"  # type: ignore[union-attr]
+    assert by_hand.words == {"program": 2, "position only": 6, "depends on context": 0}
+    assert "2 program (25%), 6 position only (75%)" in str(by_hand)
 
 
 def test_a_head_that_reads_the_previous_token_is_no_induction_head_where_copies_follow_each_other() -> None:
@@ -324,7 +337,8 @@ def reader(smollm: tuple[Transformer, Tokenizer]) -> Specimen:
 
 @pytest.fixture(scope="module")
 def of_smollm(reader: Specimen) -> Atlas:
-    return ves.atlas(reader, words=[" John"], progress=False)
+    """Without the programs of its 270 heads, which take most of the time."""
+    return atlas_of(reader, Request(command="atlas"), model="", words=[" John"])
 
 
 @pytest.mark.smollm

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.devices import LogicalDevices
 from tests.explanations.induction_model import as_specimen, induction_model
-from vesalius.behaviours.trial import Trial
+from vesalius.behaviours.trial import Trial, rows_of
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns
 from vesalius.documents.explanation import Explanation
@@ -34,11 +35,12 @@ from vesalius.documents.running import (
 from vesalius.documents.view import Answer
 from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, TEXT, Sample
-from vesalius.explanations.running.explained import ladder_prompts, put_in_place, run_again
-from vesalius.explanations.running.fitting import Fits, graded
+from vesalius.explanations.running.explained import fitted_prompts, ladder_prompts, put_in_place, run_again
+from vesalius.explanations.running.fitting import Fits, _polished, _towards, graded
 from vesalius.explanations.running.ladder import Readings, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, library
+from vesalius.model.devices import spread
 from vesalius.model.specimen import Specimen
 
 SIZE = word_tokenizer().size
@@ -179,6 +181,26 @@ def test_a_rule_without_keys_of_its_own_is_not_bos_under_another_name() -> None:
     assert Fits([sample]).program(FIRST).rules == ["BOS"]
 
 
+@given(st.integers(0, 10_000))
+def test_the_best_step_towards_a_rule_is_that_of_a_search(seed: int) -> None:
+    """Squared loss along the way from a mixture to each rule, by a grid of steps; polishing never raises it."""
+    generator = torch.Generator().manual_seed(seed)
+    looks, pattern = (torch.rand(n, 12, generator=generator, dtype=torch.float64) for n in (4, 1))
+    looks, pattern = looks / looks.sum(1, keepdim=True), pattern[0] / pattern.sum()
+    gram, cross = looks @ looks.T, looks @ pattern
+    mixed = torch.tensor([0.3, 0.7, 0.0, 0.0], dtype=torch.float64)
+    losses, _ = _towards(gram, cross, mixed)
+    for rule in range(4):
+        tried = [
+            (1 - step) * mixed + step * torch.eye(4, dtype=torch.float64)[rule] for step in torch.linspace(0, 1, 101)
+        ]
+        least = min(float(((one @ looks - pattern) ** 2).sum() - pattern @ pattern) for one in tried)
+        assert least - 1e-3 <= float(losses[rule]) <= least + 1e-9
+    loss, polished = _polished(gram, cross, mixed)
+    assert loss <= float(mixed @ gram @ mixed - 2 * mixed @ cross) + 1e-9
+    assert (float(polished.sum()), float(polished[2:].sum())) == (pytest.approx(1.0), 0.0)
+
+
 def test_words_follow_from_figures() -> None:
     """By tokens, by position, and neither: attention that no rule has."""
     fit, other = (drawn("earlier copy 1", rows=rows) for rows in (8, 6))
@@ -225,6 +247,17 @@ def running(specimen: Specimen, named: NamedSet) -> Running:
     return found
 
 
+def test_prompts_that_fitted_the_programs_are_not_run_again(specimen: Specimen) -> None:
+    """The seed that explained draws them again unless they are left out."""
+    fitted = fitted_prompts(specimen, 0, seed=0)
+    sets = ladder_prompts(specimen, 8, seed=0, fit=fitted)
+    assert sets.rank is fitted
+    assert len(sets.report.batch) == 8
+    for drawn in (sets.report, sets.elsewhere):
+        assert drawn is not None
+        assert not rows_of(fitted) & {tuple(row) for row in drawn.batch.tokens.tolist()}
+
+
 def kept(running: Running, step: str) -> float:
     rung = running.rung(step)
     assert rung is not None
@@ -241,6 +274,18 @@ def test_the_programs_of_the_two_heads_keep_everything(running: Running) -> None
     assert kept(running, TOKEN_VALUES) == pytest.approx(1.0, abs=0.03)  # both heads move the bare token
     assert max(kept(running, one) for one in (SHUFFLED, ALL_BOS, COUNTERFACTUAL)) < 0.3
     assert (running.doubt(0.8), running.beaten_elsewhere) == (None, [])
+
+
+@pytest.mark.slow
+def test_the_ladder_is_the_same_over_two_devices(running: Running) -> None:
+    with LogicalDevices() as logical:
+        specimen = as_specimen(induction_model(SIZE))
+        spread(specimen.model, [torch.device("meta:0"), torch.device("meta:1")], [1, 1])
+        apart = put_in_place(specimen, NamedSet((FIRST, SECOND), ladder_prompts(specimen, 12, seed=0), 2))
+    assert apart is not None
+    assert logical.transfers["meta:0", "meta:1"] > 0
+    for alone, one in zip((*running.rungs, *running.controls), (*apart.rungs, *apart.controls), strict=True):
+        assert (one.step, one.kept.value) == (alone.step, pytest.approx(alone.kept.value, abs=1e-5))
 
 
 @pytest.mark.slow
@@ -429,6 +474,8 @@ def test_an_explanation_runs_and_is_run_again(specimen: Specimen, tmp_path: Path
     assert (tmp_path / "again" / "ladder.json").is_file()
     repeated = ves.ladder(tmp_path, specimen=specimen, **again.request.keywords())
     assert repeated.running == again.running
+    with pytest.raises(BadInput, match="program '3' of head L1H0 is no text"):
+        ves.ladder(tmp_path, {"L1H0": 3}, specimen=specimen)  # type: ignore[dict-item]
     without = explanation.model_copy(update={"running": None})
     assert "ladder" not in without.as_data()
     with pytest.raises(BadInput, match="no program that runs"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.closeness import EXACT
-from tests.models import configs, random_model, small_config
+from tests.models import STRUCTURES, configs, random_model, small_config
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, activations, all_logits, run
 from vesalius.intervene.patterns import PatternEdits, own_patterns
@@ -124,6 +124,22 @@ def test_setting_the_pattern_that_a_head_has_changes_nothing() -> None:
     recordings = Recordings(model, batch, all_logits())
     changed = run(recordings, plan, activations(model, batch))
     assert (changed - recordings.scores()).abs().max() <= EXACT * float(changed.abs().max())
+
+
+@pytest.mark.parametrize("name", ["plain", "own-rotations", "windows", "head-norms", "soft-caps"])
+def test_patterns_of_runs_that_were_made_are_those_of_a_new_run(name: str) -> None:
+    """Every head on padded prompts, from recordings that are kept and from some that are made chunk by chunk."""
+    model = random_model(small_config(**STRUCTURES.get(name, {})))
+    tokens = torch.randint(0, model.config.d_vocab, (4, 6), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    mask[1, 4:] = False
+    batch, heads = Batch(tokens, mask), [part for part in model.components if part.is_head]
+    own = own_patterns(model, batch, heads)
+    last = Readout(lambda logits, _: logits[:, 0, 0], mask.sum(1, keepdim=True) - 1)
+    for memory in (1, 2**30):
+        again = Recordings(model, batch, last, memory=memory).patterns(heads)
+        assert list(again) == heads
+        assert max(float((again[head] - own[head]).abs().max()) for head in heads) < 1e-6
 
 
 def test_only_marked_queries_are_set() -> None:

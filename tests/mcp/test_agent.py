@@ -325,3 +325,19 @@ def test_an_empty_contrast_is_refused_with_the_fix_and_goes_on_by_force(tmp_path
 
     with desk_in(tmp_path) as desk:
         with_client(Server(desk), use)
+
+
+def test_an_agent_aligns_an_algorithm_and_sees_no_path(tmp_path: Path) -> None:
+    asking: dict[str, Any] = {"specimen": "arithmetic", "layers": "0", "roles": ["C"], "n": 4}
+    program = "VARIABLES = ['C']\n\ndef answer(A, B, C):\n    return A - B + C\n"
+    with desk_in(tmp_path) as desk:
+        ours = asked(desk, "align", **asking).structured_content
+        theirs = asked(desk, "align", **asking, program=program).structured_content
+        for one in (ours, theirs):
+            (row,) = [row for row in one["rows"] if row["variable"] == "C"]
+            assert (row["place"], row["verdict"]) == ("resid0@C", "carries")
+        assert theirs["left"]["executions"] == ours["left"]["executions"] - 1
+        kept = desk.run.read_result(theirs["resource"].rpartition("/")[2])
+        assert "program.py" not in json.dumps(kept)
+        refused = text_of(asked(desk, "align", **asking, algorithm="/etc/passwd"))
+        assert "choose one of arithmetic" in refused

@@ -2,6 +2,7 @@
 part that each component has in the explanations that lie beside it.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.atlas import atlas_of
 from vesalius.explanations.atlas.text import WORDS
+from vesalius.explanations.running.words import attention_words
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.options import Charted, Out
@@ -23,7 +25,8 @@ from vesalius.progress import Progress, silent
 @verb
 def atlas(specimen: Specimen, *, charted: Charted, out: Out = None, progress: Progress = silent) -> Atlas:
     """Say what every head and MLP of a model is: figures of standard tests beside their chance levels, and names by
-    rule (`.heads`, `.head("L24H4")`, `.mlps`).
+    rule (`.heads`, `.head("L24H4")`, `.mlps`). Of a model that reads text or token ids each head also has a program of
+    where it looks, or `position only`, or `depends on context` (`.head("L24H4").attention`, `.words`).
 
     With `out` (a directory, or True for one under `vesalius-runs`) `atlas.json` is written with its page `atlas.html`,
     and an atlas of the same weights that lies there is read instead of measured. Explanations of the same model under
@@ -38,6 +41,7 @@ def atlas(specimen: Specimen, *, charted: Charted, out: Out = None, progress: Pr
         if result is None:
             words = tuple(charted.words) or WORDS
             result = atlas_of(specimen, request, model=model, seed=charted.seed, words=words, progress=progress)
+            result = _with_attention(result, specimen, progress)
     result = _with_parts(result, specimen, directory)
     if directory is None:
         return result
@@ -59,6 +63,18 @@ def _kept(file: Path, model: str, request: Request) -> Atlas | None:
     same = ("options", "seed", "versions")
     alike = all(getattr(kept.request, name) == getattr(request, name) for name in same)
     return kept if kept.model == model and alike else None
+
+
+def _with_attention(atlas: Atlas, specimen: Specimen, progress: Progress) -> Atlas:
+    """The atlas with the program of every head, and what these cost."""
+    started = time.monotonic()
+    words, rows = attention_words(specimen, progress=progress)
+    if not words:
+        return atlas
+    by_name = {str(head): program for head, program in words.items()}
+    heads = tuple(head.model_copy(update={"attention": by_name[head.id]}) for head in atlas.heads)
+    seconds = round(atlas.seconds + time.monotonic() - started, 2)
+    return atlas.model_copy(update={"heads": heads, "forwards": atlas.forwards + rows, "seconds": seconds})
 
 
 def _with_parts(atlas: Atlas, specimen: Specimen, directory: Path | None) -> Atlas:

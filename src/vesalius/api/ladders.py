@@ -6,12 +6,15 @@ from pathlib import Path
 
 from vesalius.api.door import directory_for, verb
 from vesalius.api.explanations import explained_specimen, read_explanation
+from vesalius.behaviours.trial import NothingUnseen
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.running import LADDER_FILE, Ladder
-from vesalius.errors import BadInput, result_kept
-from vesalius.explanations.running import parse_program, run_again
+from vesalius.errors import BadInput, quoted, result_kept
+from vesalius.explanations.natural import PROMPTS
+from vesalius.explanations.natural.selection import StudyLimits
+from vesalius.explanations.running import fitted_prompts, parse_program, run_again
 from vesalius.model.specimen import Specimen
 from vesalius.options import Out, require_drawable
 from vesalius.progress import Progress, silent
@@ -34,6 +37,9 @@ def ladder(
     """Run the program of an explanation in the model's place, on `n` prompts of another `seed` and `n` of other
     templates, and measure every rung of its ladder and every control again.
 
+    No prompt is one that the programs were fitted to: where a behaviour has few, fewer than `n` are left, and every
+    figure has its `n`.
+
     `explanation` is one of a natural model, its file or its directory. `programs` take the place of those of some
     heads, `{"L18H6": "1 back 0.9 + BOS 0.1"}`: a false one is seen by what is kept. `specimen` replaces the model that
     the explanation names, which is read as it was then.
@@ -49,13 +55,17 @@ def ladder(
             f"the explanation of {given.specimen!r} has no program that runs; run `vesalius explain` of a natural "
             "model without --no-ladder"
         )
-    own = {one.head for one in running.heads}
-    for name, text in (programs or {}).items():
-        parse_program(text)
-        if str(Component.parse(name)) not in own:
-            raise BadInput(f"head {name} has no program in this explanation; choose one of {', '.join(sorted(own))}")
+    _require_programs(programs or {}, {one.head for one in running.heads})
     model = explained_specimen(given, specimen, progress=progress)
-    again = run_again(model, running, programs=programs, n=n, seed=seed, progress=progress)
+    usual = PROMPTS if given.request is None else given.request.options.get("n", PROMPTS)
+    fitted = fitted_prompts(model, StudyLimits.of(None, int(str(usual))).n, seed=given.seed)
+    try:
+        again = run_again(model, running, programs=programs, fitted=fitted, n=n, seed=seed, progress=progress)
+    except NothingUnseen:
+        raise BadInput(
+            f"every prompt of {given.behaviour} that seed {seed} draws fitted the programs or chose the set; take "
+            "another --seed, or give the behaviour more rows"
+        ) from None
     document = Ladder(
         request=Request(
             command="ladder",
@@ -74,3 +84,15 @@ def ladder(
         with result_kept(document):
             document.write(directory / LADDER_FILE)
     return document
+
+
+def _require_programs(programs: Mapping[str, str], heads: set[str]) -> None:
+    """Refuse what is no program, and heads that have none to replace."""
+    if not isinstance(programs, Mapping):
+        raise BadInput(f"programs {quoted(str(programs), 60)}: give heads with their programs, {{'L18H6': '1 back'}}")
+    for name, text in programs.items():
+        if not isinstance(text, str):
+            raise BadInput(f"program {quoted(str(text), 60)} of head {name} is no text; write it, such as '1 back'")
+        parse_program(text)
+        if str(Component.parse(name)) not in heads:
+            raise BadInput(f"head {name} has no program in this explanation; choose one of {', '.join(sorted(heads))}")

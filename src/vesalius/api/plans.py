@@ -59,6 +59,8 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
+from vesalius.explanations.running.battery import RANDOM_ROWS
+from vesalius.explanations.running.words import OF_A_HEAD, prompts_of_words
 from vesalius.explanations.variables.cost import cost_of
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -126,7 +128,7 @@ def plan(
         command=command,
         **asdict(passes),
         **memory_of(case, activations, loaded=shape is None),
-        seconds=sum(asdict(passes).values()) * case.sizes.n * seconds,
+        seconds=sum(asdict(passes).values()) * case.sizes.n * seconds + work.further_seconds(case),
         timed="one chunk" if shape is None else "one matrix product",
         n=case.sizes.n,
         tokens=case.sizes.width,
@@ -180,6 +182,10 @@ class _Work:
     def passes(self, case: Case) -> _Passes:
         """Passes of all prompts."""
         raise NotImplementedError
+
+    def further_seconds(self, case: Case) -> float:
+        """What is no pass of the model and takes long."""
+        return 0.0
 
     def first_rows(self, case: Case) -> float:
         """Passes of one prompt before the work itself: whether the model performs, and the contrast."""
@@ -246,7 +252,11 @@ class _NeuronsWork(_Work):
 
 
 class _AtlasWork(_Work):
-    """Two runs, of random tokens and of text, and arithmetic on the weights, counted as passes of as much of it."""
+    """Two runs, of random tokens and of text, and arithmetic on the weights, counted as passes of as much of it; and
+    the programs of where heads look.
+    """
+
+    further = 2 * RANDOM_ROWS + len(PASSAGES)
 
     @property
     def prompts(self) -> Draw:
@@ -254,6 +264,7 @@ class _AtlasWork(_Work):
 
     def case(self, specimen: Specimen) -> Case:
         model, rows, width = specimen.model, *prompts_of(specimen)
+        self.further = prompts_of_words(specimen)
         passed = sum(weight.numel() for weight in model.parameters()) - model.config.d_vocab * model.config.d_model
         per_token = seconds_per_token(model.config, weight_dtype(model), model.device, passed)
         return case_of(specimen, Prompts(rows, width), lambda sets, kind: per_token * width)
@@ -263,8 +274,13 @@ class _AtlasWork(_Work):
             return _Passes(1.0)
         passed = sum(weight.numel() for weight in case.model.parameters())
         asked = len(self.arguments["charted"].words) or len(WORDS)
-        own = weight_arithmetic(case.model.config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
-        return _Passes(1 + own / (passed * case.sizes.n * case.sizes.width))
+        config = case.model.config
+        own = weight_arithmetic(config, sample=SAMPLE, words=asked, neurons=2 * NEURONS)
+        return _Passes(1 + self.further / case.sizes.n + own / (passed * case.sizes.n * case.sizes.width))
+
+    def further_seconds(self, case: Case) -> float:
+        config = case.model.config
+        return OF_A_HEAD * config.n_layers * config.n_heads if self.further else 0.0
 
     def peak(self, case: Case) -> int:
         config, sizes = case.model.config, case.sizes
@@ -272,7 +288,8 @@ class _AtlasWork(_Work):
         written = sizes.n * sizes.width * config.n_heads * 2 * SAMPLE
         words = (len(self.arguments["charted"].words) or len(WORDS)) * config.n_heads * config.d_vocab_out
         neurons = sizes.n * sizes.width * config.d_mlp * (config.n_layers + 2)
-        return 4 * (2 * pattern + 2 * written + words + neurons)
+        programs = self.further * config.n_layers * config.n_heads * sizes.width**2
+        return 4 * (2 * pattern + 2 * written + words + neurons + programs)
 
 
 class _DiscoverWork(_Work):

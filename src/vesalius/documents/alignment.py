@@ -34,12 +34,14 @@ class AlignedPlace(Record):
     kind in which it stays. `fitted` is the accuracy on the pairs that chose the place. `controls` are the same
     exchange with a source that does not differ, at another position, and for a subspace within random directions and
     directions trained on shuffled targets; `control` is the largest of them. `first_layer` to `last_layer` are the
-    layers before which the residual stream there carries the variable, on the pairs that chose the place.
+    layers before which the residual stream there carries the variable, on the pairs that chose the place. `site` is the
+    place as `what-if` and `sweep --sites` take it.
     """
 
-    ABSENT_IF_DEFAULT = ("directions", "how", "first_layer", "last_layer")
+    ABSENT_IF_DEFAULT = ("site", "directions", "how", "first_layer", "last_layer")
 
     place: str
+    site: str = ""
     words: str
     accuracy: Metric
     kept: Metric

@@ -11,6 +11,7 @@ from vesalius.documents.answers import names_answer
 from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.request import Request
+from vesalius.documents.running import DEPENDS, POSITION_ONLY, PROGRAM, AttentionProgram
 from vesalius.documents.view import (
     Answer,
     Facts,
@@ -82,8 +83,11 @@ class AtlasHead(Record):
     `copying` is the standardised logit of the token that it reads in what it writes there, mean over a sample of
     tokens, with the effective embedding (of the first layer: the embedding alone); `copying_rank` the share of tokens
     that are raised more, median; `copying_embedding` and `copying_embedding_rank` the same with the embedding alone.
-    `names` are all that hold, `name` is the first of them.
+    `names` are all that hold, `name` is the first of them. `attention` is the program of where it looks, on text and on
+    random tokens, with the word that its figures give (None: the specimen has inputs of its own).
     """
+
+    ABSENT_IF_DEFAULT = ("attention",)
 
     id: str
     name: str
@@ -100,8 +104,15 @@ class AtlasHead(Record):
     copying_embedding_rank: float | None = None
     copying_in_run: float | None = None
     text: OnText | None = None
+    attention: AttentionProgram | None = None
     writes: tuple[Written, ...] = ()
     parts: tuple[Part, ...] = ()
+
+    @property
+    def looks(self) -> str:
+        """Where it looks, in its word, with the program where it is one."""
+        one = self.attention
+        return "" if one is None else f"{one.word}: {one.program}" if one.word == PROGRAM else one.word
 
     @property
     def figures(self) -> dict[str, float | None]:
@@ -189,6 +200,12 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
         """How many heads have each name."""
         return Counter(head.name for head in self.heads)
 
+    @property
+    def words(self) -> dict[str, int]:
+        """How many heads have each word for where they look; empty where none was measured."""
+        found = Counter(head.attention.word for head in self.heads if head.attention is not None)
+        return {word: found[word] for word in (PROGRAM, POSITION_ONLY, DEPENDS)} if found else {}
+
     def listed(self) -> Line:
         """What a list of results says of it: how many heads have a name."""
         return Line(str(self.request.specimen or ""), self.summary(), seconds=self.seconds)
@@ -251,8 +268,11 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
         tokens = f", a sample of {self.sample} tokens" if self.sample else ""
         said = {part.behaviour for one in (*self.heads, *self.mlps) for part in one.parts}
         behaviours = [("explained for", ", ".join(sorted(said)))] if said else []
+        words = self.words
+        counted = ", ".join(f"{many} {word} ({many / len(self.heads):.0%})" for word, many in words.items())
         return [
             ("measured on", material + text + tokens),
+            *([("where heads look", counted)] if words else []),
             *behaviours,
             ("cost", f"{self.forwards:.0f} forward passes of one prompt, {duration(self.seconds)}"),
         ]
@@ -310,8 +330,9 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
 
     def _all(self) -> Sheet:
         """Every head with its figures, random tokens before text."""
-        rows = [(head.id, head.name, *head.figures.values()) for head in self.heads]
-        columns = ("head", "name", *(name.replace("_", " ") for name in FIGURES))
+        looks = bool(self.words)
+        rows = [(head.id, head.name, *([head.looks] * looks), *head.figures.values()) for head in self.heads]
+        columns = ("head", "name", *(["looks at"] * looks), *(name.replace("_", " ") for name in FIGURES))
         return Sheet(columns, rows, title="Every head", terminal=0, signed=("copying", "copying in run"))
 
     def _details(self) -> Iterator[Group]:
@@ -347,6 +368,8 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
                     quiet=True,
                 )
             )
+        if (looks := head.attention) is not None:
+            sections.append(_looks(looks))
         if text is not None and text.classes:
             classes = sorted(text.classes.items(), key=lambda one: self.chance_on_text.get(one[0], 0.0) - one[1])
             said = (f"{kind} {mass:.2f} ({self.chance_on_text.get(kind, 0.0):.2f})" for kind, mass in classes)
@@ -388,6 +411,16 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
             yield Sheet(
                 ("MLP", "behaviour", "role there", "explanation"), parts, title="MLPs in behaviours", terminal=0
             )
+
+
+def _looks(one: AttentionProgram) -> Sheet:
+    """The best program of a head beside what needs no tokens, on prompts that it was not fitted to."""
+    return Sheet(
+        ("on", "program", "position mean", "BOS"),
+        [(grade.on, grade.overlap, grade.position_mean, grade.bos) for grade in one.grades],
+        caption=f"Where it looks: {one.word}. The best program: {one.program}. Overlap with its attention, decided on "
+        f"{one.decided_on}.",
+    )
 
 
 def _parts(parts: tuple[Part, ...]) -> Sheet:

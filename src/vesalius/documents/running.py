@@ -219,11 +219,19 @@ class Running(Record):
 
     def not_explained(self) -> str:
         """What runs by the model's own weights, or by a program that does not hold."""
-        parts = ["what heads read and write", "all MLPs"]
+        parts = ["what heads read and write", self._of_mlps()]
         without = [one.head for one in self.heads if one.word == DEPENDS]
         if without:
             parts.append(f"why {len(without)} heads attend where they do ({', '.join(without[:5])}{_more(without)})")
         return "; ".join(parts)
+
+    def _of_mlps(self) -> str:
+        """The MLPs that run by the model's own weights, and what is kept with those of the set alone."""
+        alone = self.rung(NAMED_MLPS)
+        if alone is None or not self.mlps:
+            return "all MLPs"
+        named = f"{', '.join(self.mlps[:5])}{_more(list(self.mlps))}"
+        return f"all MLPs (with those of the set alone, {named}: {alone.kept.text()})"
 
     def listing(self) -> str:
         """The program that runs, as lines."""

@@ -45,6 +45,14 @@ class Place:
         subspace = "" if self.directions is None else f"/{self.directions.shape[1]}"
         return f"{what}@{'+'.join(self.roles)}{subspace}"
 
+    @property
+    def site(self) -> str:
+        """The place as `vesalius.sites` names it, after the block; several components have one name each."""
+        at = "@".join(self.roles)
+        if self.layer is None:
+            return ",".join(f"{one}@{at}" for one in self.components)
+        return f"L{self.layer - 1}.resid@{at}" if self.layer else f"L0.resid_pre@{at}"
+
     def words(self, n_layers: int) -> str:
         """The place in words; before the first layer and after the last it is the input and the output itself."""
         at = " and ".join(self.roles)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
+from vesalius.intervene.recordings import Recordings, attention_share
 from vesalius.intervene.values import Batch
 from vesalius.model.attention import take_positions
 from vesalius.model.config import Config
@@ -148,6 +149,18 @@ class SetPatterns:
         z = z.clone(memory_format=torch.contiguous_format)
         z[slot, :, head] = new
         return z
+
+
+def patterns_of_runs(
+    runs: Recordings, heads: Sequence[Component]
+) -> tuple[dict[Component, Float[Tensor, "prompt query key"]], float]:
+    """The attention patterns of heads in clean runs that were made, and the passes of one prompt that this takes."""
+    model, n = runs.model, len(runs.batch)
+    if model.config.wrapped:
+        return own_patterns(model, runs.batch, heads), n
+    before, found = runs.n_run, runs.patterns(heads)
+    layers = len({head.layer for head in heads}) / model.config.n_layers
+    return found, runs.n_run - before + attention_share(model.blocks[0]) * layers * n
 
 
 @torch.no_grad()

@@ -190,6 +190,21 @@ class Recordings:
         ]
         return {component: torch.cat([part[component] for part in parts]) for component in components}
 
+    @torch.no_grad()
+    def patterns(self, heads: Sequence[Component]) -> dict[Component, Float[Tensor, "prompt query key"]]:
+        """The attention patterns of heads, computed again from the streams that enter their layers."""
+        layers, found = sorted({head.layer for head in heads}), dict[Component, list[Tensor]]()
+        for _, _, _, recording in self.chunks():
+            for layer in layers:
+                block, tap = self.model.blocks[layer], Tap(keep=lambda name: name.endswith("hook_pattern"))
+                inputs = block.attn.heads(block.ln1(recording.pre[layer], _CLEAN), None, _CLEAN)
+                block.attn.mix(inputs, recording.layout.on(block.device), None, tap)
+                (pattern,) = tap.stored.values()
+                for head in heads:
+                    if head.layer == layer:
+                        found.setdefault(head, []).append(pattern[:, head.head or 0].cpu())
+        return {head: torch.cat(found[head]) for head in heads}
+
     def resid(self, layer: int) -> Float[Tensor, "prompt pos d_model"]:
         """The residual stream that enters a layer."""
         return torch.cat([recording.pre[layer] for _, _, _, recording in self.chunks()])

@@ -206,7 +206,7 @@ def _refusal(line: str) -> CallToolResult:
 def _tool(entry: ToolEntry, offered: Callable[..., Any]) -> Tool:
     """The tool with its schemas, without the titles that pydantic gives to every field."""
     tool = Tool.from_function(offered, description=" ".join((inspect.getdoc(entry.function) or "").split()))
-    tool.parameters = without_titles(tool.parameters)
+    tool.parameters = without_nulls(without_titles(tool.parameters))
     if tool.fn_metadata.output_schema is not None:
         schema = {name: value for name, value in tool.fn_metadata.output_schema.items() if name != "description"}
         tool.fn_metadata.output_schema = without_titles(schema)
@@ -226,6 +226,19 @@ def without_titles(schema: Any) -> Any:
         if not any(name == field and isinstance(value, kind) for field, kind in dropped)
     }
     return {name: without_titles(value) for name, value in kept.items()}
+
+
+def without_nulls(schema: Any) -> Any:
+    """A JSON schema of arguments without the choice of null: what is left out is null, and null is taken as well."""
+    if isinstance(schema, list):
+        return [without_nulls(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    some = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if "anyOf" in schema:
+        rest = {name: value for name, value in schema.items() if name != "anyOf"}
+        schema = {**some[0], **rest} if len(some) == 1 else {**rest, "anyOf": some}
+    return {name: without_nulls(value) for name, value in schema.items()}
 
 
 def _plain(arguments: Any) -> Any:

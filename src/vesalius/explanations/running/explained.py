@@ -13,7 +13,7 @@ import torch
 
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.account import SPLIT, NamedSet, SetRuns
+from vesalius.discovery.account import SPLIT, NamedSet, SetRuns, account_prompts
 from vesalius.discovery.head_tests import bos_of
 from vesalius.discovery.whole import CHOOSE_SEED, ELSEWHERE_SPLIT, PromptSets, Shares
 from vesalius.documents.running import Running
@@ -24,6 +24,7 @@ from vesalius.explanations.running.ladder import Readings, Stage, Words, measure
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import Tokens
 from vesalius.intervene.engine import Cost
+from vesalius.intervene.recordings import Recordings
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 
@@ -56,11 +57,14 @@ def run_again(
     running: Running,
     *,
     programs: Mapping[str, str] | None = None,
+    fitted: Trial | None = None,
     n: int = 32,
     seed: int = 1,
     progress: Progress = silent,
 ) -> Running:
-    """The program of an explanation on new prompts of its behaviour. `programs` take the place of those that it has."""
+    """The program of an explanation on new prompts of its behaviour. `programs` take the place of those that it has;
+    none of the prompts is one that the programs were `fitted` to.
+    """
     own = {one.head: one.program for one in running.heads}
     for name in programs or {}:
         if str(Component.parse(name).within(specimen.model.config)) not in own:
@@ -68,13 +72,25 @@ def run_again(
     own |= {str(Component.parse(name)): text for name, text in (programs or {}).items()}
     given = {Component.parse(name).within(specimen.model.config): parse_program(text) for name, text in own.items()}
     mlps = [Component.parse(name).within(specimen.model.config) for name in running.mlps]
-    runner = _Runner(specimen, ladder_prompts(specimen, n, seed=seed), seed, progress)
+    runner = _Runner(specimen, ladder_prompts(specimen, n, seed=seed, fit=fitted), seed, progress)
     return runner.running(list(given), mlps, given)
 
 
-def ladder_prompts(specimen: Specimen, n: int, *, seed: int) -> PromptSets:
-    """Prompts to fit, `n` others of the same templates, and `n` of other templates where the behaviour has some."""
-    fit = trial(specimen, FIT, seed=seed, split=SPLIT)
+def fitted_prompts(specimen: Specimen, n: int, *, seed: int) -> Trial:
+    """The prompts that the programs of an explanation were fitted to: at least `n` reported on it."""
+    return _fitted_to(account_prompts(specimen, n, seed=seed))
+
+
+def _fitted_to(sets: PromptSets) -> Trial:
+    """Those that rank, or those that chose where they are more."""
+    return sets.choose if len(sets.choose.batch) > len(sets.rank.batch) else sets.rank
+
+
+def ladder_prompts(specimen: Specimen, n: int, *, seed: int, fit: Trial | None = None) -> PromptSets:
+    """Prompts to fit (or those that did), `n` others of the same templates, and `n` of other templates where the
+    behaviour has some. A small pool gives fewer.
+    """
+    fit = fit or trial(specimen, FIT, seed=seed, split=SPLIT)
     report = trial(specimen, n + FIT, seed=CHOOSE_SEED + seed, split=SPLIT, apart_from=fit)
     report = report.take(slice(0, n))
     try:
@@ -98,15 +114,16 @@ class _Runner:
         self, heads: Sequence[Component], mlps: Iterable[Component], given: Mapping[Component, Program]
     ) -> Running:
         """Fit what is not given, grade, and run the ladder."""
-        fit = self._samples(heads, self._fitted_to(), grading=False) if heads else []
+        fit = self._samples(heads, _fitted_to(self.sets), grading=False) if heads else []
         programs = dict(given) | fit_programs(fit, [h for h in heads if h not in given], progress=self.progress)
         words = Words({head: programs[head] for head in heads}, list(mlps))
         grading: dict[str, list[Sample]] = {}
         if heads:
-            grading[HELD_OUT] = self._samples(heads, self.sets.report, grading=True)
-            if self.sets.elsewhere is not None:
-                elsewhere = behaviour_samples(self.specimen, heads, self.sets.elsewhere, cost=self._count)
-                grading[OTHER_TEMPLATES] = elsewhere
+            grading[HELD_OUT] = self._samples(heads, self.sets.report, grading=True, runs=self.runs.report.recordings)
+            if self.sets.elsewhere is not None and (other := self.runs.elsewhere) is not None:
+                grading[OTHER_TEMPLATES] = behaviour_samples(
+                    self.specimen, heads, self.sets.elsewhere, cost=self._count, runs=other.recordings
+                )
         records = graded(words.programs, fit, grading, progress=self.progress)
         means = PositionMeans(fit)
         here = self._readings(self.runs.report, words, grading.get(HELD_OUT, []), means)
@@ -119,18 +136,16 @@ class _Runner:
             rungs=rungs,
             controls=controls,
             given=tuple(map(str, given)),
-            n_fit=len(self._fitted_to().batch),
+            n_fit=len(_fitted_to(self.sets).batch),
             rows=round(self.cost.rows, 1),
         )
 
-    def _fitted_to(self) -> Trial:
-        """The prompts that fit: those that ranked, and those that chose."""
-        return self.sets.choose if len(self.sets.choose.batch) > len(self.sets.rank.batch) else self.sets.rank
+    def _samples(
+        self, heads: Sequence[Component], own: Trial, *, grading: bool, runs: Recordings | None = None
+    ) -> list[Sample]:
+        return samples(self.specimen, heads, own, grading=grading, cost=self._count, runs=runs)
 
-    def _samples(self, heads: Sequence[Component], own: Trial, *, grading: bool) -> list[Sample]:
-        return samples(self.specimen, heads, own, grading=grading, cost=self._count)
-
-    def _count(self, prompts: int) -> None:
+    def _count(self, prompts: float) -> None:
         self.cost.rows += prompts
 
     def _readings(self, shares: Shares, words: Words, graded_on: Sequence[Sample], means: PositionMeans) -> Readings:

@@ -128,24 +128,16 @@ class Fits:
     ) -> tuple[tuple[tuple[str, float], ...], float, float]:
         """The best mixture for some queries, its overlap in sum over weights, and its squared loss."""
         gram = sum(torch.einsum("q,qrs->rs", one.weight, one.table.products) for one in queries)
-        cross = sum(torch.einsum("q,rqk,qk->r", one.weight, one.table.looks, one.pattern) for one in queries)
+        cross = sum(torch.einsum("rqk,qk->r", one.table.looks, one.pattern * one.weight[:, None]) for one in queries)
         assert isinstance(gram, Tensor)
         assert isinstance(cross, Tensor)
         allowed = self._counting(queries)
         if by_position:
             allowed &= torch.tensor([is_positional(rule) for rule in self.rules])
-        candidates = allowed.nonzero()[:, 0].tolist()
         sizes: list[list[tuple[float, Tensor]]] = []
         kept: list[tuple[float, Tensor]] = [(0.0, torch.zeros(len(self.rules)))]
         for size in range(MOST_RULES):
-            grown: dict[tuple[int, ...], tuple[float, Tensor]] = {}
-            for _, weights in kept:
-                used = weights.nonzero()[:, 0].tolist()
-                for rule in candidates:
-                    members = tuple(sorted({*used, rule}))
-                    if len(members) == size + 1 and members not in grown:
-                        grown[members] = _on_simplex(gram, cross, weights, rule)
-            kept = sorted(grown.values(), key=lambda one: one[0])[:beam]
+            kept = _grown(gram, cross, [weights for _, weights in kept], allowed, size, beam)
             if not kept:
                 break
             kept = [_polished(gram, cross, weights) for _, weights in kept]
@@ -178,17 +170,40 @@ class Fits:
         return counting
 
 
-def _on_simplex(gram: Tensor, cross: Tensor, weights: Tensor, rule: int) -> tuple[float, Tensor]:
-    """The best way to move from a mixture towards one more rule, by squared loss (less what no rule changes)."""
-    single = torch.zeros_like(weights)
-    single[rule] = 1.0
+def _grown(
+    gram: Tensor, cross: Tensor, kept: Sequence[Tensor], allowed: Bool[Tensor, " rule"], size: int, beam: int
+) -> list[tuple[float, Tensor]]:
+    """The `beam` best mixtures of one rule more than those that were kept, which have `size`, by squared loss (less
+    what no rule changes). A set of rules is made from the first that it extends.
+    """
+    found: dict[tuple[int, ...], tuple[float, Tensor, int, Tensor]] = {}
+    for weights in kept:
+        used = weights.nonzero()[:, 0].tolist()
+        if len(used) != size:
+            continue
+        losses, steps = _towards(gram, cross, weights)
+        further = allowed.clone()
+        further[used] = False
+        for rule, loss in zip(further.nonzero()[:, 0].tolist(), losses[further].tolist(), strict=True):
+            found.setdefault(tuple(sorted([*used, rule])), (loss, weights, rule, steps[rule]))
+    grown = []
+    for loss, weights, rule, step in sorted(found.values(), key=lambda one: one[0])[:beam]:
+        mixed = weights * (1 - step)
+        mixed[rule] = step
+        grown.append((loss, mixed))
+    return grown
+
+
+def _towards(gram: Tensor, cross: Tensor, weights: Tensor) -> tuple[Float[Tensor, " rule"], Float[Tensor, " rule"]]:
+    """How far it is best to move from a mixture towards each rule, and the squared loss there."""
+    alone = gram.diagonal() - 2 * cross
     if not bool(weights.any()):
-        return _loss(gram, cross, single), single
-    way = single - weights
-    curvature, slope = float(way @ gram @ way), float(way @ (cross - gram @ weights))
-    step = min(1.0, max(0.0, slope / curvature)) if curvature > 1e-12 else 0.0
-    mixed = weights + step * way
-    return _loss(gram, cross, mixed), mixed
+        return alone, torch.ones_like(cross)
+    looked = gram @ weights
+    slope = cross - looked - weights @ (cross - looked)
+    curvature = gram.diagonal() - 2 * looked + weights @ looked
+    steps = torch.where(curvature > 1e-12, slope / curvature.clamp(min=1e-12), 0.0).clamp(0, 1)
+    return _loss(gram, cross, weights) - 2 * steps * slope + steps**2 * curvature, steps
 
 
 def _polished(gram: Tensor, cross: Tensor, weights: Tensor) -> tuple[float, Tensor]:
@@ -196,18 +211,22 @@ def _polished(gram: Tensor, cross: Tensor, weights: Tensor) -> tuple[float, Tens
     used = weights.nonzero()[:, 0].tolist()
     if len(used) < 2:
         return _loss(gram, cross, weights), weights
-    small, goal = gram[used][:, used], cross[used]
-    mixed = weights[used].clone()
+    small, goal, mixed = gram[used][:, used].tolist(), cross[used].tolist(), weights[used].tolist()
+    places = range(len(used))
     for _ in range(8):
-        for i in range(len(used)):
-            rest = mixed.clone()
-            rest[i] = 0.0
-            if float(rest.sum()) <= 1e-9:
+        for i in places:
+            others = sum(mixed) - mixed[i]
+            if others <= 1e-9:
                 continue
-            rest = rest / rest.sum()
-            mixed = _on_simplex(small, goal, rest, i)[1]
+            rest = [0.0 if j == i else mixed[j] / others for j in places]
+            looked = [sum(small[j][k] * rest[k] for k in places) for j in places]
+            own = sum(rest[j] * looked[j] for j in places)
+            slope = goal[i] - looked[i] - sum(rest[j] * goal[j] for j in places) + own
+            curvature = small[i][i] - 2 * looked[i] + own
+            step = min(1.0, max(0.0, slope / curvature)) if curvature > 1e-12 else 0.0
+            mixed = [step if j == i else (1 - step) * rest[j] for j in places]
     whole = torch.zeros_like(weights)
-    whole[used] = mixed
+    whole[used] = torch.tensor(mixed, dtype=weights.dtype)
     return _loss(gram, cross, whole), whole
 
 

@@ -4,17 +4,20 @@
     resid1@A+B            at two roles together
     L19H2+L20H0@end       what these heads write at the last position
     L12_MLP@end           what an MLP writes there
+    L18.resid@S2          the same as resid19@S2, by its name in `vesalius.sites`: the stream after block 18
 
 `resid19@S2/4` in a result is a subspace of four directions there.
 """
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.intervene.exchanging import RESIDUAL, Place
 from vesalius.model.config import Config
+from vesalius.sites import Activation, Site
 
 
 def parse_places(given: str | Iterable[str] | None, config: Config, roles: Sequence[str]) -> list[Place]:
@@ -38,4 +41,24 @@ def _parsed(text: str, config: Config, roles: Sequence[str]) -> Place:
                 f"{RESIDUAL}{config.n_layers}"
             )
         return Place(named, layer=layer)
+    if "." in what and (site := _of_site(what, config)) is not None:
+        return replace(site, roles=named)
     return Place(named, components=tuple(Component.parse(one).within(config) for one in what.split("+")))
+
+
+def _of_site(text: str, config: Config) -> Place | None:
+    """A place by the name of a site, without its roles; None where that is a component's."""
+    place = Site.parse(text).within(config).place
+    if not isinstance(place, Activation):
+        return None
+    if place.kind in ("resid_pre", "resid"):
+        return Place((), layer=place.layer + (place.kind == "resid"))
+    if place.kind == "z":
+        heads = range(config.n_heads) if place.head is None else (place.head,)
+        return Place((), components=tuple(Component(place.layer, head) for head in heads))
+    if place.kind == "mlp_out":
+        return Place((), components=(Component(place.layer),))
+    raise BadInput(
+        f"place {quoted(text)}: an alignment exchanges residual streams, heads and MLPs; take L{place.layer}.resid, "
+        f"L{place.layer}.z, L{place.layer}H0 or L{place.layer}_MLP"
+    )

@@ -190,6 +190,7 @@ class Search:
         parts = ((CHANGES, graded.changes), (STAYS, graded.stays))
         return AlignedPlace(
             place=str(place),
+            site=place.site,
             words=place.words(pairs.exchange.model.config.n_layers),
             accuracy=accuracy,
             kept=kept,

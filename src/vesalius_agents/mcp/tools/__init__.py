@@ -19,6 +19,7 @@ from vesalius_agents.mcp.tools.explaining import (
 )
 from vesalius_agents.mcp.tools.functions import grade_function, list_functions, query_function, submit_function
 from vesalius_agents.mcp.tools.measuring import (
+    align,
     atlas,
     attention,
     describe_specimen,
@@ -51,6 +52,7 @@ TOOLS = (
     ToolEntry(sweep),
     ToolEntry(discover),
     ToolEntry(intervene),
+    ToolEntry(align),
     ToolEntry(which_variable),
     ToolEntry(check_claim, kept=False),
     ToolEntry(run_code),

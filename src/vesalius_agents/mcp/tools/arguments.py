@@ -17,8 +17,8 @@ def _as_text(given: Any) -> Any:
     return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
 
 
-SpecimenName = Annotated[str, BeforeValidator(_as_text), Field(description="Name or id from list_specimens, or a path")]
-BehaviourName = Annotated[str | None, Field(description="For natural models: ioi, induction, ... or a file")]
+SpecimenName = Annotated[str, BeforeValidator(_as_text), Field(description="From list_specimens, or a path")]
+BehaviourName = Annotated[str | None, Field(description="Of natural models: ioi, ... or a file")]
 #: A list of tokens, or a text.
 Prompt = Annotated[list[Any] | str, Field(description="List of tokens, or a text for natural models")]
 Components = Annotated[list[str], Field(max_length=64, description="Such as L0H1, L1_MLP")]
@@ -30,13 +30,16 @@ Sites = Annotated[
 MOST_LISTED = 12
 #: The most of an option that an agent may ask for.
 MOST = {"n": 512, "seed": 2**31}
+#: What an agent is told of these, in fewer words than the help of a command.
+SHORT = {"seed": "Seed of the prompts", "force": "Continue although the model does not perform the behaviour"}
 
 
 def argument(option: Option) -> Any:
     """A field of a record as pydantic checks it and a schema states it."""
     least = 0 if option.flag.least is None else option.flag.least
     limits = {"ge": least, "le": MOST[option.name]} if option.name in MOST else {}
-    return Annotated[option.type, Field(**limits, description=option.flag.help.removesuffix("."))]
+    said = SHORT.get(option.name, option.flag.help.removesuffix("."))
+    return Annotated[option.type, Field(**limits, description=said)]
 
 
 Prompts, Seed, Force = map(argument, (*options_of(Sample), *options_of(Forced)))

@@ -2,13 +2,17 @@
 and interventions on some of them.
 """
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from vesalius import api
 from vesalius.components import parse_components
-from vesalius.errors import BadInput
+from vesalius.documents.base import FrozenDict
+from vesalius.errors import BadInput, choices, quoted
+from vesalius.explanations.variables.algorithms import shipped
 from vesalius.options import Sample
 from vesalius_agents.mcp.desk import Call, blind_name
 from vesalius_agents.mcp.results import Effect, Outputs, Rows
@@ -181,6 +185,52 @@ def _interchange(
         n=1,
         rows=[result],
     )
+
+
+def align(
+    call: Call,
+    specimen: SpecimenName,
+    behaviour: BehaviourName = None,
+    algorithm: Annotated[str | None, Field(description="One that ships")] = None,
+    program: Annotated[str | None, Field(max_length=20_000)] = None,
+    roles: Annotated[list[str] | None, Field(max_length=8)] = None,
+    layers: Annotated[str | None, Field(max_length=60, description="15..25 or 0..30/3")] = None,
+    n: Annotated[int, Field(ge=1, le=64)] = 8,
+    force: Force = False,
+) -> Rows:
+    """Where a natural model holds an algorithm's variables: each is taken from other prompts, place by place. Own
+    `program` (one execution): Python functions, each a variable of inputs or variables; `answer` is the output.
+    """
+    if algorithm is not None and (program is not None or algorithm not in shipped()):
+        raise BadInput(
+            f"algorithm {quoted(algorithm)}: choose one of {choices(shipped())}, or give `program` and no `algorithm`"
+        )
+    loaded = call.specimen(specimen, behaviour)
+    with TemporaryDirectory() as directory:
+        chosen = algorithm
+        if program is not None:
+            call.require("executions")
+            call.spending.add(executions=1)
+            (file := Path(directory) / "program.py").write_text(program, encoding="utf-8")
+            chosen = str(file)
+        asked: dict[str, Any] = {"algorithm": chosen, "roles": roles or (), "layers": layers, "held_out": 4 * n}
+        asked |= {"n": n, "force": force, "unsafe_sandbox": call.desk.options.unsafe_sandbox}
+        call.require_memory(api.plan("align", loaded, **asked, progress=False).peak_bytes)
+        result = api.align(loaded, **asked, progress=call.progress)
+    if program is not None:
+        options = FrozenDict({**result.request.options, "algorithm": "program"})  # not the file, which is gone
+        request = result.request.model_copy(update={"options": options})
+        result = result.model_copy(update={"algorithm": "program", "request": request})
+    rows = [
+        {"variable": one.name, "place": place.place, "verdict": place.verdict}
+        | {"accuracy": place.accuracy.value, "low": place.accuracy.low, "high": place.accuracy.high}
+        | {"n": place.accuracy.n, "kept": place.kept.value, "control": place.control.value}
+        for one in result.variables
+        for place in one.places
+    ]
+    lines = [f"{one.name}: {one.path()}" for one in result.variables]
+    text = "\n".join([str(result.answered()), *lines, *result.notes])
+    return Rows(text=cut(text, 2_000), rows=rows[:64], resource=call.keep(result.as_data()))
 
 
 #: What a listing says of a specimen.
