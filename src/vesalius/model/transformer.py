@@ -232,7 +232,7 @@ class Transformer(nn.Module):
         if mask is not None:
             attend = attend & mask[:, None, None, :]
             positions = (mask.long().cumsum(1) - 1).clamp(min=0)
-        return Layout.make(self.config, positions, attend, self.W_E)
+        return Layout.make(self.config, positions, attend, self.W_E, plain=self.config.causal and mask is None)
 
     def embed(self, tokens: Int[Tensor, "batch pos"], layout: Layout, tap: Tap) -> Float[Tensor, "batch pos d_model"]:
         """Token embedding, scaled, plus learned positions."""
