@@ -10,6 +10,7 @@ TF32 (float32 with the matrix products of ten bits) and bfloat16; verdicts are c
 
 import argparse
 import json
+import re
 import time
 from typing import Any
 
@@ -23,12 +24,12 @@ WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize
 FORMATS = ("float32", "tf32", "bfloat16")
 
 
-def explained(specimen: Any, seed: int) -> tuple[Any, float]:
+def explained(specimen: Any, seed: int, *, no_ladder: bool = True) -> tuple[Any, float]:
     """An explanation and its seconds."""
     if specimen.model.device.type == "cuda":
         torch.cuda.synchronize()
     begun = time.perf_counter()
-    explanation = ves.explain(specimen, ladder=False, seed=seed, progress=False)
+    explanation = ves.explain(specimen, seed=seed, no_ladder=no_ladder, progress=False)
     if specimen.model.device.type == "cuda":
         torch.cuda.synchronize()
     return explanation, time.perf_counter() - begun
@@ -50,8 +51,12 @@ def profiled(specimen: Any, seed: int) -> dict[str, Any]:
 
 
 def claims_of(explanation: Any) -> dict[str, str]:
-    """The verdict of every claim under its component and its words."""
-    return {f"{part.id}: {claim.text}": claim.verdict for part in explanation.components for claim in part.claims}
+    """The verdict of every claim under its component, its kind and its words, figures left out."""
+    return {
+        f"{part.id} {claim.kind}: {re.sub(r'(?<![A-Z])[-+]?[0-9.]+', '#', claim.text)}": claim.verdict
+        for part in explanation.components
+        for claim in part.claims
+    }
 
 
 def compared(one: Any, other: Any) -> dict[str, Any]:
@@ -64,7 +69,9 @@ def compared(one: Any, other: Any) -> dict[str, Any]:
         "only_in_one": sorted(parts[0] ^ parts[1]),
         "claims": [len(first), len(second)],
         "same_words": len(both),
-        "verdicts_that_differ": {name: [first[name], second[name]] for name in sorted(both) if first[name] != second[name]},
+        "verdicts_that_differ": {
+            name: [first[name], second[name]] for name in sorted(both) if first[name] != second[name]
+        },
         "supported": [sum(verdict == "supported" for verdict in each.values()) for each in (first, second)],
     }
 
@@ -94,11 +101,14 @@ def main() -> None:
             if reference is None:
                 _, row["cold_seconds"] = explained(specimen, 0)
             explanation, row["seconds"] = explained(specimen, 0)
-            if cuda and behaviour == "induction":
+            if behaviour == "induction" and reference is None:
+                _, row["seconds_with_ladder"] = explained(specimen, 0, no_ladder=False)
+            if cuda and behaviour == "induction" and reference is None:
                 row |= profiled(specimen, 0)
                 row["busy_share"] = row["busy_seconds"] / row["seconds"]
             if reference is None:
-                reference, _ = explanation, row.update(again=compared(explanation, explained(specimen, 0)[0]))
+                reference = explanation
+                row["again"] = compared(explanation, explained(specimen, 0)[0])
             else:
                 row["beside_float32"] = compared(reference, explanation)
             document["rows"].append(row)

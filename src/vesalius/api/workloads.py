@@ -33,6 +33,7 @@ from vesalius.model.devices import (
     weight_dtype,
 )
 from vesalius.model.families import family
+from vesalius.model.precision import format_in_use
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -52,7 +53,7 @@ class Shape:
     tokenizer: Tokenizer | None
 
 
-def read_shape(source: Any, *, dtype: str | torch.dtype) -> Shape | None:
+def read_shape(source: Any, *, dtype: str | torch.dtype, device: Devices = "auto") -> Shape | None:
     """The shape in a directory that holds a config.json and no weights; None for anything else."""
     directory = Path(str(source)).expanduser()
     where = directory / "config.json"
@@ -61,7 +62,7 @@ def read_shape(source: Any, *, dtype: str | torch.dtype) -> Shape | None:
     raw = read_json(where)
     config = family(raw, where=str(where)).read_config(raw, where=str(where))
     stored = str(raw.get("dtype") or raw.get("torch_dtype") or "float32")
-    chosen = dtype_named(dtype) or DTYPES.get(stored, torch.float32)
+    chosen = dtype_named(dtype) or format_in_use(DTYPES.get(stored, torch.float32), device)
     model = shape_of(config, chosen)
     tied = bool(raw.get("tie_word_embeddings", False)) * config.d_vocab * config.d_model
     named = any((directory / name).exists() for name in ("tokenizer.json", "vocab.json"))

@@ -18,6 +18,7 @@ from vesalius.documents.performance import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note
 from vesalius.model.devices import place
+from vesalius.model.precision import in_a_fast_format
 from vesalius.model.sources import ARITHMETIC, LoadedModel, read_model
 from vesalius.model.sources import BEHAVIOUR as ARITHMETIC_BEHAVIOUR
 from vesalius.model.specimen import IdVocabulary, Specimen, TextVocabulary
@@ -47,6 +48,7 @@ def load_natural(
         behaviour = ARITHMETIC_BEHAVIOUR
     source = find_behaviour(behaviour, metric=metric) if behaviour is not None else None
     loaded = read_model(name, progress=progress, **reading)
+    number_format = in_a_fast_format(loaded.model, reading.get("dtype", "auto"), reading.get("device", "cpu"))
     model, tokenizer, label = loaded.model, loaded.tokenizer, loaded.label
     if tokenizer is None:
         if source is not None:
@@ -54,7 +56,7 @@ def load_natural(
             if isinstance(name, str | Path):
                 lacks = "there is no tokenizer.json; add one, or in Python give another"
             raise BadInput(f"{label}: a behaviour needs texts, and {lacks} with tokenizer=")
-        return _ids_only(loaded)
+        return replace(_ids_only(loaded), dtype=number_format)
 
     def nothing(n: int, seed: int) -> list[str]:
         raise BadInput(f"specimen {label!r} is a natural model: name a behaviour to sample from, such as induction")
@@ -68,6 +70,7 @@ def load_natural(
         components=tuple(model.components),
         examples=(),
         draw=nothing,
+        dtype=number_format,
     )
     return specimen if source is None else with_behaviour(specimen, source)
 

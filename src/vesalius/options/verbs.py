@@ -37,7 +37,12 @@ class Read(Record, kw_only=True):
     tokenizer: Annotated[Any, flag("Directory of a tokenizer for a natural model. Default: its own.", rare=True)] = None
     revision: Annotated[str | None, flag("Revision of a hub id.", rare=True)] = None
     dtype: Annotated[
-        Any, flag("Number format of a natural model: auto (as stored), float32, bfloat16, float16.", rare=True)
+        Any,
+        flag(
+            "Number format of a natural model: auto (as stored, or float32 where that is slow), float32, bfloat16, "
+            "float16.",
+            rare=True,
+        ),
     ] = "auto"
     device: Annotated[
         Any,
