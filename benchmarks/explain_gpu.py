@@ -80,7 +80,7 @@ def main() -> None:
     """Measure and print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--behaviours", default="induction,ioi,greater-than")
+    parser.add_argument("--behaviours", nargs="+", default=["induction", "ioi", "greater-than"])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--formats", default=",".join(FORMATS))
     parser.add_argument("--out", default=None)
@@ -91,7 +91,7 @@ def main() -> None:
         "machine": {"device": torch.cuda.get_device_name() if cuda else "cpu", "torch": torch.__version__},
         "rows": [],
     }
-    for behaviour in arguments.behaviours.split(","):
+    for behaviour in arguments.behaviours:
         reference = None
         for number_format in arguments.formats.split(","):
             torch.backends.cuda.matmul.allow_tf32 = number_format == "tf32"
