@@ -46,9 +46,10 @@ def load(
 
     For natural models: `tokenizer` is one of transformers or tokenizers, or a directory (default: the model's own; a
     model without any takes token ids). `dtype` is "auto" (that of the weights, or float32 where that is slow on this
-    processor), "float32", "bfloat16" or "float16": scores are float32 in any case. `device` is one, or several ("cuda:0,cuda:1", or a list) over which layers are
-    spread by free memory; "auto" is a GPU where there is one, several where the model does not fit one (circuits
-    stay on the CPU, which is faster for them). `revision` is a hub revision.
+    processor), "float32", "bfloat16" or "float16": scores are float32 in any case. `device` is one, or several
+    ("cuda:0,cuda:1", or a list) over which layers are spread by free memory; "auto" is a GPU where there is one,
+    several where the model does not fit one (circuits stay on the CPU, which is faster for them). `revision` is a hub
+    revision.
     """
     device = device if device == "auto" else named_devices(device)
     reading: dict[str, Any] = {"tokenizer": tokenizer, "dtype": dtype, "revision": revision, "device": device}

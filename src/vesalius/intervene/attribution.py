@@ -215,7 +215,7 @@ def attribute_units(
     parts = []
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
-        kept, slope = _slopes(model, batch.take(prompts), readout.take(prompts), rule, UNIT_HOOKS)
+        kept, slope = slopes_at(model, batch.take(prompts), readout.take(prompts), rule, UNIT_HOOKS)
         choices, columns = Copies(replacement.choices[prompts]), []
         for layer, block in enumerate(model.blocks):
             name = unit_hook(model.config, layer)
@@ -261,7 +261,7 @@ def _attribute_chunk(
             return torch.cat([value[:, :, :place], own, value[:, :, place + 1 :]], 2)
 
         edits = [(f"blocks.{layer}.attn.hook_z", replace)]
-    kept, slope = _slopes(model, batch, readout, rule, OUTPUT_HOOKS, edits)
+    kept, slope = slopes_at(model, batch, readout, rule, OUTPUT_HOOKS, edits)
     columns, wide = [], widened(next(iter(slope.values()))).dtype
     for layer, block in enumerate(model.blocks):
         choice = choices.on(block.device)
@@ -273,7 +273,7 @@ def _attribute_chunk(
     return torch.cat(columns, 1)
 
 
-def _slopes(
+def slopes_at(
     model: Transformer,
     batch: Batch,
     readout: Readout,

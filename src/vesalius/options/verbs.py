@@ -143,7 +143,8 @@ class Knockout(Record):
         Any,
         flag(
             "Instead of components every activation of a kind, several with commas: resid_pre, resid_mid, resid, "
-            "attn_out, mlp_out, mlp_pre, mlp_post, q, k, v, z, pattern.",
+            "attn_out, mlp_out, mlp_pre, mlp_post, q, k, v, z, pattern; or features: the 64 latents of --features with "
+            "the largest attributions.",
             word="{}",
         ),
     ] = None
@@ -259,6 +260,22 @@ class Continuing(Record):
             raise BadInput("`prompt` is missing; give the text that is continued")
         if self.edits is None and self.steer is None:
             raise BadInput("nothing is replaced or added; give `edits` (sites), or `steer` (a site) with a direction")
+
+
+class Sparse(Record):
+    """Sparse dictionaries whose latents are sites."""
+
+    features: Annotated[
+        Any,
+        flag(
+            "Directory of sparse autoencoders or transcoders (SAELens, circuit-tracer); their latents are sites: "
+            "L12F4711.",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.features is not None:
+            object.__setattr__(self, "features", str(self.features))
 
 
 class Force(Record):
