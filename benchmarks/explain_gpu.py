@@ -40,6 +40,8 @@ def profiled(specimen: Any, seed: int) -> dict[str, Any]:
     with profile(activities=[ProfilerActivity.CUDA]) as run:
         _, seconds = explained(specimen, seed)
     busy, launches, waits = 0.0, 0, 0
+    assert run.profiler is not None
+    assert run.profiler.kineto_results is not None
     for event in run.profiler.kineto_results.events():  # averages over millions of events take minutes
         if str(event.device_type()).endswith("CUDA"):
             busy += event.duration_ns() / 1e9

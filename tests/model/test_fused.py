@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.models import random_model, same_logits, small_config
+from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Recordings, effects, logit_difference
 from vesalius.intervene.attribution import Portions, edge_attribution, position_bytes, run_bytes
 from vesalius.intervene.estimate import Prompts, attribution_peak
@@ -93,6 +94,15 @@ def test_a_long_prompt_of_a_large_model_is_cut_by_position_and_stays_within_the_
     peak = attribution_peak(config, torch.bfloat16, Prompts(1, 4096), steps=1, memory=memory)
     held = run_bytes(config, torch.bfloat16, 4096) + portions.positions * position_bytes(config, torch.bfloat16)
     assert peak == held <= memory
+
+
+def test_a_prompt_that_does_not_fit_is_refused_with_what_makes_it_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesalius.intervene.attribution.available_bytes", lambda device: 2**10)
+    tokens, _ = tokens_and_mask(0)
+    ids = torch.zeros(2, dtype=torch.long)
+    model, readout = random_model(small_config(n_ctx=256)), logit_difference(ids + WIDTH - 1, ids, ids + 1)
+    with pytest.raises(BadInput, match=r"132 tokens needs .* GB on cpu .*--dtype bfloat16, shorter prompts"):
+        edge_attribution(model, Batch(tokens), readout, counterfactual=Batch(tokens))
 
 
 def test_recordings_of_long_prompts_are_those_of_a_run_with_a_cache() -> None:

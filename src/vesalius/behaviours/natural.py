@@ -1,5 +1,6 @@
 """Natural models as specimens: the embedded SmolLM2, a Hugging Face directory, a GGUF file or a hub id."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,14 +18,14 @@ from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.documents.performance import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note
-from vesalius.model.devices import place
+from vesalius.model.devices import gpus, place, replica_devices
 from vesalius.model.precision import in_a_fast_format
 from vesalius.model.sources import ARITHMETIC, LoadedModel, read_model
 from vesalius.model.sources import BEHAVIOUR as ARITHMETIC_BEHAVIOUR
 from vesalius.model.specimen import IdVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.tokenizer import Tokenizer
-from vesalius.progress import Progress
+from vesalius.progress import REPLICA, Progress
 
 N_EXAMPLES = 5
 #: Length of the inputs that are drawn for a model without a tokenizer.
@@ -214,6 +215,11 @@ class Elsewhere:
     behaviour: Behaviour
     revision: str | None = None
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it is on."""
+        return sum(name.strip().startswith("cuda") for name in self.devices.split(","))
+
     @classmethod
     def of(cls, specimen: Specimen) -> "Elsewhere":
         """The description of a natural specimen with a behaviour; others are refused."""
@@ -240,13 +246,15 @@ class Elsewhere:
 
     def specimen(self) -> Specimen:
         """The specimen, loaded; the model of the last one stays for the next part."""
-        loaded = _loaded(self.source, self.dtype, self.devices, self.mark, self.revision)
+        number = os.environ.get(REPLICA, "0")
+        devices = replica_devices(self.devices, int(number) if number.isdigit() else 0, len(gpus()))
+        loaded = _loaded(self.source, self.dtype, devices, self.mark, self.revision)
         return with_behaviour(replace(loaded, vocabulary=self.vocabulary, source=self.source), self.behaviour)
 
 
 @lru_cache(maxsize=1)
 def _loaded(source: str, dtype: str, devices: str, mark: str, revision: str | None) -> Specimen:
-    specimen = load_natural(source, dtype=dtype, revision=revision)
+    specimen = load_natural(source, dtype=dtype, revision=revision, device=devices)
     if fingerprint(specimen.model) != mark:
         raise BadInput(f"{source}: holds other weights than those that were loaded here; load the model again")
     place(specimen.model, devices)

@@ -25,10 +25,10 @@ from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, activations, sender_changes, unit_hook
 from vesalius.model.attention import Attention, Heads, Layout, take_positions
 from vesalius.model.config import Config
-from vesalius.model.devices import Copies
+from vesalius.model.devices import Copies, available_bytes
 from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Hook, HookPoint, Tap
-from vesalius.model.mlp import NormLayer, widened
+from vesalius.model.mlp import HALF, NormLayer, widened
 from vesalius.model.transformer import Transformer
 from vesalius.progress import checkpoint
 
@@ -339,6 +339,7 @@ def edge_attribution(
     if not isinstance(memory, Portions):
         width, limit = batch.tokens.shape[1], activation_memory(model, memory)
         memory = Portions.within(model.config, model.W_E.dtype, width, limit)
+        _require_room(model, width)
     parts = []
     for start in range(0, len(batch), memory.rows):
         prompts = torch.arange(start, min(start + memory.rows, len(batch)))
@@ -396,6 +397,22 @@ def run_bytes(config: Config, dtype: torch.dtype, width: int) -> int:
     if not may_fuse(config, width):
         token += config.n_heads * width * (4 + 2 * dtype.itemsize)
     return width * token * config.n_layers
+
+
+def _require_room(model: Transformer, width: int) -> None:
+    """Refuse prompts of which not even one can be run with gradients where the model is."""
+    dtype, share = model.W_E.dtype, len(model.devices)
+    needed = run_bytes(model.config, dtype, width) + _FEWEST * position_bytes(model.config, dtype)
+    for device in model.devices:
+        free = available_bytes(device)
+        if free is None or needed / share <= free:
+            continue
+        half = "" if dtype in HALF else "--dtype bfloat16, "
+        raise BadInput(
+            f"a prompt of {width:,} tokens needs {needed / share / 2**30:.1f} GB on {device} for its gradients, and "
+            f"{free / 2**30:.1f} GB are free; take {half}shorter prompts, more devices (--device cuda:0,cuda:1), or "
+            "--method sweep, which takes no gradients"
+        )
 
 
 class _Chunk:

@@ -96,8 +96,9 @@ class SiteValues:
         source = counterfactual if ablation.from_counterfactual else reference or batch
         assert source is not None
         source, mean = source.to(model.device), isinstance(ablation, Mean)
-        kept, read = _kept(model, source, hooks, mean=mean), _kept(model, source, reads, mean=False)
-        return cls(table, kept, latents_at(latents, read, real_tokens(model.config, source), mean=mean))
+        read = {name: x for name, x in _kept(model, source, reads, mean=False).items() if x is not None}
+        values = latents_at(latents, read, real_tokens(model.config, source), mean=mean)
+        return cls(table, _kept(model, source, hooks, mean=mean), values)
 
 
 def require_kind(site: Site, ablation: Ablation) -> None:

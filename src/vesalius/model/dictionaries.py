@@ -226,12 +226,11 @@ def _set_of_layers(place: Path, files: list[tuple[int, Path]]) -> list[_File]:
     if not where.is_file():
         raise BadInput(f"{where}: no such file; it names feature_input_hook and feature_output_hook")
     settings = dict(_SETTING.findall(read_text(where)))
-    hooks = []
-    for key in ("feature_input_hook", "feature_output_hook"):
-        if (hook := settings.get(key)) not in PLACES:
-            raise BadInput(f"{where}: {key} {quoted(hook, 40)} is not read here; known are {choices(PLACES)}")
-        hooks.append(hook)
-    return [_ordered(_File(file, layer, *hooks, None)) for layer, file in files]
+    reads, writes = (settings.get(key, "") for key in ("feature_input_hook", "feature_output_hook"))
+    for hook in (reads, writes):
+        if hook not in PLACES:
+            raise BadInput(f"{where}: a hook {quoted(hook, 40)} is not read here; known are {choices(PLACES)}")
+    return [_ordered(_File(file, layer, reads, writes, None)) for layer, file in files]
 
 
 def _ordered(file: _File) -> _File:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from vesalius.model.config import Config
 
 #: Keys from which on attention is fused where it can be.
-FUSED_FROM = 128
+FUSED_FROM: int = 128
 
 
 def may_fuse(config: Config, keys: int) -> bool:
