@@ -93,6 +93,12 @@ def main() -> None:
         "machine": {"device": torch.cuda.get_device_name() if cuda else "cpu", "torch": torch.__version__},
         "rows": [],
     }
+
+    def keep() -> None:
+        if arguments.out:
+            with open(arguments.out, "w", encoding="utf-8") as file:
+                json.dump(document, file, indent=2)
+
     for behaviour in arguments.behaviours:
         reference = None
         for number_format in arguments.formats.split(","):
@@ -100,23 +106,24 @@ def main() -> None:
             dtype = "float32" if number_format == "tf32" else number_format
             specimen = ves.load(arguments.model, behaviour=behaviour, device=arguments.device, dtype=dtype)
             row: dict[str, Any] = {"behaviour": behaviour, "format": number_format}
+            document["rows"].append(row)
             if reference is None:
                 _, row["cold_seconds"] = explained(specimen, 0)
             explanation, row["seconds"] = explained(specimen, 0)
+            keep()
+            if cuda and behaviour == "induction" and reference is None:
+                row.update(profiled(specimen, 0))
+                row["busy_share"] = row["busy_seconds"] / row["seconds"]
+                keep()
             if behaviour == "induction" and reference is None:
                 _, row["seconds_with_ladder"] = explained(specimen, 0, no_ladder=False)
-            if cuda and behaviour == "induction" and reference is None:
-                row |= profiled(specimen, 0)
-                row["busy_share"] = row["busy_seconds"] / row["seconds"]
+                keep()
             if reference is None:
                 reference = explanation
                 row["again"] = compared(explanation, explained(specimen, 0)[0])
             else:
                 row["beside_float32"] = compared(reference, explanation)
-            document["rows"].append(row)
-            if arguments.out:
-                with open(arguments.out, "w", encoding="utf-8") as file:
-                    json.dump(document, file, indent=2)
+            keep()
     print(json.dumps(document, indent=2))
 
 

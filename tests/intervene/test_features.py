@@ -219,6 +219,8 @@ def test_what_cannot_be_read_gets_one_line(tmp_path: Path) -> None:
         ({"architecture": "jumprelu"}, {"threshold": torch.full((LATENTS,), -1.0)}, "a threshold is below 0"),
         ({}, {"W_dec": torch.zeros(LATENTS, D + 1)}, r"W_dec is \[7, 13\]; for this model \[7, 12\]"),
         ({}, {"b_dec": torch.full((D,), torch.nan)}, "b_dec holds NaN"),
+        ({}, {"W_dec": torch.zeros(())}, r"W_dec is \[\]; 2 axes are expected"),
+        ({"architecture": ["standard"]}, {}, "architecture .* is not computed here"),
         ({"hook_name": "blocks.0.hook_resid_post", "hook_name_out": "blocks.0.hook_mlp_out"}, {}, "comes after"),
     ]
     for number, (settings, tensors, message) in enumerate(bad):

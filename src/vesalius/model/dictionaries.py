@@ -250,7 +250,7 @@ def _place_of(hook: Any, where: Path) -> tuple[int, str]:
 def _saelens(file: _File, settings: dict[str, Any], tensors: dict[str, Tensor], config: Config) -> Dictionary:
     where = file.path.parent / CONFIG_FILE
     architecture, activation = settings.get("architecture", "standard"), settings.get("activation_fn_str", "relu")
-    if architecture not in _KINDS:
+    if not isinstance(architecture, str) or architecture not in _KINDS:
         raise BadInput(
             f"{where}: architecture {quoted(architecture, 40)} is not computed here; known: {choices(_KINDS)}"
         )
@@ -304,19 +304,21 @@ def _circuit_tracer(file: _File, tensors: dict[str, Tensor], config: Config) -> 
     _require({"W_enc", "W_dec", "b_enc", "b_dec"}, tensors, file.path)
     threshold, k = tensors.get("activation_function.threshold"), tensors.get("k")
     latents = len(tensors["b_enc"])
+    if threshold is not None and threshold.numel() == 1:  # one for all latents
+        threshold = threshold.reshape(1).expand(latents)
     return _checked(
         Dictionary(
             file.layer,
             file.reads,
             file.writes,
             "topk" if k is not None else "relu" if threshold is None else "jumprelu",
-            tensors["W_enc"].T if tensors["W_enc"].ndim == 2 else tensors["W_enc"],
+            tensors["W_enc"].T,
             tensors["b_enc"],
             tensors["W_dec"],
             tensors["b_dec"],
             k=0 if k is None or k.numel() != 1 else max(1, min(int(k), latents)),
             positive=False,
-            threshold=None if threshold is None else threshold.expand(latents) if threshold.numel() == 1 else threshold,
+            threshold=threshold,
             skip=tensors.get("W_skip"),
         ),
         file.path,
@@ -327,6 +329,9 @@ def _circuit_tracer(file: _File, tensors: dict[str, Tensor], config: Config) -> 
 def _require(names: set[str], tensors: dict[str, Tensor], where: Path) -> None:
     if missing := sorted(names - tensors.keys()):
         raise BadInput(f"{where}: weight {missing[0]} is missing; it holds {choices(sorted(tensors)[:8])}")
+    for name in sorted(names):
+        if tensors[name].ndim != (axes := 2 if name.startswith("W_") else 1):
+            raise BadInput(f"{where}: {name} is {list(tensors[name].shape)}; {axes} axes are expected")
 
 
 def _checked(one: Dictionary, where: Path, config: Config) -> Dictionary:
