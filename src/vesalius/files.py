@@ -131,6 +131,14 @@ def read_json(path: Path, *, unique: bool = False) -> dict[str, Any]:
     return data
 
 
+def read_text(path: Path) -> str:
+    """The text of a file, or one line saying what is wrong with it."""
+    try:
+        return content_of(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not readable as text ({why_not_text(error)})") from None
+
+
 def content_of(path: Path) -> bytes:
     """The bytes of a file, up to `MOST_BYTES`."""
     content = bytearray()

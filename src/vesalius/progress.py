@@ -20,6 +20,8 @@ LINE_EVERY = 10.0
 #: Seconds between updates of a notebook's bar, and before the first.
 BAR_EVERY, BAR_AFTER = 0.2, 1.0
 SILENT = "VESALIUS_PROGRESS"
+#: The variable that tells a worker its number among those that work at the same time.
+REPLICA = "VESALIUS_REPLICA"
 
 
 def silent(step: str, done: int, total: int) -> None:

@@ -14,6 +14,7 @@ edge, or an `Activation`: a stream of a layer, or what one of its heads has.
 | `L3.q`, `L3.pattern`, ...         | those of all heads of the layer                                  |
 | `L3.mlp_pre`, `L3.mlp_post`       | the MLP's neurons before and after the activation function       |
 | `L3H1`, `L3_MLP`, `L3N17`, `L3E5` | components: a head, an MLP without its bias, a neuron, an expert |
+| `L3F4711`                         | a latent of the layer's sparse dictionary (`model.dictionaries`) |
 | `L0H1->L5H3.k`, `L0H1->logits`    | an edge                                                          |
 
 Names of TransformerLens (`blocks.3.attn.hook_q[1]`, `blocks.3.hook_resid_pre`) are read as well. Positions follow
@@ -23,8 +24,9 @@ role of the behaviour's prompts: `L12.resid@S2`, `L2.mlp_post@-1`, `L3H1@S1@S2`.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from typing import Any
 
 from vesalius.components import Component, Edge, Named, Names, Shape, split_names
 from vesalius.errors import BadInput, choices, quoted
@@ -61,10 +63,11 @@ _ALSO = {
 #: Words that people write for what heads have.
 _WORDS = {"query": "q", "key": "k", "value": "v", "attention": "pattern"}
 _EXPECTED = (
-    "expected a head such as L1H2, an MLP: L0_MLP, a neuron: L3N17, an activation: L12.resid, L3H1.q, L2.mlp_post, or "
-    "an edge: L0H1->L5H3.k, with positions after @"
+    "expected a head such as L1H2, an MLP: L0_MLP, a neuron: L3N17, an activation: L12.resid, L3H1.q, L2.mlp_post, "
+    "an edge: L0H1->L5H3.k, or a latent: L12F4711, with positions after @"
 )
 _ACTIVATION = re.compile(r"L(\d{1,9})(?:\.?H(\d{1,9}))?\.([A-Za-z_]+)")
+_FEATURE = re.compile(r"L(\d{1,9})F(\d{1,9})")
 _HOOK = re.compile(r"blocks\.(\d{1,9})\.(?:attn\.|mlp\.)?hook_([a-z_]+)(?:\[(\d{1,9})\])?")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _WRITTEN_OTHERWISE = re.compile(
@@ -125,10 +128,28 @@ class Activation(Named):
 
 
 @dataclass(frozen=True)
+class Feature(Named):
+    """A latent of a layer's sparse dictionary. `dictionary` is bound to it where one has been loaded."""
+
+    layer: int
+    index: int
+    dictionary: Any = field(default=None, compare=False, repr=False)
+
+    def within(self, shape: Shape) -> "Feature":
+        """Return self if the model has the layer."""
+        if self.layer >= shape.n_layers:
+            raise BadInput(f"site {self} is not in this model; it has layers 0 to {shape.n_layers - 1}")
+        return self
+
+    def __str__(self) -> str:
+        return f"L{self.layer}F{self.index}"
+
+
+@dataclass(frozen=True)
 class Site(Named):
     """A place and the positions at which it is replaced; without positions at all of them."""
 
-    place: Component | Edge | Activation
+    place: Component | Edge | Activation | Feature
     at: tuple[str | int, ...] = ()
 
     @classmethod
@@ -136,7 +157,7 @@ class Site(Named):
         """Read a name of this module; what cannot be read gets one line with the nearest right name."""
         if isinstance(name, Site):
             return name
-        if isinstance(name, Component | Edge | Activation):
+        if isinstance(name, Component | Edge | Activation | Feature):
             return cls(name)
         place, *at = str(name).strip().split("@")
         if not all(at):
@@ -173,9 +194,11 @@ class Site(Named):
         return "@".join([name, *map(str, self.at)])
 
 
-def _place(text: str) -> Component | Edge | Activation:
+def _place(text: str) -> Component | Edge | Activation | Feature:
     if "->" in text:
         return Edge.parse(text)
+    if match := _FEATURE.fullmatch(text):
+        return Feature(int(match[1]), int(match[2]))
     if (match := _ACTIVATION.fullmatch(text)) and match[3] in _ALSO:
         return Activation(int(match[1]), _ALSO[match[3]], None if match[2] is None else int(match[2]))
     try:

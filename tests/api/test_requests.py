@@ -137,6 +137,7 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "pairs": (True, {}),
         "sites": ("resid", {"components": None}),
         "by": ("position", {"sites": "resid", "components": None}),
+        "features": ("its own directory of dictionaries", {}),
         "n": (2, {}),
         "seed": (1, {}),
         "split": ("train", {}),
@@ -261,6 +262,8 @@ def test_every_keyword_that_decides_is_in_the_request(
             value = trial(ves.load(str(tiny), behaviour="induction"), 4, seed=9)
         elif keyword == "tokenizer":
             value = str(tiny)
+        elif keyword == "features":
+            value = str(_dictionary(tiny.parent / "dictionary"))
         elif keyword == "checks":
             assert asked(command, tiny).options["quick"] is True
             continue
@@ -272,6 +275,14 @@ def test_every_keyword_that_decides_is_in_the_request(
         given = changed.keywords()[keyword]
         if keyword != "material":
             assert (list(given) if isinstance(given, tuple) else given) == value, keyword
+
+
+def _dictionary(place: Path) -> Path:
+    """A directory that says it holds a dictionary, whose weights nobody reads."""
+    place.mkdir(exist_ok=True)
+    (place / "cfg.json").write_text('{"hook_name": "blocks.0.hook_resid_post"}')
+    (place / "sae_weights.safetensors").touch()
+    return place
 
 
 def test_every_keyword_that_decides_an_explanation_is_in_its_request(tiny: Path, tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 import vesalius as ves
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.explanations.difference_model import BEHAVIOUR, difference_model
 from tests.explanations.induction_model import as_specimen
+from vesalius.api.workloads import remedy
 from vesalius.behaviours.contrast import contrast_on
 from vesalius.behaviours.trial import trial
 
@@ -150,6 +153,13 @@ LLAMA_70B = {
 }
 
 
+@pytest.fixture
+def _half_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of a processor that is as fast in half precision, whatever runs the tests."""
+    monkeypatch.setattr("vesalius.model.precision.slowness", lambda dtype: 1.0)
+
+
+@pytest.mark.usefixtures("_half_is_fast")
 def test_a_model_of_which_only_the_shape_is_there_can_be_planned(vesalius: Vesalius, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_70B))
     found = planned(vesalius, "sweep", tmp_path, "--n", "2", "--device", "cpu", "-c", "L0H0,L79_MLP")
@@ -162,6 +172,7 @@ def test_a_model_of_which_only_the_shape_is_there_can_be_planned(vesalius: Vesal
     assert found["forwards"] == pytest.approx(1 + (79 + mlp / (mlp + attention)) / 80, rel=1e-3)
 
 
+@pytest.mark.usefixtures("_half_is_fast")
 def test_a_plan_says_what_it_assumes_and_what_does_not_fit(
     vesalius: Vesalius, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +185,22 @@ def test_a_plan_says_what_it_assumes_and_what_does_not_fit(
         lines = vesalius(*command, "--plan").out.splitlines()
         assert "of 64 tokens, which is assumed: a tokenizer and --behaviour would tell" in lines[1]
         assert ("does not fit: 1,024 MB are free" in lines[2]) == (fits is False)
+        assert ("take fewer or shorter prompts, or a GPU with 13" in lines[2]) == (fits is False)
         assert lines[3].startswith("time: not estimated, since it does not fit" if fits is False else "time: about ")
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "needed", "free", "said"),
+    [
+        ("cpu", torch.float32, 30, 20, "with --dtype bfloat16 it takes about 15,360 MB"),
+        ("cuda:0", torch.bfloat16, 300, 100, "3 such devices hold it: --device cuda:0,cuda:1,cuda:2"),
+        ("cuda:0", torch.bfloat16, 300, 1, "take shorter prompts, or a smaller model"),
+        ("cpu", torch.float32, 300, 100, "fewer or shorter prompts, or --dtype bfloat16 and a GPU with 300 GB"),
+    ],
+)
+def test_a_plan_names_what_makes_it_fit(device: str, dtype: torch.dtype, needed: int, free: int, said: str) -> None:
+    case = SimpleNamespace(devices=(torch.device(device),), dtype=dtype)
+    assert said in remedy(case, needed * 2**30, free * 2**30)  # type: ignore[arg-type]
 
 
 def test_what_is_loaded_already_need_not_fit_again(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import torch
 import vesalius as ves
 from tests.devices import LogicalDevices
 from tests.models import random_model, small_config
-from vesalius.model.devices import assign_layers, fitting_devices, place, spread, weight_bytes
+from vesalius.model.devices import assign_layers, fitting_devices, place, replica_devices, spread, weight_bytes
 
 GPUS = [torch.device("cuda", i) for i in range(3)]
 
@@ -90,3 +90,13 @@ def test_logical_devices_do_not_mix() -> None:
         assert logical.transfers == {("meta:0", "meta:1"): 1}
         with pytest.raises(AssertionError, match="mixes tensors on meta:0, meta:1"):
             one + other
+
+
+def test_every_replica_has_gpus_of_its_own_while_there_are_any() -> None:
+    of_one = [replica_devices("cuda:0", number, 4) for number in range(6)]
+    assert of_one == ["cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:0", "cuda:1"]
+    of_two = [replica_devices("cuda:0,cuda:1", number, 5) for number in range(3)]
+    assert of_two == ["cuda:0,cuda:1", "cuda:2,cuda:3", "cuda:0,cuda:1"]
+    assert replica_devices("cuda:3", 0, 1) == "cuda:0", "a worker that is shown one GPU counts from 0"
+    assert replica_devices("cuda:0,cuda:1", 1, 1) == "cuda:0,cuda:1", "too few: the model says so itself"
+    assert replica_devices("cpu", 3, 4) == "cpu"

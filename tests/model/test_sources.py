@@ -170,7 +170,8 @@ def test_half_precision_is_kept_and_scored_in_float32(directory: Path, dtype: st
     assert (edges - edge_attribution(whole, batch, readout, counterfactual=other)).abs().max() < 0.25
 
 
-def test_auto_keeps_the_format_of_the_files(tmp_path: Path) -> None:
+def test_auto_keeps_the_format_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesalius.model.precision.slowness", lambda dtype: 1.0)
     random_reference(*MODELS["gemma2"]).to(torch.bfloat16).save_pretrained(tmp_path)
     assert ves.load(tmp_path, device="cpu").model.W_E.dtype == torch.bfloat16
     model = ves.load(tmp_path, dtype="float32", device="cpu").model

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.api.door import place_for, request_on, verb
+from vesalius.api.knockouts import sites_in
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.completion import COMPLETION_FILE, Completion, NextToken
 from vesalius.documents.request import IN_PYTHON, Request
@@ -28,7 +29,7 @@ from vesalius.intervene.generation import (
 )
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors
-from vesalius.options import Continuing, Out
+from vesalius.options import Continuing, Out, Sparse
 from vesalius.progress import Progress, silent
 from vesalius.sites import parse_sites
 
@@ -46,13 +47,15 @@ def complete(
     specimen: Specimen,
     *,
     continuing: Continuing,
+    sparse: Sparse,
     out: Out = None,
     progress: Progress = silent,
 ) -> Completion:
     """What a natural model writes after `prompt`, as it is and under interventions, the likeliest token each time; with
     the distribution of the next token before and after.
 
-    `edits` are sites (`L1H2`, `L3.resid@2`, `L0H1->L5H3.k`) that are replaced by zero, or, with `source`, by their
+    `edits` are sites (`L1H2`, `L3.resid@2`, `L0H1->L5H3.k`, or `L12F4711`, a latent of the sparse dictionaries in the
+    directory `features`) that are replaced by zero, or, with `source`, by their
     values on that text. `steer` is a site to which a direction is added `strength` times: the mean of its values at the
     last token of the texts `toward`, less that of the texts `away`; or `direction`, a tensor or a safetensors file.
     Without positions after @ both hold for every token, those written included; patched sites only for the prompt's.
@@ -65,7 +68,7 @@ def complete(
     if prompt.shape[1] + continuing.tokens > model.config.n_ctx:
         most = max(0, model.config.n_ctx - prompt.shape[1])
         raise BadInput(f"`tokens` {continuing.tokens}: after this prompt the model's context has room for {most}")
-    changes = _changes(specimen, continuing, prompt)
+    changes = _changes(specimen, continuing, prompt, sparse)
     clean, edited = clean_next(model), changes.next(model, prompt)
     with torch.no_grad():
         before, after = clean(prompt), edited(prompt)
@@ -76,7 +79,7 @@ def complete(
         control = _control(model, changes, prompt, before, continuing.seed)
     progress("writing", 2, 2)
     asked = replace(continuing, direction=_named(continuing.direction))
-    request, piece = _request(specimen, asked), vocabulary.tokenizer.piece
+    request, piece = _request(specimen, asked, sparse), vocabulary.tokenizer.piece
     document = Completion(
         request=request,
         prompt=str(continuing.prompt),
@@ -94,15 +97,17 @@ def complete(
         seconds=time.perf_counter() - start,
     )
     words = tuple(filter(None, (continuing.edits, continuing.steer and f"steer-{continuing.steer}")))
-    if directory := place_for(out, specimen, request, asked, words=[word[:60].replace("->", "-") for word in words]):
+    if directory := place_for(
+        out, specimen, request, asked, sparse, words=[word[:60].replace("->", "-") for word in words]
+    ):
         with result_kept(document):
             document.write(directory / COMPLETION_FILE)
     return document
 
 
-def _request(specimen: Specimen, asked: Continuing) -> Request:
+def _request(specimen: Specimen, asked: Continuing, sparse: Sparse) -> Request:
     """What was asked; a behaviour that the specimen is loaded with decides nothing here."""
-    request = request_on(specimen, "complete", asked)
+    request = request_on(specimen, "complete", asked, sparse)
     options = {name: value for name, value in request.options.items() if name != "metric"}
     return request.model_copy(update={"behaviour": None, "options": FrozenDict(options)})
 
@@ -114,9 +119,8 @@ def _tokens(specimen: Specimen, text: str, name: str) -> Int[Tensor, "1 pos"]:
     return tokens
 
 
-def _changes(specimen: Specimen, continuing: Continuing, prompt: Int[Tensor, "1 pos"]) -> Changes:
-    config = specimen.model.config
-    edits = () if continuing.edits is None else tuple(parse_sites(continuing.edits, config))
+def _changes(specimen: Specimen, continuing: Continuing, prompt: Int[Tensor, "1 pos"], sparse: Sparse) -> Changes:
+    edits = () if continuing.edits is None else tuple(sites_in(specimen, continuing.edits, sparse))
     source = None
     if continuing.source is not None:
         source = _tokens(specimen, continuing.source, "source")

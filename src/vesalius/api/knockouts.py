@@ -24,11 +24,13 @@ from vesalius.documents.sweep import SIDES
 from vesalius.errors import BadInput, Failed, result_kept
 from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named
+from vesalius.intervene.features import bound
 from vesalius.intervene.signed import PHRASES, word_of
+from vesalius.model.dictionaries import read_dictionaries
 from vesalius.model.specimen import Specimen, TextVocabulary
-from vesalius.options import Draw, Edit, Force, Out
+from vesalius.options import Draw, Edit, Force, Out, Sparse
 from vesalius.progress import Progress, silent
-from vesalius.sites import parse_sites
+from vesalius.sites import Site, parse_sites
 
 #: Saved answers to one question, and characters of their name.
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
@@ -48,12 +50,14 @@ def what_if(
     edit: Edit,
     draw: Draw,
     force: Force,
+    sparse: Sparse,
     out: Out = None,
     progress: Progress = silent,
 ) -> WhatIf:
     """Replace components, activations or edges together and compare what the model says before and after.
 
-    Names are those of sites: `L1H2`, `L3_MLP`, `L12.resid@S2`, `L3H1.q`, `L0H1->L5H3.k`, with positions after @.
+    Names are those of sites: `L1H2`, `L3_MLP`, `L12.resid@S2`, `L3H1.q`, `L0H1->L5H3.k`, with positions after @, and
+    `L12F4711`, a latent of the sparse dictionaries in the directory `features`.
     `kind` is what takes their place: "zero", "mean", "resample" (from the counterfactual prompt) or "patch" (from the
     prompt `source`); where it is left out, what `sweep` takes, or on a prompt of yours "patch" or, without a source,
     "zero". By default on `n` prompts of the specimen's behaviour or inputs; with `prompt` on that one alone
@@ -62,13 +66,14 @@ def what_if(
     end. `force` goes on where
     resampling everything does not lower the behaviour's score.
     """
-    parse_sites(components, specimen.model.config)
+    sites_in(specimen, components, sparse)
     progress("running the prompts", 0, 1)
     edit = replace(edit, kind=edit.kind or usual_kind(specimen))
-    document = answer(prepare(specimen, edit, draw), components, edit, draw, force)
+    document = answer(prepare(specimen, edit, draw), components, edit, draw, force, sparse)
     progress("running the prompts", 1, 1)
     named = "+".join(document.request.components or ())[:60]
-    if directory := place_for(out, specimen, document.request, edit, *_drawn(edit, draw), force, words=(named,)):
+    asked = (edit, *_drawn(edit, draw), force, sparse)
+    if directory := place_for(out, specimen, document.request, *asked, words=(named,)):
         with result_kept(document):
             document.write(directory / WHAT_IF_FILE)
     return document
@@ -108,8 +113,18 @@ def prepare(specimen: Specimen, edit: Edit, draw: Draw) -> Replacements:
     return Replacements(specimen, _one_prompt(specimen, _tokens(edit.prompt), _tokens(edit.source)), likely=LIKELY)
 
 
-def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force: Force) -> WhatIf:
+def sites_in(specimen: Specimen, names: Names, sparse: Sparse) -> list[Site]:
+    """The places that are named, latents with their dictionaries."""
+    config = specimen.model.config
+    dictionaries = None if sparse.features is None else read_dictionaries(sparse.features, config)
+    return bound(parse_sites(names, config), dictionaries)
+
+
+def answer(
+    ready: Replacements, components: Names, edit: Edit, draw: Draw, force: Force, sparse: Sparse | None = None
+) -> WhatIf:
     """One question on prompts that `prepare` made ready."""
+    sparse = sparse or Sparse()
     contrast = ready.contrast if ablation_named(edit.kind, KINDS).from_counterfactual else None
     if contrast is not None:
         named = ready.specimen.behaviour or ""
@@ -117,13 +132,13 @@ def answer(ready: Replacements, components: Names, edit: Edit, draw: Draw, force
     if contrast is None or contrast.usable:
         force = Force()  # there was nothing to force, and the command that repeats it need not
     start, rows = time.perf_counter(), ready.cost.rows
-    parts = tuple(dict.fromkeys(parse_sites(components, ready.specimen.model.config)))
+    parts = tuple(dict.fromkeys(sites_in(ready.specimen, components, sparse)))
     clean, edited = ready.clean, ready.edited(parts, edit.kind, _position(edit.at))
     specimen, n, seed = ready.specimen, len(ready.material.batch), draw.seed
     asked = replace(edit, kind=str(edit.kind), prompt=_text(edit.prompt), source=_text(edit.source))
     drawn = _drawn(edit, replace(draw, n=n))
     return WhatIf(
-        request=request_on(specimen, "what-if", asked, *drawn, force, components=tuple(map(str, parts))),
+        request=request_on(specimen, "what-if", asked, *drawn, force, sparse, components=tuple(map(str, parts))),
         unit=ready.material.readout.unit,
         clean=Metric.of_mean(clean.score, seed=seed),
         edited=Metric.of_mean(edited.score, seed=seed),

@@ -45,10 +45,11 @@ def load(
     function.
 
     For natural models: `tokenizer` is one of transformers or tokenizers, or a directory (default: the model's own; a
-    model without any takes token ids). `dtype` is "auto" (that of the weights), "float32", "bfloat16" or "float16":
-    scores are float32 in any case. `device` is one, or several ("cuda:0,cuda:1", or a list) over which layers are
-    spread by free memory; "auto" is a GPU where there is one, several where the model does not fit one (circuits
-    stay on the CPU, which is faster for them). `revision` is a hub revision.
+    model without any takes token ids). `dtype` is "auto" (that of the weights, or float32 where that is slow on this
+    processor), "float32", "bfloat16" or "float16": scores are float32 in any case. `device` is one, or several
+    ("cuda:0,cuda:1", or a list) over which layers are spread by free memory; "auto" is a GPU where there is one,
+    several where the model does not fit one (circuits stay on the CPU, which is faster for them). `revision` is a hub
+    revision.
     """
     device = device if device == "auto" else named_devices(device)
     reading: dict[str, Any] = {"tokenizer": tokenizer, "dtype": dtype, "revision": revision, "device": device}
@@ -56,7 +57,7 @@ def load(
         with shown(progress) as report:
             specimen = load_natural(name, behaviour=behaviour, metric=metric, progress=report, **reading)
         place(specimen.model, device)
-        return replace(specimen, dtype=asked_dtype(dtype), **_read_with(tokenizer, revision))
+        return replace(specimen, dtype=asked_dtype(dtype) or specimen.dtype, **_read_with(tokenizer, revision))
     text = str(name)
     if not text.strip():
         raise BadInput(f"specimen {text!r} is not a name; use one that `vesalius specimens` lists, a path or a hub id")
@@ -79,7 +80,9 @@ def load(
     natural = specimen.kind == "natural"
     place(specimen.model, device, natural=natural)
     specimen = replace(specimen, source=text)
-    return replace(specimen, dtype=asked_dtype(dtype), **_read_with(tokenizer, revision)) if natural else specimen
+    if not natural:
+        return specimen
+    return replace(specimen, dtype=asked_dtype(dtype) or specimen.dtype, **_read_with(tokenizer, revision))
 
 
 def _read_with(tokenizer: Any, revision: str | None) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def plan(
     work = PLANNED[command](VERBS[command].gather([specimen, *records], options))
     load, asked = work.load, work.prompts
     with shown(progress) as report:
-        shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=load.dtype)
+        shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=load.dtype, device=load.device)
         if shape is None:
             specimen = loaded(specimen, load, progress=report)
             parts_on(work.parts, specimen, report)

@@ -32,20 +32,24 @@ from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units
 from vesalius.intervene.effects import pairs as all_pairs
+from vesalius.intervene.features import bound, strongest
 from vesalius.intervene.signed import parted
 from vesalius.intervene.sites import PlacedSet, PlacedSite, SiteValues, placed_sets, require_kind, site_columns
+from vesalius.model.dictionaries import Dictionaries, read_dictionaries
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
-from vesalius.options import SWEPT, Draw, Force, Knockout, Out, Parts
+from vesalius.options import SWEPT, Draw, Force, Knockout, Out, Parts, Sparse
 from vesalius.progress import Progress, silent
 from vesalius.report.plots import draw_heatmap, draw_matrix
 from vesalius.runs.parts import parts_on
-from vesalius.sites import Site, only_components, parse_sites, sites_of
+from vesalius.sites import Feature, Site, only_components, parse_sites, sites_of
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__
 
 ROWS_BETWEEN_SAVES = 512
+#: The kind of sites that stands for the strongest latents of sparse dictionaries.
+LATENTS = "features"
 
 
 #: What is replaced together in each experiment: components, or sites with their positions.
@@ -78,6 +82,7 @@ def sweep(
     draw: Draw = SWEPT,
     parts: Parts,
     force: Force,
+    sparse: Sparse,
     material: Trial | None = None,
     out: Out = None,
     progress: Progress = silent,
@@ -92,15 +97,16 @@ def sweep(
     replacing everything does not lower the score, it is refused unless `force`; the result then says so.
 
     `components` may name any site (`L12.resid`, `L3H1.q`, `L0H1->L5H3.k`), and `sites` every activation of a kind
-    ("resid", "q,k"). With `by` "position" or "role" each is replaced at one position at a time: of "resid", the map of
-    layers and positions. With `out` (a
-    directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
-    continues when the same call is made again.
+    ("resid", "q,k"). `features` is a directory of sparse autoencoders or transcoders, whose latents are sites
+    (`L12F4711`), replaced with the error kept; `sites` "features" are the 64 with the largest attributions. With `by`
+    "position" or "role" each is replaced at one position at a time: of "resid", the map of layers and positions. With
+    `out` (a directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted
+    sweep continues when the same call is made again.
 
     `engine` ("local" processes or "ray") and `jobs` run parts of a natural model's sweep elsewhere; a part that is
     finished is kept like any other.
     """
-    return _sweep(specimen, knockout, draw, parts, force, material, out, progress)[0]
+    return _sweep(specimen, knockout, draw, parts, force, sparse, material, out, progress)[0]
 
 
 @partial(verb, check=require_kinds)
@@ -111,12 +117,13 @@ def sweep_report(
     draw: Draw = SWEPT,
     parts: Parts,
     force: Force,
+    sparse: Sparse,
     material: Trial | None = None,
     out: Out = None,
     progress: Progress = silent,
 ) -> Sweep:
     """The same as a document, with intervals: what `sweep.json` holds."""
-    return _sweep(specimen, knockout, draw, parts, force, material, out, progress)[1]
+    return _sweep(specimen, knockout, draw, parts, force, sparse, material, out, progress)[1]
 
 
 def _sweep(
@@ -125,22 +132,34 @@ def _sweep(
     draw: Draw,
     parts: Parts,
     force: Force,
+    sparse: Sparse,
     material: Trial | None,
     out: Out,
     progress: Progress,
 ) -> tuple[Effects, Sweep]:
     kinds = kinds_of(knockout, usual_kind(specimen))
     spread = parts_on(parts, specimen, progress, material=material)
-    sites, sets = swept_sites(specimen.model, knockout), list[ComponentSet | PlacedSet]()
+    dictionaries = None if sparse.features is None else read_dictionaries(sparse.features, specimen.model.config)
+    latents, sets = knockout.sites == LATENTS, list[ComponentSet | PlacedSet]()
+    if latents and dictionaries is None:
+        raise BadInput("`sites` features: give the directory of the sparse dictionaries with `features`")
+    sites = [] if latents else swept_sites(specimen.model, knockout)
     if sites is None:
         sets += component_sets_of(specimen.model, knockout.components, pairs=knockout.pairs)
     else:
+        sites = bound(sites, dictionaries)
         _require_sites(sites, kinds, spread)
     given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
     drawn = len(given.batch)
     if knockout.by == "position":
         given = aligned(given)
     columns = {} if knockout.by is None else columns_of(specimen, given, knockout.by)
+    ranked = None
+    if latents:
+        assert dictionaries is not None
+        progress("attribution of every latent", 0, 0)
+        sites, ranked = _strongest_latents(specimen, dictionaries, given, kinds)
+        _require_sites(sites, kinds, spread)
     if sites is not None:
         sets += _placed(sites, columns, given, where=any(kind.from_counterfactual for kind in kinds))
     note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
@@ -149,7 +168,7 @@ def _sweep(
         progress("replacing everything", 0, 1)
         contrast = contrast_on(specimen.model, given.prompts)
         require_contrast(contrast, specimen.behaviour or "", model=specimen.source or specimen.name, force=force.force)
-    asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=drawn), force)
+    asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=drawn), force, sparse)
     request = request_on(specimen, "sweep", *asked, material=material)
     directory = place_for(out, specimen, request, *asked)
     measured = []
@@ -162,6 +181,7 @@ def _sweep(
         "of": "site" if sites is not None else None,
         "columns": {str(at): label for at, label in columns.items()},
         "aligned": len(given.batch) if len(given.batch) < drawn else None,
+        "ranked": ranked,
     }
     effects, document = measured[0], _document(measured, request, draw.seed).model_copy(update=mapped)
     if directory is not None:
@@ -172,8 +192,28 @@ def _sweep(
     return effects, document
 
 
+def _strongest_latents(
+    specimen: Specimen, dictionaries: Dictionaries, given: Trial, kinds: Sequence[Ablation]
+) -> tuple[list[Site], int]:
+    """The latents with the largest attributions under the first kind of replacement, and how many had one."""
+    resampled = kinds[0].from_counterfactual
+    sites, ranked = strongest(
+        specimen.model,
+        given.batch,
+        given.readout,
+        dictionaries,
+        other=given.counterfactual if resampled else None,
+        where=given.where if resampled else None,
+    )
+    if not sites:
+        raise BadInput(f"features {dictionaries.where}: no latent acts on these prompts; give another dictionary")
+    return sites, ranked
+
+
 def swept_sites(model: Transformer, knockout: Knockout) -> list[Site] | None:
     """The sites that are swept; None where they are components at every position, which the engine replaces."""
+    if knockout.sites == LATENTS:
+        raise BadInput("`sites` features: which latents are swept is known after a run; plan named ones: L12F4711")
     if knockout.sites is not None:
         return sites_of(knockout.sites, model.config)
     if knockout.components is None:
@@ -347,12 +387,12 @@ def _store(
     """Where the scores of the first kind of replacement are kept, or of another one `beside` it."""
     if directory is None:
         return Scores(None, b"", len(sets))
-    key = _key(request, specimen, material)
+    key = _key(request, specimen, material, sets)
     name = "scores.safetensors" if beside is None else f"scores-{beside}.safetensors"
     return Scores(directory / name, key, len(sets))
 
 
-def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
+def _key(request: Request, specimen: Specimen, material: Trial, sets: Sets) -> bytes:
     """A digest of the request, the prompts, the program's version and the weights. A metric that is a function, and
     the readout of prompts of the caller's own, cannot be compared, so that such a sweep starts anew.
     """
@@ -363,7 +403,10 @@ def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
     answers = [] if material.prompts is None else [material.prompts.question.answers, material.prompts.question.wrongs]
     for tokens in (material.batch.tokens, material.counterfactual.tokens, *answers):
         digest.update(json.dumps(tokens.tolist()).encode())
-    for name, weight in specimen.model.named_parameters():
+    latents = {part.site.place for members in sets for part in members if isinstance(part, PlacedSite)}
+    dictionaries = {one.layer: one.dictionary for one in latents if isinstance(one, Feature)}
+    weights = [(f"features {layer}", one.W_dec) for layer, one in sorted(dictionaries.items())]
+    for name, weight in (*specimen.model.named_parameters(), *weights):
         exact = weight.cpu().double()
         digest.update(f"{name} {tuple(weight.shape)} {exact.sum().item()} {exact.abs().sum().item()}".encode())
     return digest.digest()

@@ -2,6 +2,7 @@
 config.json and no weights).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +34,15 @@ from vesalius.model.devices import (
     weight_dtype,
 )
 from vesalius.model.families import family
+from vesalius.model.mlp import HALF
+from vesalius.model.precision import format_in_use
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.options import Load
 
+#: Devices that a plan proposes at the most.
+MOST_DEVICES = 16
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.pt")
 
 
@@ -52,7 +57,7 @@ class Shape:
     tokenizer: Tokenizer | None
 
 
-def read_shape(source: Any, *, dtype: str | torch.dtype) -> Shape | None:
+def read_shape(source: Any, *, dtype: str | torch.dtype, device: Devices = "auto") -> Shape | None:
     """The shape in a directory that holds a config.json and no weights; None for anything else."""
     directory = Path(str(source)).expanduser()
     where = directory / "config.json"
@@ -61,7 +66,7 @@ def read_shape(source: Any, *, dtype: str | torch.dtype) -> Shape | None:
     raw = read_json(where)
     config = family(raw, where=str(where)).read_config(raw, where=str(where))
     stored = str(raw.get("dtype") or raw.get("torch_dtype") or "float32")
-    chosen = dtype_named(dtype) or DTYPES.get(stored, torch.float32)
+    chosen = dtype_named(dtype) or format_in_use(DTYPES.get(stored, torch.float32), device)
     model = shape_of(config, chosen)
     tied = bool(raw.get("tie_word_embeddings", False)) * config.d_vocab * config.d_model
     named = any((directory / name).exists() for name in ("tokenizer.json", "vocab.json"))
@@ -194,9 +199,26 @@ def memory_of(case: Case, activations: int, *, loaded: bool) -> dict[str, Any]:
     room = [available_bytes(one) for one in case.devices]
     free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
     unloaded = activations + (0 if loaded else case.weights)
+    fits = None if free is None else unloaded <= free
     return {
         "peak_bytes": case.weights + activations,
         "weight_bytes": case.weights,
         "free_bytes": free,
-        "fits": None if free is None else unloaded <= free,
+        "fits": fits,
+        "makes_it_fit": remedy(case, unloaded, free) if free is not None and not fits else "",
     }
+
+
+def remedy(case: Case, needed: int, free: int) -> str:
+    """The option that makes work fit which needs more than there is free: what it takes is named."""
+    if case.dtype not in HALF and needed / 2 <= free:
+        return f"with --dtype bfloat16 it takes about {needed / 2 / 2**20:,.0f} MB"
+    here = case.devices[0].type
+    if here != "cuda":
+        gpu = "a GPU" if case.dtype in HALF else "--dtype bfloat16 and a GPU"
+        return f"take fewer or shorter prompts, or {gpu} with {needed / 2**30:,.0f} GB: --device cuda"
+    devices = math.ceil(needed / max(1, free // len(case.devices)))
+    if devices > MOST_DEVICES:
+        return "take shorter prompts, or a smaller model"
+    names = ",".join(f"cuda:{number}" for number in range(devices))
+    return f"{devices} such devices hold it: --device {names}"

@@ -1,5 +1,6 @@
 """Natural models as specimens: the embedded SmolLM2, a Hugging Face directory, a GGUF file or a hub id."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,13 +18,14 @@ from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.documents.performance import Performance
 from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note
-from vesalius.model.devices import place
+from vesalius.model.devices import gpus, place, replica_devices
+from vesalius.model.precision import in_a_fast_format
 from vesalius.model.sources import ARITHMETIC, LoadedModel, read_model
 from vesalius.model.sources import BEHAVIOUR as ARITHMETIC_BEHAVIOUR
 from vesalius.model.specimen import IdVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.tokenizer import Tokenizer
-from vesalius.progress import Progress
+from vesalius.progress import REPLICA, Progress
 
 N_EXAMPLES = 5
 #: Length of the inputs that are drawn for a model without a tokenizer.
@@ -47,6 +49,7 @@ def load_natural(
         behaviour = ARITHMETIC_BEHAVIOUR
     source = find_behaviour(behaviour, metric=metric) if behaviour is not None else None
     loaded = read_model(name, progress=progress, **reading)
+    number_format = in_a_fast_format(loaded.model, reading.get("dtype", "auto"), reading.get("device", "cpu"))
     model, tokenizer, label = loaded.model, loaded.tokenizer, loaded.label
     if tokenizer is None:
         if source is not None:
@@ -54,7 +57,7 @@ def load_natural(
             if isinstance(name, str | Path):
                 lacks = "there is no tokenizer.json; add one, or in Python give another"
             raise BadInput(f"{label}: a behaviour needs texts, and {lacks} with tokenizer=")
-        return _ids_only(loaded)
+        return replace(_ids_only(loaded), dtype=number_format)
 
     def nothing(n: int, seed: int) -> list[str]:
         raise BadInput(f"specimen {label!r} is a natural model: name a behaviour to sample from, such as induction")
@@ -68,6 +71,7 @@ def load_natural(
         components=tuple(model.components),
         examples=(),
         draw=nothing,
+        dtype=number_format,
     )
     return specimen if source is None else with_behaviour(specimen, source)
 
@@ -211,6 +215,11 @@ class Elsewhere:
     behaviour: Behaviour
     revision: str | None = None
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it is on."""
+        return sum(name.strip().startswith("cuda") for name in self.devices.split(","))
+
     @classmethod
     def of(cls, specimen: Specimen) -> "Elsewhere":
         """The description of a natural specimen with a behaviour; others are refused."""
@@ -237,13 +246,15 @@ class Elsewhere:
 
     def specimen(self) -> Specimen:
         """The specimen, loaded; the model of the last one stays for the next part."""
-        loaded = _loaded(self.source, self.dtype, self.devices, self.mark, self.revision)
+        number = os.environ.get(REPLICA, "0")
+        devices = replica_devices(self.devices, int(number) if number.isdigit() else 0, len(gpus()))
+        loaded = _loaded(self.source, self.dtype, devices, self.mark, self.revision)
         return with_behaviour(replace(loaded, vocabulary=self.vocabulary, source=self.source), self.behaviour)
 
 
 @lru_cache(maxsize=1)
 def _loaded(source: str, dtype: str, devices: str, mark: str, revision: str | None) -> Specimen:
-    specimen = load_natural(source, dtype=dtype, revision=revision)
+    specimen = load_natural(source, dtype=dtype, revision=revision, device=devices)
     if fingerprint(specimen.model) != mark:
         raise BadInput(f"{source}: holds other weights than those that were loaded here; load the model again")
     place(specimen.model, devices)

@@ -59,12 +59,17 @@ def general_roles(
 
 def masses(pattern: Float[Tensor, "prompt head query key"], target: Target) -> Float[Tensor, "prompt head"]:
     """Attention on the target keys, averaged over the queries with a target; NaN if there are none."""
+    return masses_in_place(pattern, target).cpu()
+
+
+def masses_in_place(pattern: Float[Tensor, "prompt head query key"], target: Target) -> Float[Tensor, "prompt head"]:
+    """The same where the pattern is, so that nothing waits for a device."""
     target = target.to(pattern.device)
     has_target = target.any(-1)
     mass = torch.einsum("phqk,pqk->phq", pattern, target.to(pattern.dtype))
     total = (mass * has_target[:, None]).sum(-1)
     n_queries = has_target.sum(1).clamp(min=1)
-    return torch.where(has_target.any(1)[:, None], total / n_queries[:, None], torch.nan).cpu()
+    return torch.where(has_target.any(1)[:, None], total / n_queries[:, None], torch.nan)
 
 
 def explained_by_position(pattern: Float[Tensor, "prompt head query key"]) -> Float[Tensor, " head"]:

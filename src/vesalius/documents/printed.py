@@ -18,9 +18,11 @@ class Plan(Viewable, Record, kind="plan"):
     taken at most by cutting the circuit (`select_forwards`), by the search for rivals (`rivals_forwards`) and by an
     alignment after its map (`search_forwards`).
     `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says whether what is not loaded
-    yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated from what was `timed`.
-    `tokens_assumed`: the length of prompts is a guess.
+    yet fits into `free_bytes` (None where the system does not say), and `makes_it_fit` what does where it does not.
+    `seconds` are estimated from what was `timed`. `tokens_assumed`: the length of prompts is a guess.
     """
+
+    ABSENT_IF_DEFAULT = ("makes_it_fit",)
 
     command: str
     forwards: float
@@ -38,6 +40,7 @@ class Plan(Viewable, Record, kind="plan"):
     device: str
     free_bytes: int | None = None
     fits: bool | None = None
+    makes_it_fit: str = ""
     tokens_assumed: bool = False
 
     def further_passes(self) -> str:
@@ -60,7 +63,8 @@ class Plan(Viewable, Record, kind="plan"):
         """Passes, memory and time."""
         fits = self.fits is not False or self.free_bytes is None
         memory = f"about {self.peak_bytes / 2**20:,.0f} MB on {self.device}"
-        free = "" if fits else f"; does not fit: {(self.free_bytes or 0) / 2**20:,.0f} MB are free"
+        remedy = f"; {self.makes_it_fit}" if self.makes_it_fit else ""
+        free = "" if fits else f"; does not fit: {(self.free_bytes or 0) / 2**20:,.0f} MB are free{remedy}"
         assumed = ", which is assumed: a tokenizer and --behaviour would tell" if self.tokens_assumed else ""
         passes = f"{self.forwards:.1f} passes of {prompts(self.n)}{self.further_passes()}"
         time = (

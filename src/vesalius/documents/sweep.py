@@ -122,9 +122,9 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
 
     `of` is "site" where other places than heads and MLPs were replaced, or single positions; `columns` are then the
     positions of a map with what stands there, and `aligned` the prompts of one length that it is of, where not all
-    have it. `beside` holds the effects of further kinds of replacement, where several were asked for. `contrast` says
-    whether replacing everything lowers the score, where values come from counterfactual prompts. `forwards` is the
-    cost in forward passes of all prompts.
+    have it. `ranked` is of how many latents those swept have the largest attributions. `beside` holds the effects of
+    further kinds of replacement, where several were asked for. `contrast` says whether replacing everything lowers the
+    score, where values come from counterfactual prompts. `forwards` is the cost in forward passes of all prompts.
     """
 
     FILE = SWEEP_FILE
@@ -133,7 +133,7 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
     RECOGNISED_BY = ("forwards", "baseline")
     SCHEMA = 2
     REMEDY = "run `vesalius sweep` again"
-    ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside", "contrast", "of", "columns", "aligned")
+    ABSENT_IF_DEFAULT = ("directory", "heatmap", "beside", "contrast", "of", "columns", "aligned", "ranked")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     unit: str
@@ -150,6 +150,7 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
     of: Literal["site"] | None = None
     columns: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     aligned: int | None = None
+    ranked: int | None = None
 
     @property
     def what(self) -> str:
@@ -251,6 +252,11 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
                     [
                         *([("replacements disagree on", self._disagreeing())] if self.beside else []),
                         ("swept", counted),
+                        *(
+                            [("chosen by attribution", f"{len(rows)} of {self.ranked:,} latents")]
+                            if self.ranked
+                            else []
+                        ),
                         *([("intervals that hold 0", f"{unclear} of {len(rows)}")] if intervals else []),
                     ]
                 ),

@@ -25,10 +25,12 @@ from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, activations, sender_changes, unit_hook
 from vesalius.model.attention import Attention, Heads, Layout, take_positions
 from vesalius.model.config import Config
-from vesalius.model.devices import Copies
+from vesalius.model.devices import Copies, available_bytes
+from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Hook, HookPoint, Tap
-from vesalius.model.mlp import NormLayer, widened
+from vesalius.model.mlp import HALF, NormLayer, widened
 from vesalius.model.transformer import Transformer
+from vesalius.progress import checkpoint
 
 # The rules of relevance patching (RelP): a backward pass through the model as it would be if it were linear.
 #
@@ -213,7 +215,7 @@ def attribute_units(
     parts = []
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
-        kept, slope = _slopes(model, batch.take(prompts), readout.take(prompts), rule, UNIT_HOOKS)
+        kept, slope = slopes_at(model, batch.take(prompts), readout.take(prompts), rule, UNIT_HOOKS)
         choices, columns = Copies(replacement.choices[prompts]), []
         for layer, block in enumerate(model.blocks):
             name = unit_hook(model.config, layer)
@@ -259,7 +261,7 @@ def _attribute_chunk(
             return torch.cat([value[:, :, :place], own, value[:, :, place + 1 :]], 2)
 
         edits = [(f"blocks.{layer}.attn.hook_z", replace)]
-    kept, slope = _slopes(model, batch, readout, rule, OUTPUT_HOOKS, edits)
+    kept, slope = slopes_at(model, batch, readout, rule, OUTPUT_HOOKS, edits)
     columns, wide = [], widened(next(iter(slope.values()))).dtype
     for layer, block in enumerate(model.blocks):
         choice = choices.on(block.device)
@@ -271,7 +273,7 @@ def _attribute_chunk(
     return torch.cat(columns, 1)
 
 
-def _slopes(
+def slopes_at(
     model: Transformer,
     batch: Batch,
     readout: Readout,
@@ -327,65 +329,133 @@ def edge_attribution(
     steps: int = 1,
     rule: Rule = "gradient",
     per_position: bool = False,
-    memory: int | None = None,
+    memory: "int | Portions | None" = None,
 ) -> Float[Tensor, "prompt *pos sender receiver"]:
-    """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time as `memory` (in
-    bytes) holds. With `per_position`, the positions at which the sender is patched are kept apart.
+    """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time, or positions of
+    one, as `memory` (in bytes) holds. With `per_position`, the positions at which the sender is patched are kept apart.
     """
     if steps < 1:
         raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
-    parts, rows = (
-        [],
-        attribution_rows(model.config, model.W_E.dtype, batch.tokens.shape[1], activation_memory(model, memory)),
-    )
-    for start in range(0, len(batch), rows):
-        prompts = torch.arange(start, min(start + rows, len(batch)))
-        parts.append(
-            _chunk(
-                model,
-                batch.take(prompts).to(model.device),
-                readout.take(prompts),
-                counterfactual.take(prompts).to(model.device),
-                None if where is None else where[prompts].to(model.device),
-                steps,
-                rule,
-                per_position,
-            )
+    if not isinstance(memory, Portions):
+        width, limit = batch.tokens.shape[1], activation_memory(model, memory)
+        memory = Portions.within(model.config, model.W_E.dtype, width, limit)
+        _require_room(model, width)
+    parts = []
+    for start in range(0, len(batch), memory.rows):
+        prompts = torch.arange(start, min(start + memory.rows, len(batch)))
+        chunk = _Chunk(
+            model,
+            batch.take(prompts).to(model.device),
+            readout.take(prompts),
+            counterfactual.take(prompts).to(model.device),
+            None if where is None else where[prompts].to(model.device),
+            memory.positions,
         )
+        parts.append(chunk.scores(steps, rule, per_position=per_position))
     return torch.cat(parts)
 
 
-def attribution_rows(config: Config, dtype: torch.dtype, width: int, memory: int) -> int:
-    """How many prompts of `width` tokens are attributed at a time within `memory` bytes: each has a table of what every
-    sender changes, and the gradients of a layer's inputs in several copies in float32.
+#: Positions that are multiplied out together at the least.
+_FEWEST = 32
+
+
+@dataclass(frozen=True)
+class Portions:
+    """How much edge attribution does at a time: whole prompts and, where not even one fits, some of its positions. The
+    scores are sums over positions, so these are multiplied out a few at a time.
+    """
+
+    rows: int
+    positions: int
+
+    @classmethod
+    def within(cls, config: Config, dtype: torch.dtype, width: int, memory: int) -> "Portions":
+        """What `memory` bytes hold of prompts of `width` tokens: what a run with gradients keeps of a prompt, and what
+        is multiplied out of each position.
+        """
+        position = position_bytes(config, dtype)
+        if (whole := memory // (width * position)) >= 1:
+            return cls(whole, width)
+        return cls(1, min(width, max(_FEWEST, (memory - run_bytes(config, dtype, width)) // position)))
+
+
+def position_bytes(config: Config, dtype: torch.dtype) -> int:
+    """Bytes of a position that is multiplied out: what every sender changes there, and the gradients of a layer's
+    inputs in several copies in float32.
     """
     senders, inputs = 1 + config.n_layers * (config.n_heads + 1), 3 * config.n_heads
-    return max(1, memory // (width * config.d_model * (2 * senders * dtype.itemsize + 6 * inputs * 4)))
+    return config.d_model * (2 * senders * dtype.itemsize + 6 * inputs * 4)
 
 
-@torch.no_grad()
-def _chunk(
-    model: Transformer,
-    batch: Batch,
-    readout: Readout,
-    other: Batch,
-    where: Tensor | None,
-    steps: int,
-    rule: Rule,
-    per_position: bool,
-) -> Float[Tensor, "prompt *pos sender receiver"]:
-    layout = model.layout(batch.tokens, batch.mask)
-    embedding = model.embed(batch.tokens, layout, _CLEAN)
-    walk = _walk(model, layout, readout, embedding, rule)
-    change = sender_changes(model, walk.values, activations(model, other))
-    if where is not None:
-        change = change * where[:, :, None, None]
-    scores = _scores(model, walk, change, per_position)
-    for step in range(1, steps):
-        between = embedding - (1 - step / steps) * change[:, :, 0]
-        walk = _walk(model, layout, readout, between, rule)
-        scores += _scores(model, walk, change, per_position)
-    return (scores / steps).cpu()
+def run_bytes(config: Config, dtype: torch.dtype, width: int) -> int:
+    """Bytes that a run of one prompt with gradients holds: of every layer and token the streams before its norms in
+    float32 and what goes in and out of its parts, with the gradients there.
+    """
+    heads = config.n_heads * config.d_head
+    wide = max(config.d_mlp, config.experts.d_expert * config.experts.n_active if config.experts else 0)
+    token = config.d_model * (2 * 4 + 7 * dtype.itemsize) + (11 * heads + 3 * wide) * dtype.itemsize
+    if not may_fuse(config, width):
+        token += config.n_heads * width * (4 + 2 * dtype.itemsize)
+    return width * token * config.n_layers
+
+
+def _require_room(model: Transformer, width: int) -> None:
+    """Refuse prompts of which not even one can be run with gradients where the model is."""
+    dtype, share = model.W_E.dtype, len(model.devices)
+    needed = run_bytes(model.config, dtype, width) + _FEWEST * position_bytes(model.config, dtype)
+    for device in model.devices:
+        free = available_bytes(device)
+        if free is None or needed / share <= free:
+            continue
+        half = "" if dtype in HALF else "--dtype bfloat16, "
+        raise BadInput(
+            f"a prompt of {width:,} tokens needs {needed / share / 2**30:.1f} GB on {device} for its gradients, and "
+            f"{free / 2**30:.1f} GB are free; take {half}shorter prompts, more devices (--device cuda:0,cuda:1), or "
+            "--method sweep, which takes no gradients"
+        )
+
+
+class _Chunk:
+    """Some prompts with their counterfactuals, and the positions at which their senders' changes are multiplied out."""
+
+    @torch.no_grad()
+    def __init__(
+        self, model: Transformer, batch: Batch, readout: Readout, other: Batch, where: Tensor | None, positions: int
+    ) -> None:
+        self.model, self.readout, self.where = model, readout, where
+        self.layout = model.layout(batch.tokens, batch.mask)
+        self.embedding = model.embed(batch.tokens, self.layout, _CLEAN)
+        self.other, width = activations(model, other), batch.tokens.shape[1]
+        self.spans = [slice(start, min(start + positions, width)) for start in range(0, width, positions)]
+
+    @torch.no_grad()
+    def scores(self, steps: int, rule: Rule, *, per_position: bool) -> Float[Tensor, "prompt *pos sender receiver"]:
+        """The mean over the steps of every change times every gradient."""
+        graph, shape = EdgeGraph.of(self.model.config), self.embedding.shape[: 2 if per_position else 1]
+        scores = widened(self.embedding.new_zeros(*shape, len(graph.senders), len(graph.receivers)))
+        walk = _walk(self.model, self.layout, self.readout, self.embedding, rule)
+        clean, towards = walk.values, self._at_positions(self.embedding - self.other.embed, slice(None))
+        whole = self._change(clean, self.spans[0]) if len(self.spans) == 1 else None
+        for step in range(steps):
+            if step:
+                between = self.embedding - (1 - step / steps) * towards
+                walk = _walk(self.model, self.layout, self.readout, between, rule)
+            for span in self.spans:
+                checkpoint()
+                change = self._change(clean, span) if whole is None else whole
+                _add_scores(self.model, walk.at(span), change, scores[:, span] if per_position else scores)
+        return (scores / steps).cpu()
+
+    def _change(self, clean: Values, span: slice) -> Float[Tensor, "prompt span sender d_model"]:
+        """What every sender adds less what it adds on the counterfactual, where it can be patched in."""
+        change = sender_changes(self.model, clean.at(span), self.other.at(span))
+        return self._at_positions(change, span)
+
+    def _at_positions(self, change: Tensor, span: slice) -> Tensor:
+        if self.where is None:
+            return change
+        where = self.where[:, span]
+        return change * where.view(*where.shape, *[1] * (change.ndim - 2))
 
 
 @dataclass(frozen=True)
@@ -401,6 +471,15 @@ class _Walk:
     mlp: list[Float[Tensor, "prompt pos d_model"]]
     rule: Rule
     end: Float[Tensor, "prompt pos d_model"]
+
+    def at(self, span: slice) -> "_Walk":
+        """The same at some positions."""
+        if span == slice(0, self.end.shape[1]):
+            return self
+        pre, inputs, heads, mlp = (
+            [x[:, span] for x in layers] for layers in (self.pre, self.mlp_inputs, self.heads, self.mlp)
+        )
+        return _Walk(self.values.at(span), pre, inputs, heads, mlp, self.rule, self.end[:, span])
 
 
 def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tensor, rule: Rule) -> _Walk:
@@ -452,28 +531,27 @@ def _score(model: Transformer, resid: Tensor, readout: Readout, tap: Tap) -> Ten
     return readout.score(logits, torch.arange(len(resid), device=logits.device)).sum()
 
 
-def _scores(
-    model: Transformer, walk: _Walk, change: Float[Tensor, "prompt pos sender d_model"], per_position: bool
-) -> Float[Tensor, "prompt *pos sender receiver"]:
-    """Every sender's change times the gradient at every receiver's input."""
-    graph = EdgeGraph.of(model.config)
-    kept = change.shape[:2] if per_position else change.shape[:1]
-    scores = widened(change.new_zeros(*kept, len(graph.senders), len(graph.receivers)))
-    changes = Copies(change)
+def _add_scores(
+    model: Transformer,
+    walk: _Walk,
+    change: Float[Tensor, "prompt pos sender d_model"],
+    scores: Float[Tensor, "prompt *pos sender receiver"],
+) -> None:
+    """Add every sender's change times the gradient at every receiver's input."""
+    graph, changes = EdgeGraph.of(model.config), Copies(change)
 
     def add(columns: slice, gradient: Float[Tensor, "prompt pos receiver d_model"]) -> None:
         feeding = int(graph.real[:, columns.start].sum())
         sent = changes.on(gradient.device)[:, :, :feeding]
         products = sent @ gradient.transpose(2, 3).to(change.dtype)
-        products = products if per_position else products.sum(1, dtype=scores.dtype)
-        scores[..., :feeding, columns] = products.to(scores.device)
+        products = products if scores.ndim == 4 else products.sum(1, dtype=scores.dtype)
+        scores[..., :feeding, columns] += products.to(scores.device)
 
     for layer, block in enumerate(model.blocks):
         add(graph.heads(layer), _before_heads(model, layer, walk))
         into_mlp = _before_norm(block.ln2, walk.mlp_inputs[layer], walk.mlp[layer][:, :, None], walk.rule)
         add(graph.port(layer, "mlp"), into_mlp)
     add(slice(len(graph.receivers) - 1, len(graph.receivers)), walk.end[:, :, None])
-    return scores
 
 
 def _before_heads(model: Transformer, layer: int, walk: _Walk) -> Float[Tensor, "prompt pos input d_model"]:

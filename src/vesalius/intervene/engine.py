@@ -46,6 +46,7 @@ from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import Heads, Layout, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import Copies
+from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import Progress, checkpoint
@@ -440,7 +441,9 @@ def row_bytes(model: Transformer, width: int, *, live: int | None = None, sender
     inner = wide * (3 if config.gated else 2)
     if units and config.experts is not None:
         inner += 2 * config.experts.n_experts * config.d_model
-    computed = tokens * (config.d_model * 8 + inner + 3 * config.n_heads * width)
+    # The scores of every head in three copies, or one mask, and keys and values once for every query head.
+    attention = width + 4 * config.n_heads * config.d_head if may_fuse(config, width) else 3 * config.n_heads * width
+    computed = tokens * (config.d_model * 8 + inner + attention)
     copied = 0 if live is None else 6 * width * config.n_kv_heads * config.d_head
     return (computed + copied + width * config.d_model * senders) * model.W_E.element_size()
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.ablations import Ablation, Resample, ablation_named
-from vesalius.intervene.attribution import Rule, attribute_units, attribution_rows, edge_attribution
+from vesalius.intervene.attribution import Portions, Rule, attribute_units, edge_attribution, position_bytes, run_bytes
 from vesalius.intervene.effects import ComponentSet, effect_columns, has_units
 from vesalius.intervene.engine import Cost, row_bytes
 from vesalius.intervene.readout import Readout
@@ -151,13 +151,14 @@ def attribution_peak(
     def peak(layers: int) -> int:
         model, batch = runnable_shape(config.model_copy(update=_of_layers(config, layers)), dtype), at_once.batch()
         with LiveMemory("meta", model.parameters()) as live:
-            readout, together = at_once.readout(), memory * len(batch) + 2**40
-            few = min(steps, 2)
-            edge_attribution(model, batch, readout, counterfactual=batch, steps=few, rule=rule, memory=together)
+            few, readout = min(steps, 2), at_once.readout()
+            edge_attribution(model, batch, readout, counterfactual=batch, steps=few, rule=rule, memory=portions)
         return live.peak
 
-    rows = attribution_rows(config, dtype, prompts.width, memory)
-    at_once, n = replace(prompts, n=min(prompts.n, rows)), config.n_layers
+    portions = Portions.within(config, dtype, prompts.width, memory)
+    if portions.positions < prompts.width:  # the run decides, and a short model would not show it
+        return run_bytes(config, dtype, prompts.width) + portions.positions * position_bytes(config, dtype)
+    at_once, n = replace(prompts, n=min(prompts.n, portions.rows)), config.n_layers
     if n <= 3 * STEP:
         return peak(n)
     one, two, three = (peak(STEP * times) for times in (1, 2, 3))

@@ -13,7 +13,7 @@ from vesalius.components import Component
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.signed import Sides
 from vesalius.intervene.values import Batch
-from vesalius.model.attention import HeadPort, Heads, take_positions
+from vesalius.model.attention import HeadPort, Heads, Layout, take_positions
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.mlp import widened
 from vesalius.model.transformer import Transformer
@@ -110,10 +110,24 @@ class HeadInputs:
         normed = self._block.ln1(self._resid + change.to(self._resid.device), _CLEAN)
         return {port: self._attend(self._clean._replace(**{port: self._project(normed, port)})) for port in ports}
 
-    def _attend(self, heads: Heads) -> Float[Tensor, "prompt query key"]:
+    @torch.no_grad()
+    def patterns_with_each(
+        self, changes: Float[Tensor, "change prompt pos d_model"], ports: Sequence[Port]
+    ) -> dict[Port, Float[Tensor, "change prompt query key"]]:
+        """The same for several changes, in one batch."""
+        n, prompts = changes.shape[:2]
+        normed = self._block.ln1((self._resid + changes.to(self._resid.device)).flatten(0, 1), _CLEAN)
+        clean = Heads(*(part.repeat(n, *[1] * (part.ndim - 1)) for part in self._clean))
+        layout = self._layout.take(torch.arange(prompts, device=normed.device).repeat(n))
+        return {
+            port: self._attend(clean._replace(**{port: self._project(normed, port)}), layout).unflatten(0, (n, prompts))
+            for port in ports
+        }
+
+    def _attend(self, heads: Heads, layout: Layout | None = None) -> Float[Tensor, "row query key"]:
         name = f"blocks.{self.head.layer}.attn.hook_pattern"
         tap = Tap(keep=lambda other: other == name)
-        self._block.attn.mix(heads, self._layout, None, tap)
+        self._block.attn.mix(heads, layout or self._layout, None, tap)
         return tap.stored[name][:, 0]
 
     def _project(self, normed: Tensor, port: HeadPort) -> Float[Tensor, "prompt pos 1 d_head"]:

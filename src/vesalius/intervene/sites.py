@@ -20,14 +20,16 @@ from vesalius.components import Component, Edge, Shape
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Ablation, Mean, Replacement, Zero
 from vesalius.intervene.engine import Cost
+from vesalius.intervene.features import Latents, dictionary_of, latents_at
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, chunk_memory
+from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import Batch, contribution, unit_hook
 from vesalius.model.attention import take_positions
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, checkpoint
-from vesalius.sites import Activation, Site
+from vesalius.sites import Activation, Feature, Site
 
 #: Prompts whose activations are taken in one run.
 AT_ONCE = 32
@@ -61,6 +63,7 @@ class SiteValues:
 
     table: Replacement
     activations: dict[str, Float[Tensor, "source pos *rest"] | None] = field(default_factory=dict)
+    latents: dict[Feature, Float[Tensor, "source pos"]] = field(default_factory=dict)
 
     @classmethod
     @torch.no_grad()
@@ -86,21 +89,25 @@ class SiteValues:
             neurons=any(site.is_unit for site in sites),
         )
         hooks = sorted({site.place.hook for site in sites if isinstance(site.place, Activation)})
+        latents = list(dict.fromkeys(site.place for site in sites if isinstance(site.place, Feature)))
+        reads = sorted({dictionary_of(latent).read_hook for latent in latents})
         if isinstance(ablation, Zero):
             return cls(table, dict.fromkeys(hooks))
         source = counterfactual if ablation.from_counterfactual else reference or batch
         assert source is not None
-        kept = _kept(model, source.to(model.device), hooks, mean=isinstance(ablation, Mean))
-        return cls(table, kept)
+        source, mean = source.to(model.device), isinstance(ablation, Mean)
+        read = {name: x for name, x in _kept(model, source, reads, mean=False).items() if x is not None}
+        values = latents_at(latents, read, real_tokens(model.config, source), mean=mean)
+        return cls(table, _kept(model, source, hooks, mean=mean), values)
 
 
 def require_kind(site: Site, ablation: Ablation) -> None:
     """Refuse an ablation that means nothing at a site."""
-    if not isinstance(site.place, Activation):
+    if not isinstance(site.place, Activation | Feature):
         return
     if not (isinstance(ablation, Zero | Mean) or ablation.from_counterfactual):
         raise BadInput(f"kind {ablation.name!r} has no value for {site}; take zero, mean or resample")
-    if isinstance(ablation, Mean) and site.place.kind == "pattern":
+    if isinstance(ablation, Mean) and isinstance(site.place, Activation) and site.place.kind == "pattern":
         raise BadInput(
             f"kind 'mean' has no value for {site}: a pattern's columns are other tokens in every prompt; take resample "
             "or zero"
@@ -196,8 +203,9 @@ class _SiteRun:
         edges = [(i, one) for i, members in enumerate(sets) for one in _cut_once(members)]
         for i, members in enumerate(sets):
             for one in members:
-                if not isinstance(one.site.place, Edge):
+                if not isinstance(one.site.place, Edge | Feature):
                     self._replace(slice(i * n, (i + 1) * n), one)
+            self._replace_latents(slice(i * n, (i + 1) * n), members)
         for i, one in edges:  # after what replaces components, so that senders are seen as they are in the row
             self._cut(slice(i * n, (i + 1) * n), i, one)
         seen: set[str] = set()
@@ -225,7 +233,7 @@ class _SiteRun:
     def _replace(self, rows: slice, one: PlacedSite) -> None:
         """Hook up the replacement of an activation or a component in some rows."""
         place, config = one.site.place, self.model.config
-        assert not isinstance(place, Edge)
+        assert not isinstance(place, Edge | Feature)
         if isinstance(place, Activation):
             hook, source = place.hook, self.values.activations.get(place.hook)
             source = source if source is None or len(source) == 1 else source[self.prompts.start : self.prompts.stop]
@@ -253,6 +261,31 @@ class _SiteRun:
             return value
 
         self.hooks.append((hook, replaced))
+
+    def _replace_latents(self, rows: slice, members: PlacedSet) -> None:
+        """Hook up the latents of a set: those of one dictionary together."""
+        prompts = slice(self.prompts.start, self.prompts.stop)
+        by_layer: dict[int, dict[Feature, Where | None]] = {}
+        for one in members:
+            if isinstance(place := one.site.place, Feature):
+                others = by_layer.setdefault(place.layer, {})
+                before = others.get(place, one.where)
+                together = None if one.where is None or before is None else one.where | before
+                others[place] = together
+        for latents in by_layer.values():
+            dictionary = dictionary_of(next(iter(latents)))
+            like = self.recording.pre[0]
+            new = [self.values.latents.get(latent, like.new_zeros(1, 1)) for latent in latents]
+            new = [value if len(value) == 1 else value[prompts] for value in new]
+            width = max(value.shape[1] for value in new)
+            length = max(len(value) for value in new)
+            edit = Latents(
+                dictionary,
+                torch.tensor([latent.index for latent in latents]),
+                [None if where is None else where[prompts] for where in latents.values()],
+                torch.stack([value.expand(length, width) for value in new], -1),
+            )
+            self.hooks += edit.hooks(rows)
 
     def _of_table(self, table: Tensor) -> Tensor:
         return table[self.choices.to(table.device)]

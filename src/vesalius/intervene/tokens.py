@@ -127,6 +127,8 @@ class Live:
         device, count = prompt.value.device, spans.count
         self.prompt, self.width = prompt, width
         self.bounds: list[int] = [0, *count.cumsum(0).tolist()]
+        # How many units the largest of the first rows has: read off here, so that no layer waits for a device.
+        self._most: list[int] = [1, *count.clamp(min=1).cummax(0).values.tolist()]
         row = torch.arange(len(count)).repeat_interleave(count)
         slot = torch.arange(len(row)) - torch.tensor(self.bounds[:-1])[row]
         position = spans.first[row] + slot
@@ -167,14 +169,12 @@ class Live:
 
     def queries(self, rows: int, device: torch.device) -> Int[Tensor, "row slot"]:
         """The positions of the first rows side by side; shorter rows repeat one."""
-        first, count = self.first.on(device)[:rows], self.count.on(device)[:rows]
-        slots = torch.arange(max(1, int(count.max())), device=device)
-        return (first[:, None] + slots).clamp(max=self.width - 1)
+        slots = torch.arange(self._most[rows], device=device)
+        return (self.first.on(device)[:rows, None] + slots).clamp(max=self.width - 1)
 
     def side_by_side(self, x: Tensor, rows: int) -> Tensor:
         """The units of the first rows as rows of positions, as `queries` numbers them; the rest is zero."""
-        slots = max(1, int(self.count.on(x.device)[:rows].max()))
-        wide = x.new_zeros(rows, slots, *x.shape[2:])
+        wide = x.new_zeros(rows, self._most[rows], *x.shape[2:])
         return self.put(wide, x, self.slot)
 
     def put(self, wide: Tensor, x: Tensor, places: Copies | None = None) -> Tensor:

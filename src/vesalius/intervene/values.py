@@ -87,6 +87,10 @@ class Values:
         """The replacements of one component: a head's z, an MLP's output without its bias."""
         return self.mlp[component.layer] if component.head is None else self.z[component.layer][:, :, component.head]
 
+    def at(self, span: slice) -> "Values":
+        """The values of components at some positions."""
+        return Values(tuple(x[:, span] for x in self.z), tuple(x[:, span] for x in self.mlp), self.embed[:, span])
+
     def stack(self, *others: "Values") -> "Values":
         """One table with the rows of all; choices of the second count on from the first's."""
         tables = (self, *others)

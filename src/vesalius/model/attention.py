@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from vesalius.model.config import Config, Rotary
+from vesalius.model.fused import attend_fused, may_fuse
 from vesalius.model.hooks import Tap
 from vesalius.model.mlp import HALF, NormLayer, affine, widened
 
@@ -27,18 +28,26 @@ Rotation = tuple[Tensor, Tensor]
 class Layout:
     """Positions of the tokens of a batch and which pairs may attend. `rows` of 1 serve every row of the batch.
 
-    `windowed` holds the pairs of layers that see a limited number of tokens, `rotations` each rotation in use.
+    `windowed` holds the pairs of layers that see a limited number of tokens, `rotations` each rotation in use; `plain`
+    says that every token sees itself and all before it.
     """
 
     attend: Bool[Tensor, "rows 1 query key"]
     positions: Int[Tensor, "rows pos"]
     windowed: Mapping[int, Bool[Tensor, "rows 1 query key"]] = field(default_factory=dict)
     rotations: Mapping[Rotary, Rotation] = field(default_factory=dict)
+    plain: bool = False
     _copies: dict[torch.device, "Layout"] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def make(
-        cls, config: Config, positions: Int[Tensor, "rows pos"], attend: Bool[Tensor, "rows 1 query key"], like: Tensor
+        cls,
+        config: Config,
+        positions: Int[Tensor, "rows pos"],
+        attend: Bool[Tensor, "rows 1 query key"],
+        like: Tensor,
+        *,
+        plain: bool = False,
     ) -> "Layout":
         """The layout of a model's layers; `like` gives the number format of rotations."""
         n = attend.shape[-1]
@@ -49,7 +58,7 @@ class Layout:
         layers = range(config.n_layers)
         rotaries = {rotary for layer in layers if (rotary := config.rotary_of(layer)) is not None}
         rotations = {rotary: rotation(positions, rotary, config.d_head, like.dtype) for rotary in rotaries}
-        return cls(attend, positions, windowed, rotations)
+        return cls(attend, positions, windowed, rotations, plain)
 
     def take(self, rows: Int[Tensor, " n"] | slice) -> "Layout":
         """The layout of chosen rows (a shared layout is its own selection)."""
@@ -60,6 +69,7 @@ class Layout:
             self.positions[rows],
             {window: attend[rows] for window, attend in self.windowed.items()},
             {rotary: (cos[rows], sin[rows]) for rotary, (cos, sin) in self.rotations.items()},
+            self.plain,
         )
 
     def on(self, device: torch.device) -> "Layout":
@@ -72,6 +82,7 @@ class Layout:
                 self.positions.to(device),
                 {window: attend.to(device) for window, attend in self.windowed.items()},
                 {rotary: (cos.to(device), sin.to(device)) for rotary, (cos, sin) in self.rotations.items()},
+                self.plain,
             )
         return self._copies[device]
 
@@ -146,6 +157,8 @@ def _pair_with_turns(turns: float, d: int, rotary: Rotary) -> float:
 
 HeadPort = Literal["q", "k", "v"]
 _QUIET = Tap()
+#: What fused attention never holds.
+_TABLES = ("hook_attn_scores", "hook_pattern")
 #: Where attention is computed rows-last: many rows, small heads, short prompts.
 _MANY_ROWS, SMALL_HEAD, _SHORT = 64, 8, 16
 
@@ -262,6 +275,9 @@ class Attention(nn.Module):
         tiny = len(q) >= _MANY_ROWS and q.shape[3] <= SMALL_HEAD and k.shape[1] <= _SHORT
         if tap.idle and tiny and self.config.attn_softcap is None:
             return _mix_rows_last(q, k, v, attend, self.divisor)
+        if may_fuse(self.config, k.shape[1]) and not any(tap.needs(self.prefix + name) for name in _TABLES):
+            plain = at is None and layout.plain and self.window not in layout.windowed
+            return tap(self.prefix + "hook_z", attend_fused(q, k, v, None if plain else attend, self.divisor))
         batch, n_query, n_heads, d_head = q.shape
         kv = k.shape[2]
         # Query heads that share a key-value head are laid end to end along the query axis, so nothing is copied.

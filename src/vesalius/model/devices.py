@@ -138,6 +138,19 @@ def fitting_devices(needed: int, room: dict[torch.device, int]) -> tuple[torch.d
     return (best,) if room[best] * WEIGHT_SHARE >= needed else tuple(room)
 
 
+def replica_devices(devices: str, number: int, n_gpus: int) -> str:
+    """Where the worker of this number puts its copy of a model that is on these devices: each on a GPU, or a group of
+    GPUs, of its own as long as there are any; then in turn. `n_gpus` are those that the worker sees, perhaps fewer than
+    there are. Other devices stay.
+    """
+    names = [name.strip() for name in devices.split(",")]
+    groups = n_gpus // len(names)
+    if not groups or not all(name.startswith("cuda") for name in names):
+        return devices
+    first = (number % groups) * len(names)
+    return ",".join(f"cuda:{first + i}" for i in range(len(names)))
+
+
 def named_devices(names: Devices) -> tuple[torch.device, ...]:
     """Devices by name, or one line saying why one cannot be used here."""
     given = names.split(",") if isinstance(names, str) else [names] if isinstance(names, torch.device) else list(names)

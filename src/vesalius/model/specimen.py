@@ -236,9 +236,10 @@ class IdVocabulary:
 @dataclass(frozen=True, repr=False)
 class Specimen(Viewable):
     """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
-    head and MLP; `source` is the name or path that it was loaded by, `dtype` the number format asked for then (None:
-    that of the weights), `behaviour_source` the behaviour itself where it is not one of the built-in ones. `tokenizer`
-    is the directory of a tokenizer that was given (`IN_PYTHON` for one in memory), `revision` that of a hub id.
+    head and MLP; `source` is the name or path that it was loaded by, `dtype` its number format (None: float32, for
+    which nothing was asked or changed), `behaviour_source` the behaviour itself where it is not one of the built-in
+    ones. `tokenizer` is the directory of a tokenizer that was given (`IN_PYTHON` for one in memory), `revision` that of
+    a hub id.
     """
 
     id: str

@@ -232,7 +232,7 @@ class Transformer(nn.Module):
         if mask is not None:
             attend = attend & mask[:, None, None, :]
             positions = (mask.long().cumsum(1) - 1).clamp(min=0)
-        return Layout.make(self.config, positions, attend, self.W_E)
+        return Layout.make(self.config, positions, attend, self.W_E, plain=self.config.causal and mask is None)
 
     def embed(self, tokens: Int[Tensor, "batch pos"], layout: Layout, tap: Tap) -> Float[Tensor, "batch pos d_model"]:
         """Token embedding, scaled, plus learned positions."""
@@ -318,7 +318,7 @@ def _check_tokens(tokens: Int[Tensor, "batch pos"], config: Config) -> None:
         )
     if tokens.is_meta:  # shapes without numbers, for an estimate of memory
         return
-    low, high = int(tokens.min()), int(tokens.max())
+    low, high = torch.stack(tokens.aminmax()).tolist()  # a device is waited for once
     if low < 0 or high >= config.d_vocab:
         raise BadInput(f"token id {low if low < 0 else high} is outside this model's vocabulary of {config.d_vocab}")
 

@@ -52,6 +52,7 @@ from vesalius.options.verbs import (
     Sample,
     Scoring,
     Selected,
+    Sparse,
     Who,
     require_drawable,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "Sandboxed",
     "Scoring",
     "Selected",
+    "Sparse",
     "Spend",
     "Who",
     "Workers",

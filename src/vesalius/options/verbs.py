@@ -37,7 +37,12 @@ class Read(Record, kw_only=True):
     tokenizer: Annotated[Any, flag("Directory of a tokenizer for a natural model. Default: its own.", rare=True)] = None
     revision: Annotated[str | None, flag("Revision of a hub id.", rare=True)] = None
     dtype: Annotated[
-        Any, flag("Number format of a natural model: auto (as stored), float32, bfloat16, float16.", rare=True)
+        Any,
+        flag(
+            "Number format of a natural model: auto (as stored, or float32 where that is slow), float32, bfloat16, "
+            "float16.",
+            rare=True,
+        ),
     ] = "auto"
     device: Annotated[
         Any,
@@ -138,7 +143,8 @@ class Knockout(Record):
         Any,
         flag(
             "Instead of components every activation of a kind, several with commas: resid_pre, resid_mid, resid, "
-            "attn_out, mlp_out, mlp_pre, mlp_post, q, k, v, z, pattern.",
+            "attn_out, mlp_out, mlp_pre, mlp_post, q, k, v, z, pattern; or features: the 64 latents of --features with "
+            "the largest attributions.",
             word="{}",
         ),
     ] = None
@@ -254,6 +260,22 @@ class Continuing(Record):
             raise BadInput("`prompt` is missing; give the text that is continued")
         if self.edits is None and self.steer is None:
             raise BadInput("nothing is replaced or added; give `edits` (sites), or `steer` (a site) with a direction")
+
+
+class Sparse(Record):
+    """Sparse dictionaries whose latents are sites."""
+
+    features: Annotated[
+        Any,
+        flag(
+            "Directory of sparse autoencoders or transcoders (SAELens, circuit-tracer); their latents are sites: "
+            "L12F4711.",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.features is not None:
+            object.__setattr__(self, "features", str(self.features))
 
 
 class Force(Record):

@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeVar
 
 from vesalius.errors import BadInput, Failed, choices, raised_where
 from vesalius.private import secrets_of
+from vesalius.progress import REPLICA
 from vesalius.sandbox.kernel import die_with_parent
 
 Case = TypeVar("Case")
@@ -109,6 +110,11 @@ def in_process(
             yield case, outcome(work, case)
 
 
+def gpus_of(case: object) -> int:
+    """How many GPUs the model of a case is on; 0 for cases that do not say."""
+    return int(getattr(case, "gpus", 0))
+
+
 class Queue:
     """Cases waiting for a worker, those that are to be tried again last."""
 
@@ -168,20 +174,23 @@ def _deal(queue: Queue, workers: "list[_Worker]", work: Callable[[Any], Any], jo
         if given is None:
             return any(worker.busy for worker in workers)
         if free is None:
-            free = _Worker(work)
+            taken = {worker.number for worker in workers}
+            free = _Worker(work, next(number for number in range(jobs) if number not in taken))
             workers.append(free)
         free.give(*given)
 
 
 class _Worker:
-    """One process and the case it has."""
+    """One process and the case it has; `number` is its place among those that work at the same time."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
+    def __init__(self, work: Callable[[Any], Any], number: int = 0) -> None:
+        self.number = number
         context = multiprocessing.get_context(START_METHOD)
         if START_METHOD == "forkserver":
             context.set_forkserver_preload(list(PRELOADED if "torch" in sys.modules else ()))
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, dict(os.environ)), daemon=True)
+        environment = {**os.environ, REPLICA: str(number)}
+        self.process = context.Process(target=_serve, args=(theirs, environment), daemon=True)
         with _one_thread(), _deaf_to_interrupts():
             self.process.start()
         theirs.close()

@@ -29,6 +29,11 @@ class WorkPart:
     elsewhere: Elsewhere
     part: Any
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs its model is on."""
+        return self.elsewhere.gpus
+
 
 def do_part(case: WorkPart) -> Any:
     """The work of one part, in the process that has it."""

@@ -4,7 +4,8 @@ The same pairs as the local engine gives, for the same ledger: only this process
 need the run directory and the specimens at the same paths, because they write their records of calls there. A Ray
 worker has threads, so nothing is ever forked in it: the sandbox executes its own process. Each try is one Ray task that
 Ray itself does not repeat; a worker that dies takes one case with it, which is tried once more and then counts as a
-failure.
+failure. A case that says how many GPUs its model is on (`gpus`) is a task that asks for as many, so that replicas stand
+on GPUs of their own, on whatever node has them.
 """
 
 import logging
@@ -12,8 +13,8 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from vesalius.errors import BadInput
-from vesalius.runs.engine import THREADS, TRIES, Case, Failure, Queue, Result, attempt, require_jobs
+from vesalius.errors import BadInput, Failed
+from vesalius.runs.engine import THREADS, TRIES, Case, Failure, Queue, Result, attempt, gpus_of, require_jobs
 
 ADDRESS = "RAY_ADDRESS"
 
@@ -32,7 +33,7 @@ def map_cases(
     try:
         while True:
             while len(running) < jobs and (given := queue.next()) is not None:
-                running[remote.remote(work, given[0])] = given
+                running[_submitted(ray, remote, work, given[0])] = given
             if not running:
                 return
             for done in ray.wait(list(running), num_returns=1)[0]:
@@ -41,11 +42,28 @@ def map_cases(
                 if isinstance(answer, Failure) and answer.kind == "killed" and queue.again(case, tries):
                     continue
                 yield case, answer
+    except (ConnectionError, ray.exceptions.RayError) as error:
+        raise Failed(f"engine ray: the cluster was lost ({_first_line(error)}); the same command continues") from None
     finally:
-        for task in running:
-            ray.cancel(task, force=True)
+        if ray.is_initialized():
+            for task in running:
+                ray.cancel(task, force=True)
         if ours:
             ray.shutdown()
+
+
+def _submitted(ray: Any, remote: Any, work: Callable[[Any], Any], case: Any) -> Any:
+    """The task of a case, on as many GPUs as its model is on."""
+    gpus = gpus_of(case)
+    if not gpus:
+        return remote.remote(work, case)
+    most = max((node.get("Resources", {}).get("GPU", 0) for node in ray.nodes() if node.get("Alive")), default=0)
+    if most < gpus:
+        raise BadInput(
+            f"engine ray: the model is on {gpus} GPU{'s' if gpus > 1 else ''} and no node of the cluster has more than "
+            f"{most:g}; start nodes with --num-gpus, or give another --device"
+        )
+    return remote.options(num_gpus=gpus).remote(work, case)
 
 
 def require_installed() -> None:
@@ -68,9 +86,15 @@ def _connect(ray: Any, jobs: int) -> None:
         options |= {"num_cpus": jobs, "include_dashboard": False}
     try:
         ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInput(f"engine ray: no cluster at {os.environ.get(ADDRESS) or 'this machine'} ({why})") from None
+    except Exception as error:  # Ray raises many kinds, bare ones among them, where a part of it does not start
+        ray.shutdown()
+        where = os.environ.get(ADDRESS)
+        what = f"no cluster at {where}" if where else "Ray did not start on this machine"
+        raise BadInput(f"engine ray: {what} ({_first_line(error)}); take --engine local, or see `ray status`") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _answer(ray: Any, task: Any) -> Any:
@@ -78,6 +102,6 @@ def _answer(ray: Any, task: Any) -> Any:
     try:
         return ray.get(task)
     except ray.exceptions.RayTaskError as error:
-        return Failure("broke", str(error.cause or error).splitlines()[0])
+        return Failure("broke", _first_line(error.cause or error))
     except ray.exceptions.RayError as error:
         return Failure("killed", f"its Ray worker ended ({type(error).__name__}), {TRIES} times")

@@ -46,6 +46,7 @@ from vesalius.options import (
     Sandboxed,
     Scoring,
     Selected,
+    Sparse,
     flag,
 )
 
@@ -63,6 +64,7 @@ def sweep(
     printed: Ranked,
     parts: Parts,
     force: Force,
+    sparse: Sparse,
 ) -> None:
     """Measure how much each head and MLP matters, or each site of a kind, with intervals and a picture.
 
@@ -76,12 +78,14 @@ def sweep(
     Example: vesalius sweep smollm2-135m --behaviour induction --kind resample,zero
 
     A map: vesalius sweep smollm2-135m --behaviour induction --sites resid --by position
+
+    The strongest latents: vesalius sweep org/model -b ioi --sites features --features transcoders/
     """
     load = one.studied(load)
     if printed.plan:
         return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=printed.json)
     with resumable():
-        report = api.sweep_report(specimen, load, knockout, draw, parts, force, out=printed.out or True)
+        report = api.sweep_report(specimen, load, knockout, draw, parts, force, sparse, out=printed.out or True)
     return output(report, as_json=printed.json, top=printed.top)
 
 
@@ -106,6 +110,7 @@ def what_if(
         str | None, typer.Option("--from", help="Ask again what a what_if.json asked, instead of naming it here.")
     ] = None,
     force: Force,
+    sparse: Sparse,
 ) -> None:
     """Replace some components, activations or edges together and print how the outputs change.
 
@@ -122,12 +127,14 @@ def what_if(
         return output(api.what_if_again(file, out=printed.out or True), as_json=printed.json)
     if specimen is None or components is None:
         raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
-    result = api.what_if(specimen, components, edit, load, draw, force, out=printed.out or True)
+    result = api.what_if(specimen, components, edit, load, draw, force, sparse, out=printed.out or True)
     return output(result, as_json=printed.json)
 
 
 @command(commands)
-def complete(specimen: SpecimenArgument, read: Read, continuing: Continuing, *, printed: Printed) -> None:
+def complete(
+    specimen: SpecimenArgument, read: Read, continuing: Continuing, sparse: Sparse, *, printed: Printed
+) -> None:
     """Continue a prompt with and without an intervention, and print the next token's distribution of both.
 
     Sites are replaced (--edits), or a direction is added at one (--steer). The likeliest token is written each time;
@@ -137,7 +144,7 @@ def complete(specimen: SpecimenArgument, read: Read, continuing: Continuing, *, 
     wonderful" --away "It is terrible" --strength 2
     """
     load = Load(**read.values())
-    output(api.complete(specimen, load, continuing, out=printed.out or True), as_json=printed.json)
+    output(api.complete(specimen, load, continuing, sparse, out=printed.out or True), as_json=printed.json)
 
 
 @command(commands)

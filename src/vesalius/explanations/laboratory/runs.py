@@ -17,7 +17,7 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.head_tests import Target, general_roles, masses
+from vesalius.discovery.head_tests import Target, general_roles, masses, masses_in_place
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, run
 from vesalius.intervene.mlps import mlp_input
@@ -365,6 +365,17 @@ class HeadPaths:
         clean = masses(self.runs.pattern(self.head.layer)[:, [self.head.head]], target)[:, 0]
         patterns = self._inputs.patterns_with(change, ports)
         return {port: clean - masses(patterns[port][:, None], target)[:, 0] for port in ports}
+
+    def masses_lost_each(
+        self, changes: Float[Tensor, "change prompt pos d_model"], target: Target
+    ) -> dict[AttentionPort, Float[Tensor, "change prompt"]]:
+        """The same for several changes at once, left where the model is."""
+        own = self.runs.pattern(self.head.layer)[:, [self.head.head]]
+        target = target.to(own.device)
+        clean = masses_in_place(own, target)[:, 0]
+        patterns = self._inputs.patterns_with_each(changes, PORTS)
+        # Changes stand where `masses` has heads: every one of them is held to the same targets.
+        return {port: (clean - masses_in_place(x.transpose(0, 1), target).T) for port, x in patterns.items()}
 
     @torch.no_grad()
     def z_without_keys(self, target: Target) -> Float[Tensor, "prompt pos d_head"]:

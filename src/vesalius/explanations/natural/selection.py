@@ -15,6 +15,7 @@ The hypothesised role of each head, its feeders and the paths are tested on othe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import torch
 from jaxtyping import Float
@@ -59,6 +60,8 @@ FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
 FEW_HEADS = 24
 #: Components that claims are made about, where the caller sets no limit: of the built-in scientist, and of agents.
 DESCRIBED, DESCRIBED_BY_AGENTS = 24, 12
+#: Senders whose paths into a head are replaced in one batch.
+SENDERS = 8
 #: Paths between selected components that are measured again for evidence.
 PATHS = 12
 
@@ -327,18 +330,27 @@ def _attention_lost(
 ) -> dict[tuple[Component, AttentionPort], dict[Component, Float[Tensor, " prompt"]]]:
     """How much attention leaves each head's target, by port and by the component below whose path is replaced."""
     paths = {head: HeadPaths(lab.runs, head) for head in targets}
-    lost: dict[tuple[Component, AttentionPort], dict[Component, Float[Tensor, " prompt"]]] = {
-        (head, port): {} for head in targets for port in PORTS
-    }
-    for sender in lab.model.components:
-        readers = [head for head in targets if sender.layer < head.layer]
+    targets = {head: target.to(lab.model.device) for head, target in targets.items()}
+    order: list[tuple[Component, AttentionPort, Component]] = []
+    values: list[Float[Tensor, "change prompt"]] = []
+    for layer, of_layer in groupby(lab.model.components, key=lambda part: part.layer):
+        readers, senders = [head for head in targets if layer < head.layer], list(of_layer)
         if not readers:
             break
-        change = lab.runs.change(sender)
-        for head in readers:
-            for port, values in paths[head].masses_lost(change, targets[head]).items():
-                lost[head, port][sender] = values[~values.isnan()]
-    return lost
+        for start in range(0, len(senders), SENDERS):
+            some = senders[start : start + SENDERS]
+            changes = torch.stack([lab.runs.change(sender) for sender in some])
+            for head in readers:
+                for port, lost in paths[head].masses_lost_each(changes, targets[head]).items():
+                    order += [(head, port, sender) for sender in some]
+                    values.append(lost.to(lab.model.device))
+    by_port: dict[tuple[Component, AttentionPort], dict[Component, Float[Tensor, " prompt"]]] = {
+        (head, port): {} for head in targets for port in PORTS
+    }
+    # The device is waited for once.
+    for (head, port, sender), lost in zip(order, torch.cat(values).cpu() if values else (), strict=True):
+        by_port[head, port][sender] = lost[~lost.isnan()]
+    return by_port
 
 
 def _add_paths(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
