@@ -40,6 +40,7 @@ Command = Literal[
     "bench discovery",
     "bench functions",
     "bench mechrl",
+    "bench natural",
     "functions reliability",
 ]
 #: The digest of prompts that were given in Python, which no command takes.

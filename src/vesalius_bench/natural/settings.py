@@ -105,8 +105,9 @@ class NaturalSettings:
         """What was asked, so that it can be asked again."""
         given: dict[str, JsonValue] = {"models": list(self.models)}
         names = {"behaviours": "behaviour", "scientists": "scientist"}
+        usual = NaturalOptions().values()
         for name, value in self.options.values().items():
-            if value != getattr(NaturalOptions, name, None) and name != "seed" and value not in ((), None):
+            if value != usual[name] and name != "seed":
                 given[names.get(name, name)] = list(value) if isinstance(value, tuple) else value
         return Request(command="bench natural", options=given, seed=self.options.seed)
 

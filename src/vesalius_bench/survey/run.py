@@ -204,13 +204,13 @@ def distinct_words(labels: Sequence[str]) -> list[str]:
 def _file_mark(name: str) -> str | None:
     """What stands for the content of a file; None for a name."""
     path = Path(whole_path(name))
-    return sha256(path)[:16] if path.iswhole_path() and path.is_file() else None
+    return sha256(path)[:16] if path.is_absolute() and path.is_file() else None
 
 
 def model_mark(name: str) -> str | None:
     """What stands for the files of a model: the names and sizes of all, the content of its config."""
     path = Path(whole_path(name))
-    if not path.iswhole_path():
+    if not path.is_absolute():
         return None
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     parts = [f"{one.name} {one.stat().st_size}" for one in files]
