@@ -9,7 +9,8 @@ from itertools import combinations
 from typing import Literal
 
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.prompts import TooFewPrompts
+from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns
 from vesalius.discovery.shares import Shares, share_between
@@ -32,6 +33,8 @@ PROMPTS, PAIRS = 32, 24
 #: The excess, as a share of what replacing everything costs, from which components stand in for each other.
 LEAST_EXCESS = 0.05
 GRADE_SEED = 7_000_003
+#: The fewest prompts that anything is graded on.
+LEAST_PROMPTS = 4
 
 
 def run_proposal(
@@ -99,13 +102,21 @@ def proposal_prompts(specimen: Specimen, n: int, *, split: Split, seed: int) -> 
 
 
 def _unseen(specimen: Specimen, fit: Trial, n: int, *, split: Split, seed: int) -> Trial:
-    for asked in (n + FIT, n, n // 2):
+    """`n` prompts of a split that are not among those that fit, or as many as a small split has."""
+    asked = n + FIT
+    while asked >= LEAST_PROMPTS:
         try:
-            drawn = trial(specimen, asked, seed=seed, split=split, apart_from=fit)
-        except BadInput:  # a small split
-            continue
-        return drawn.take(slice(0, n))
-    raise BadInput(f"behaviour {behaviour_of(specimen).label}: fewer than {n // 2} unseen prompts in its {split} split")
+            return trial(specimen, asked, seed=seed, split=split, apart_from=fit).take(slice(0, n))
+        except NothingUnseen:
+            raise
+        except TooFewPrompts as few:
+            asked = few.n if 0 < few.n < asked else asked // 2
+        except BadInput:
+            asked //= 2
+    raise BadInput(
+        f"behaviour {behaviour_of(specimen).label}: its {split} split has fewer than {LEAST_PROMPTS} prompts that no "
+        "explanation has seen; give more rows"
+    )
 
 
 def stand_ins(shares: Shares, groups: Collection[tuple[str, ...]]) -> list[StandIn]:
