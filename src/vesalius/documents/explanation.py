@@ -121,7 +121,17 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     the SHA-256 of each.
     """
 
-    ABSENT_IF_DEFAULT = ("performance", "account", "answer", "formula", "ran", "prompts", "running", "ladder", "proposed")
+    ABSENT_IF_DEFAULT = (
+        "performance",
+        "account",
+        "answer",
+        "formula",
+        "ran",
+        "prompts",
+        "running",
+        "ladder",
+        "proposed",
+    )
 
     FILE = EXPLANATION_FILE
     RANK = 20

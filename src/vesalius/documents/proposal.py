@@ -95,7 +95,14 @@ class RunProposal(Record):
             parts.append(Facts([("algorithm gives the model's answer", self.agreement.text())]))
         if self.variables:
             rows = [
-                (one.variable, one.at.place, one.at.accuracy.value, one.at.kept.value, one.at.control.value, one.at.verdict)
+                (
+                    one.variable,
+                    one.at.place,
+                    one.at.accuracy.value,
+                    one.at.kept.value,
+                    one.at.control.value,
+                    one.at.verdict,
+                )
                 for one in self.variables
             ]
             columns = ("variable", "place", "accuracy", "kept", "control", "verdict")

@@ -76,7 +76,19 @@ class NaturalFigures(Record):
 
 
 _KEPT = ("case", "scientist", "kept", "low", "high", "own patterns", "shuffled", "random", "all BOS", "counterfactual")
-_SAID = ("case", "scientist", "rules", "variables", "n", "pairs named", "precision", "recall", "chance", "passes", "CPU s")
+_SAID = (
+    "case",
+    "scientist",
+    "rules",
+    "variables",
+    "n",
+    "pairs named",
+    "precision",
+    "recall",
+    "chance",
+    "passes",
+    "CPU s",
+)
 _PLANTED = ("case", "scientist", "named and planted", "planted and named", "programs", "variables", "stand-ins")
 
 
@@ -217,4 +229,3 @@ def _planted(row: NaturalFigures) -> tuple[str | float | None, ...]:
         planted.stand_ins,
     )
     return (_case(row), row.scientist, *(one.value for one in parts))
-

@@ -81,7 +81,9 @@ class Scripted(Scientist):
     def require(self, specimen: Specimen, *, force: bool = False) -> None:
         """It knows natural models only."""
         if not isinstance(specimen.vocabulary, TextVocabulary):
-            raise BadInput(f"specimen {specimen.name!r} has a listed vocabulary; the scripted agent is for models of text")
+            raise BadInput(
+                f"specimen {specimen.name!r} has a listed vocabulary; the scripted agent is for models of text"
+            )
 
     def explain(self, task: Task, backbone: Backbone | None) -> Explained:
         """Explain a natural model by the script."""
@@ -140,5 +142,7 @@ def _variables(session: Session) -> dict[str, Any]:
         claim = {"kind": RUNS, "algorithm": text, "variables": {name: f"resid{middle}@{role}"}}
         record = session.check(claim).records[0]
         value = next((one.value for one in record.evidence if one.experiment.startswith(f"{name} exchanged")), None)
-        best = max(best, (value or 0.0, {key: claim[key] for key in ("algorithm", "variables")}), key=lambda one: one[0])
+        best = max(
+            best, (value or 0.0, {key: claim[key] for key in ("algorithm", "variables")}), key=lambda one: one[0]
+        )
     return best[1]

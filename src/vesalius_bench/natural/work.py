@@ -121,7 +121,9 @@ def propose(work: ToPropose) -> tuple[Proposed, Explanation | None]:
     proposal = proposal_of(explanation, alignment)
     if proposal.empty:
         raise BadInput(f"scientist {case.scientist}: its explanation says nothing that runs")
-    return Proposed(proposal=proposal, forwards=forwards, cpu_seconds=round(time.process_time() - started, 2)), explanation
+    return Proposed(
+        proposal=proposal, forwards=forwards, cpu_seconds=round(time.process_time() - started, 2)
+    ), explanation
 
 
 def has_algorithm(specimen: Specimen) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import Literal
 
+from vesalius.behaviours.behaviour import TooFewPrompts
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.behaviours.prompts import TooFewPrompts
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns
@@ -54,7 +54,9 @@ def run_proposal(
     named = [Component.parse(name).within(config) for name in (*proposal.programs, *proposal.mlps)]
     running = None
     if named:
-        programs = {Component.parse(name).within(config): parse_program(text) for name, text in proposal.programs.items()}
+        programs = {
+            Component.parse(name).within(config): parse_program(text) for name, text in proposal.programs.items()
+        }
         running = put_in_place(
             specimen,
             NamedSet(tuple(sorted(named)), sets, len(named)),
