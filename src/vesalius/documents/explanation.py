@@ -115,10 +115,9 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was explained, by score.
     `performance` is how well a natural model does the behaviour, and whether its contrast can show anything; `account`
     is which share of it the named components carry and what is left out, from which `answer` follows. `running` is the
-    explanation as a program in the model's place, and `ladder` what each of its steps keeps. `proposed` is an explanation
-    that an agent gave as data, and what it is worth on prompts that it had not seen. `ran` says how the
-    scientist ran, where it is a foreign program; `prompts` are the user's own prompts of a language model by file, with
-    the SHA-256 of each.
+    explanation as a program in the model's place, and `ladder` what each of its steps keeps. `proposed` is what an
+    agent gave as data, and what it is worth on prompts that it had not seen. `ran` says how the scientist ran, where it
+    is a foreign program; `prompts` are the user's own prompts of a language model by file, with the SHA-256 of each.
     """
 
     ABSENT_IF_DEFAULT = (

@@ -64,8 +64,9 @@ class StandIn(Record):
 
 
 class RunProposal(Record):
-    """A proposal and what it is worth. `running` is the ladder of its programs (None: it names no component), `agreement`
-    how often its algorithm gives the model's answer, `rules` its size: rules of its programs, variables and MLPs.
+    """A proposal and what it is worth. `running` is the ladder of its programs (None: it names no component),
+    `agreement` how often its algorithm gives the model's answer, `rules` its size: rules of its programs, variables and
+    MLPs. `rows` are the passes that it took.
     """
 
     ABSENT_IF_DEFAULT = ("running", "agreement", "variables", "stand_ins")

@@ -1,8 +1,8 @@
 """`bench natural`: scientists explain natural models, and what they say is run in the models' place.
 
-A case is one scientist on one model and behaviour. First every scientist proposes, the null last, for it takes the names
-of the built-in one's; then every proposal is run on prompts that none of them has seen. Both results are in the ledger
-as soon as they are there: a run that was ended does what is missing.
+A case is one scientist on one model and behaviour. First every scientist proposes, the null last, for it takes the
+names of the built-in one's; then every proposal is run on prompts that none of them has seen. Both results are in the
+ledger as soon as they are there: a run that was ended does what is missing.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -152,8 +152,9 @@ def bench_natural(
     `models` are names, directories or hub ids of natural models, each with every one of `behaviours`; "planted" are
     models whose weights are written by hand, each with its own behaviour and a known answer. `scientists` are
     "builtin", "scripted", "null", `command:PROGRAM` or `package.module:function`. Every explanation is graded on `n`
-    prompts of the test split, by the share that it keeps beside controls, the accuracy of its variables, whether it says
-    which components can stand in for each other, its size and its cost. The same call continues a run that was ended.
+    prompts of the test split, by the share that it keeps beside controls, the accuracy of its variables, whether it
+    says which components can stand in for each other, its size and its cost. The same call continues a run that was
+    ended.
     """
     several = [models] if isinstance(models, str | Path) else list(models)
     settings = NaturalSettings(tuple(map(str, several)), options)

@@ -1,7 +1,7 @@
 """Models that read text and whose weights are written by hand, as cases whose algorithm is known.
 
-Nothing in a written model says what it computes: directories hold weights and a tokenizer, and are named by number. What
-was planted stands in `key`, which grading alone opens; here it is only built.
+Nothing in a written model says what it computes: directories hold weights and a tokenizer, and are named by number.
+What was planted stands in `key`, which grading alone opens; here it is only built.
 
 - Two layers of attention that continue a repeated sequence: a head copies the token before into each position, and
   heads of the next layer look for it. With a norm before the logits two of these are enough one by one.

@@ -1,4 +1,4 @@
-"""The claim that an explanation, given as data, runs in the model's place: of the whole behaviour, not of one component.
+"""The claim that an explanation, given as data, runs in the model's place: it is about the whole behaviour.
 
 Its experiment needs no laboratory: `run` carries it out. It is no kind that is described for one component.
 """

@@ -128,7 +128,9 @@ def prepared(
 
 @dataclass(frozen=True)
 class GivenPlaces:
-    """Variables at the places that were named for them, how often the algorithm gives the model's answer, and passes."""
+    """Variables at the places that were named for them, how often the algorithm gives the model's answer, and the
+    passes.
+    """
 
     agreement: Metric
     places: Mapping[str, AlignedPlace]
