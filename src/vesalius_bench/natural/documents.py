@@ -10,6 +10,7 @@ from vesalius.documents.request import Request
 from vesalius.documents.running import ALL_BOS, COUNTERFACTUAL, FROZEN, RANDOM, SHUFFLED
 from vesalius.documents.scorecard import CaseError
 from vesalius.documents.view import Answer, Facts, Group, Sheet, Text, View, duration
+from vesalius_bench.survey.documents import short_name
 
 BENCH_FILE = "natural-bench.json"
 NULL = "null"
@@ -44,8 +45,8 @@ class PlantedFigures(Record):
 
 class NaturalFigures(Record):
     """One scientist's explanation of one model on one behaviour, run in the model's place. `variables` is the mean
-    accuracy of the variables that it names between the embedding and the output; `forwards` and `cpu_seconds` are what
-    the explanation cost, not its grading.
+    accuracy of the variables that it names between the embedding and the output; `forwards` (None: not counted) and
+    `cpu_seconds` are what the explanation cost, not its grading.
     """
 
     ABSENT_IF_DEFAULT = ("planted",)
@@ -58,7 +59,7 @@ class NaturalFigures(Record):
     variables: Metric
     stand_ins: StandInFigures
     planted: PlantedFigures | None = None
-    forwards: float
+    forwards: float | None
     cpu_seconds: float
 
     @property
@@ -191,7 +192,7 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
 
 
 def _case(row: NaturalFigures) -> str:
-    return f"{row.model}, {row.behaviour.partition(':')[0]}"
+    return f"{short_name(row.model)}, {row.behaviour.partition(':')[0]}"
 
 
 def _kept(row: NaturalFigures) -> tuple[str | float | None, ...]:
@@ -213,7 +214,7 @@ def _said(row: NaturalFigures) -> tuple[str | float | None, ...]:
         pairs.precision.value,
         pairs.recall.value,
         pairs.chance.value,
-        round(row.forwards),
+        None if row.forwards is None else round(row.forwards),
         round(row.cpu_seconds, 1),
     )
 

@@ -33,7 +33,7 @@ def graded(
     case: Mapping[str, str],
     n: int,
     seed: int,
-    spent: tuple[float, float],
+    spent: tuple[float | None, float],
     unsafe: bool = False,
     progress: Progress = silent,
 ) -> NaturalFigures:
@@ -49,7 +49,7 @@ def graded(
         variables=variable_accuracy(run),
         stand_ins=stand_in_figures(shares, proposal),
         planted=None if answer is None else planted_figures(specimen, run, answer, n=n, seed=seed),
-        forwards=round(spent[0], 1),
+        forwards=None if spent[0] is None else round(spent[0], 1),
         cpu_seconds=round(spent[1], 2),
     )
 

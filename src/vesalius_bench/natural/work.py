@@ -58,7 +58,7 @@ class Proposed(Record):
     """What a scientist proposed, and what that cost in passes and CPU seconds."""
 
     proposal: Proposal
-    forwards: float
+    forwards: float | None
     cpu_seconds: float
 
 
@@ -113,11 +113,11 @@ def propose(work: ToPropose) -> tuple[Proposed, Explanation | None]:
             grants=work.grants,
         )
     )
-    explanation, forwards = explained.explanation, float(explained.explanation.rows)
-    alignment = None
+    explanation, alignment = explained.explanation, None
+    forwards = float(explanation.rows) or None  # a session does not count passes
     if case.scientist == BUILTIN and has_algorithm(specimen):
         alignment = align(specimen, n=ALIGNED, held_out=GRADED, seed=case.seed, progress=False)
-        forwards += alignment.forwards
+        forwards = (forwards or 0.0) + alignment.forwards
     proposal = proposal_of(explanation, alignment)
     if proposal.empty:
         raise BadInput(f"scientist {case.scientist}: its explanation says nothing that runs")

@@ -87,12 +87,13 @@ def _random(text: str, rules: Sequence[str], rng: random.Random) -> str:
 
 
 def _elsewhere(proposal: Proposal, n_layers: int, rng: random.Random) -> dict[str, str]:
-    """Each variable at a random layer between the embedding and the output, at a role that some variable has."""
+    """Each variable at a random layer between the embedding and the output, at a role that some variable has; at one of
+    these two ends where there is no other place.
+    """
     roles = sorted({place.partition("@")[2] for place in proposal.variables.values()})
-    layers = range(1, max(2, n_layers))
-    places = [f"resid{layer}@{role}" for layer in layers for role in roles]
+    inside = [f"resid{layer}@{role}" for layer in range(1, n_layers) for role in roles]
+    ends = [f"resid{layer}@{role}" for layer in (0, n_layers) for role in roles]
     made = {}
     for name, place in proposal.variables.items():
-        others = [one for one in places if one != place] or places
-        made[name] = rng.choice(others)
+        made[name] = rng.choice([one for one in inside if one != place] or [one for one in ends if one != place])
     return made
