@@ -34,6 +34,7 @@ Command = Literal[
     "explain",
     "retest",
     "ladder",
+    "improve",
     "survey",
     "study af1",
     "bench circuits",

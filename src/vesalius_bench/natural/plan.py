@@ -40,6 +40,7 @@ def bench_natural_plan(
             progress(f"timing {case.model}, {case.behaviour}", done, len(cases))
             cells.append(_cell(case))
     return SurveyPlan(
+        of="bench natural",
         cells=tuple(cells),
         forwards=math.fsum(cell.forwards or 0.0 for cell in cells),
         peak_bytes=max((cell.peak_bytes or 0 for cell in cells), default=0),
