@@ -132,7 +132,7 @@ def explained(specimen: Specimen, programs: dict[str, str]) -> Explanation:
 @pytest.mark.slow
 def test_before_and_after_are_measured_on_prompts_that_had_no_part(repeats: Specimen, tmp_path: Path) -> None:
     given = explained(repeats, {"L1H1": "3 back", "L0H0": "1 back"})
-    result = ves.improve(given, n=8, passes=2_000, specimen=repeats, out=tmp_path, progress=False)
+    result = ves.improve(given, n=4, passes=900, specimen=repeats, out=tmp_path, progress=False)
     assert result.answered().verdict == "yes"
     assert result.before.kept is not None
     assert result.after.kept is not None

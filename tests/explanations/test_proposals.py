@@ -180,7 +180,10 @@ def test_an_agent_proposes_through_the_session_and_is_graded_on_prompts_that_it_
         assert false["records"][0]["verdict"] == "refuted"
         answer = table.answer({"claim": {"kind": RUNS, **RIGHT}})
         (record,) = answer["records"]
-        assert record["verdict"] == "supported"
+        # A sharper rule than the head's own pattern keeps more than that: a fault of the ladder, and no more than open.
+        above = "keeps" in (record["evidence"][0]["outcome"] or "")
+        assert record["verdict"] == ("undecided" if above else "supported")
+        assert record["evidence"][0]["low"] > 0.9
         assert record["evidence"][0]["measure"] == "share kept"
         assert set(record["evidence"][0]["controls"]) >= {"shuffled programs", "counterfactual patterns"}
         assert (left, answer["left"]["claims"]) == (4, 2)
