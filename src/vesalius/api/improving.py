@@ -105,7 +105,9 @@ def improve_plan(
     )
 
 
-def _checked(explanation: Given, *, until: float, passes: int, n: int, seed: int) -> tuple[Explanation, str, Proposal]:
+def _checked(
+    explanation: Given, *, until: float, passes: int, n: int, seed: int
+) -> tuple[Explanation, str | None, Proposal]:
     """The explanation, where it is, and what it says as data; refused before the model is read."""
     require_drawable(n, seed)
     if not 0 < until <= 1:
