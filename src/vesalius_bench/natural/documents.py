@@ -100,7 +100,7 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
 
     FILE = BENCH_FILE
     RANK = 90
-    VERB = COMMAND = "bench natural"
+    COMMAND = "bench natural"
     REMEDY = "give the command of the run again"
     ABSENT_IF_DEFAULT = ("directory",)
 
