@@ -29,6 +29,7 @@ from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS
 from vesalius.explanations.findings import Said, Statement
+from vesalius.explanations.proposals.reading import GRAMMAR
 from vesalius.explanations.session.briefing import TAXONOMY, helper_lines
 from vesalius.explanations.session.grammar import OPERATORS, describe_claims
 from vesalius.explanations.session.session import Session
@@ -181,7 +182,7 @@ def interchange(
 def claims_grammar(*, natural: bool = False) -> str:
     """Every kind of claim with its JSON form, the notation of programs, and the helper functions of the sandbox."""
     if natural:
-        return f"Claims:\n{describe_claims(NATURAL_KINDS)}\n"
+        return f"Claims:\n{describe_claims(NATURAL_KINDS)}\n- runs: {GRAMMAR}\n"
     operators = "\n".join(f"- {name} of {reads}: {takes}" for name, (reads, takes) in OPERATORS.items())
     example = '{"variables": [{"name": "v1", "op": "map", "of": ["tokens"], "formula": "x == \'a\'"}], "output": "v1"}'
     circuit = '{"kind": "circuit", "program": PROGRAM, "carriers": {COMPONENT: [VARIABLE, ...], ...}}'

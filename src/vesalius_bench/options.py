@@ -115,6 +115,45 @@ class SurveyOptions(Record):
     ] = "auto"
 
 
+class NaturalOptions(Record):
+    """Which explanations `bench natural` compares, and how they are graded."""
+
+    behaviours: Annotated[
+        Sequence[str],
+        flag(
+            "A behaviour by name or file, for models that are named; give it once for each. Default: induction, ioi, "
+            "greater-than, capitals; of arithmetic its own.",
+            "--behaviour",
+            "-b",
+        ),
+    ] = ()
+    scientists: Annotated[
+        Sequence[str],
+        flag(
+            "Who explains; give it once for each: builtin, scripted (an agent that follows a script), null (the "
+            "components of builtin with random programs), command:PROGRAM or package.module:function. Default: the "
+            "first three.",
+            "--scientist",
+        ),
+    ] = ()
+    n: Annotated[int, flag("Prompts that grade an explanation; none of them has been seen by it.", least=8)] = 32
+    claims: Annotated[
+        int, flag("The most prompts that a claim of the built-in scientist draws.", least=4, rare=True)
+    ] = 32
+    top: Annotated[
+        int | None, flag("The most components that the built-in scientist explains.", least=1, rare=True)
+    ] = None
+    seed: Annotated[int, flag("Seed of all prompts and of the null.")] = 0
+    device: Annotated[
+        str, flag("cpu, cuda, mps, or several: cuda:0,cuda:1. auto: a GPU where there is one.", rare=True)
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("behaviours", "scientists"):  # a flag that is not given is None
+            object.__setattr__(self, name, tuple(getattr(self, name) or ()))
+
+
 class Filling(Record):
     """What the runs that fill tables of a paper may use."""
 

@@ -28,11 +28,11 @@ from vesalius.version import __version__
 COMMANDS = [
     *("specimens", "show", "predict", "look", "behaviours", "models", "check"),
     *("sweep", "what-if", "complete", "discover", "explain", "report", "atlas", "align", "neurons"),
-    *("faithfulness", "retest", "ladder"),
+    *("faithfulness", "retest", "ladder", "improve"),
     *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
     *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey"),
 ]
-BENCHMARKS = ["circuits", "discovery", "functions", "mechrl"]
+BENCHMARKS = ["circuits", "discovery", "functions", "mechrl", "natural"]
 CLAIMS = ["register", "verify", "show", "key"]
 LEAGUE = ["make", "submit", "score", "table"]
 MIB = ["write", "check", "score"]

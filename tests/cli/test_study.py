@@ -18,6 +18,7 @@ from vesalius.api.workloads import read_shape
 from vesalius.circuits.key.other_keys import af1_roles, established_roles
 from vesalius.discovery.known_heads import AF1_COMPONENTS, is_llama_3_8b
 from vesalius.documents import Circuit, Plan
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.circuit import Member
 from vesalius.documents.kinds import schema
 from vesalius.grading.keys import known_roles
@@ -26,10 +27,10 @@ from vesalius_bench.ratings.reading import majority
 from vesalius_bench.study import steps
 from vesalius_bench.study import study as verbs
 from vesalius_bench.study.documents import Localisation, Study
-from vesalius_bench.study.evidence import evidence_table
+from vesalius_bench.study.evidence import ComponentEvidence, evidence_table
 from vesalius_bench.study.measuring import measured_evidence
 from vesalius_bench.study.roles import read_roles
-from vesalius_bench.study.run import StudySettings
+from vesalius_bench.study.run import StudySettings, interchange_of
 from vesalius_bench.study.steps import localise
 
 STEPS = ["performed", "localised", "measured", "explained"]
@@ -144,6 +145,29 @@ def test_the_evidence_shows_which_operand_a_head_moves(study: Study) -> None:
     assert (dict(writer.attention), dict(writer.cut), writer.once_others_zeroed) == ({}, {}, None)
     assert writer.lens_top_5 > mover.lens_top_5
     assert {step.component for step in study.evidence.pruning} == {"L0H3", "L1H0"}
+
+
+def test_every_role_stands_beside_what_its_component_carries_by_interchange(study: Study) -> None:
+    one = ComponentEvidence(
+        component="L0H1",
+        zeroed=0.5,
+        lens_answer=0.0,
+        lens_top_5=0.0,
+        switched=FrozenDict({"operand A": 0.25, "operand B": 0.75}),
+        exchanged=FrozenDict({"operand A": 8, "operand B": 12}),
+    )
+    carried = interchange_of(one)
+    assert carried is not None
+    assert (carried.operand, carried.accuracy.value, carried.accuracy.n, carried.others) == ("B", 0.75, 12, 0.25)
+    assert interchange_of(one.model_copy(update={"exchanged": FrozenDict({})})) is None
+    evidence = {part.component: part for part in study.evidence.components}
+    for explainer in study.explainers:
+        for role in explainer.roles:
+            if evidence[role.component].exchanged:
+                assert role.interchange is not None
+                assert role.interchange.accuracy.value == pytest.approx(
+                    max(evidence[role.component].switched.values()), abs=0.05
+                )
 
 
 def test_a_backup_group_is_zeroed_without_each_and_as_a_whole() -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from vesalius.api.continuing import complete
     from vesalius.api.discoveries import discover, neurons
     from vesalius.api.explanations import explain, retest
+    from vesalius.api.improving import improve, improve_plan
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.ladders import ladder
@@ -61,6 +62,7 @@ _DEFINED = {
     "vesalius.api.discoveries": ("discover", "neurons"),
     "vesalius.api.explanations": ("explain", "retest"),
     "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
+    "vesalius.api.improving": ("improve", "improve_plan"),
     "vesalius.api.knockouts": ("save_what_if", "what_if"),
     "vesalius.api.ladders": ("ladder",),
     "vesalius.api.listing": ("models", "specimens"),
@@ -93,6 +95,8 @@ __all__ = [
     "faithfulness",
     "generate",
     "grade",
+    "improve",
+    "improve_plan",
     "instruments",
     "ladder",
     "lens",

@@ -38,6 +38,7 @@ PANELS = {
         "faithfulness",
         "retest",
         "ladder",
+        "improve",
     ),
     "Results": ("report", "runs", "diff", "replay", "compare", "convert", "schema"),
     "Specimens": ("specimens", "models", "train", "generate", "plugins"),

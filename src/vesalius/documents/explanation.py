@@ -46,6 +46,7 @@ from vesalius.documents.claims import (
 )
 from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.performance import Performance
+from vesalius.documents.proposal import RunProposal
 from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
 from vesalius.documents.running import Running, with_words
@@ -114,12 +115,22 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     queries and keys of which heads; `circuit_edges` are those of the discovered circuit that was explained, by score.
     `performance` is how well a natural model does the behaviour, and whether its contrast can show anything; `account`
     is which share of it the named components carry and what is left out, from which `answer` follows. `running` is the
-    explanation as a program in the model's place, and `ladder` what each of its steps keeps. `ran` says how the
-    scientist ran, where it is a foreign program; `prompts` are the user's own prompts of a language model by file, with
-    the SHA-256 of each.
+    explanation as a program in the model's place, and `ladder` what each of its steps keeps. `proposed` is what an
+    agent gave as data, and what it is worth on prompts that it had not seen. `ran` says how the scientist ran, where it
+    is a foreign program; `prompts` are the user's own prompts of a language model by file, with the SHA-256 of each.
     """
 
-    ABSENT_IF_DEFAULT = ("performance", "account", "answer", "formula", "ran", "prompts", "running", "ladder")
+    ABSENT_IF_DEFAULT = (
+        "performance",
+        "account",
+        "answer",
+        "formula",
+        "ran",
+        "prompts",
+        "running",
+        "ladder",
+        "proposed",
+    )
 
     FILE = EXPLANATION_FILE
     RANK = 20
@@ -150,6 +161,7 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
     performance: Performance | None = None
     account: Account | None = None
     running: Running | None = None
+    proposed: RunProposal | None = None
     ran: Ran | None = None
     prompts: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     directory: str | None = Field(default=None, exclude=True)
@@ -259,6 +271,7 @@ def view_of(
         said or Answer(_in_brief(description)),
         [
             *([] if explanation.running is None else explanation.running.sections()),
+            *([] if explanation.proposed is None else explanation.proposed.sections()),
             *([] if account is None else account.sections()),
             *([Text([_in_brief(description)], terminal_only=True)] if natural and said is not None else []),
             Facts(_brief(explanation)),

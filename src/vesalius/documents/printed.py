@@ -100,8 +100,13 @@ class CellPlan(Record):
 
 
 class SurveyPlan(Viewable, Record):
-    """What a survey takes at most: its cells, the passes and seconds of all, and the largest peak of memory."""
+    """What a survey, or other work `of` several cells, takes at most: its cells, the passes and seconds of all, and the
+    largest peak of memory.
+    """
 
+    ABSENT_IF_DEFAULT = ("of",)
+
+    of: str = "a survey"
     cells: tuple[CellPlan, ...]
     forwards: float
     peak_bytes: int
@@ -115,9 +120,9 @@ class SurveyPlan(Viewable, Record):
         columns = tuple(CellPlan.model_fields)
         many = "s" * (len(self.cells) != 1)
         return View(
-            "Plan of a survey",
+            f"Plan of {self.of}",
             Answer(
-                f"Plan of a survey of {len(self.cells)} cell{many}, at most about {self.seconds:.1f} s one after the "
+                f"Plan of {self.of} of {len(self.cells)} cell{many}, at most about {self.seconds:.1f} s one after the "
                 f"other and {self.peak_bytes / 2**20:,.0f} MB{rest}; nothing was run but one timed chunk of each"
             ),
             [Sheet(columns, rows)],

@@ -34,12 +34,14 @@ Command = Literal[
     "explain",
     "retest",
     "ladder",
+    "improve",
     "survey",
     "study af1",
     "bench circuits",
     "bench discovery",
     "bench functions",
     "bench mechrl",
+    "bench natural",
     "functions reliability",
 ]
 #: The digest of prompts that were given in Python, which no command takes.

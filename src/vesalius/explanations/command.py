@@ -26,6 +26,7 @@ from vesalius.documents.ran import Ran
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, OutOfBudget
 from vesalius.explanations.findings import Said, Statement
+from vesalius.explanations.proposals.reading import GRAMMAR
 from vesalius.explanations.session import natural_scope, scope
 from vesalius.explanations.session.briefing import MAX_ITERATIONS, STAGE, TAXONOMY, helper_lines
 from vesalius.explanations.session.session import Session, which_code
@@ -142,6 +143,7 @@ class InstrumentTable:
             "examples": list(specimen.examples),
             "instruments": natural_scope.instrument_lines() if self.session.natural else helper_lines(),
             "claims": briefing.grammar(),
+            **({"runs": GRAMMAR} if self.session.natural else {}),
             "tags": TAXONOMY,
             "budget": self.left,
             "timeout_seconds": timeout,

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, Field, model_validator
 
 from vesalius.components import Component
+from vesalius.documents.proposal import RUNS
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
 from vesalius.explanations.budget import OutOfBudget, Spending
@@ -222,7 +223,8 @@ class Bench:
             return f"this claim cannot be checked: {error}\n{self._left('claims')}"
         own, record = decided.checked[0]
         self.given.append({**decided.given, "verdict": record.verdict})
-        self.checked.append((own, record))
+        if record.kind != RUNS:  # of the whole behaviour, kept by the session
+            self.checked.append((own, record))
         settles = given.get("kind") == CIRCUIT and record.verdict == "supported"
         self.finished = self.finished or (settles and verdict_of(one for _, one in self.checked) == "supported")
         said = [*map(record_text, decided.records), *([decided.note] if decided.note else [])]

@@ -61,7 +61,7 @@ def circuits(
             raise BadInput(
                 "--natural: the built-in scientist explains; leave out --export, --backbone, --circuit-from, --judge"
             )
-        return output(api.bench_natural(chosen, seed=who.seed, out=printed.out), as_json=printed.json)
+        return output(api.bench_natural_circuits(chosen, seed=who.seed, out=printed.out), as_json=printed.json)
     if export is not None:
         return output(api.export_circuits(export, chosen), as_json=printed.json)
     with resumable():

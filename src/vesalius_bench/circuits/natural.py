@@ -109,7 +109,7 @@ def _said(metric: Metric) -> str:
 
 
 @verb
-def bench_natural(
+def bench_natural_circuits(
     chosen: Published | None = None, *, n: int = PROMPTS, seed: int = SEED, out: Out = None, progress: Progress = silent
 ) -> NaturalCard:
     """Explain natural models whose circuits are known, and grade components, roles, backups and false support.
@@ -119,7 +119,7 @@ def bench_natural(
     chosen = chosen or Published()
     if chosen.names is not None or chosen.limit is not None or chosen.annotations is not None:
         raise BadInput("`natural`: every task with a key is graded; leave `ids`, `limit` and `annotations` out")
-    directory = directory_for(out, "bench-natural", f"seed{seed}")
+    directory = directory_for(out, "bench-natural-circuits", f"seed{seed}")
     places: list[Path | None] = [None, *([] if chosen.folder is None else [Path(chosen.folder).expanduser()])]
     rows = []
     for place in places:

@@ -11,6 +11,7 @@ from pydantic import Field, computed_field
 
 from vesalius.documents.base import FrozenDict, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.explanation import Verdict
+from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import (
@@ -64,11 +65,30 @@ class Localisation(Record):
     seconds: float = 0.0
 
 
+class Interchange(Record):
+    """What a component carries to the last token by interchange: of its outputs on sums with another operand, the share
+    of answers that follow that operand, for the `operand` that they follow most (`accuracy`), and the largest share of
+    the others.
+    """
+
+    operand: str
+    accuracy: Metric
+    others: float | None
+
+    def text(self) -> str:
+        """The figure in a few words."""
+        beside = "" if self.others is None else f"; the others at most {self.others:.2f}"
+        return f"{self.operand} {self.accuracy.text()}{beside}"
+
+
 class StudiedRole(Record):
     """What an explainer says about one component: the name of its role, where it has one, and its note. `rating`
     compares that with the reference role; without one, `unrated` says why. `votes` are the scores behind it, from 0
-    (wrong) to 2 (correct), by rater or judge.
+    (wrong) to 2 (correct), by rater or judge. `interchange` is what the component carries by experiment, whatever is
+    said of it; None where no operand could be exchanged.
     """
+
+    ABSENT_IF_DEFAULT = ("interchange",)
 
     component: str
     role: str | None
@@ -77,6 +97,7 @@ class StudiedRole(Record):
     rating: RoleRating | None = None
     unrated: str = ""
     votes: FrozenMap[str, int] = Field(default_factory=FrozenDict)
+    interchange: Interchange | None = None
 
 
 class StudiedExplainer(Record):
@@ -325,8 +346,10 @@ class Study(ResultDocument, kind="study"):
                 votes = ", ".join(f"{name} {score}" for name, score in role.votes.items())
                 rating = role.rating or f"not rated: {role.unrated}"
                 said = f"{role.role}: {role.note}" if role.role else role.note
-                rows.append((one.name, said, Mark(LOOKS.get(role.rating or "", "untested"), rating, votes)))
-        sections.append(Sheet(("explainer", "what it says", "rating"), rows))
+                carried = None if role.interchange is None else role.interchange.text()
+                mark = Mark(LOOKS.get(role.rating or "", "untested"), rating, votes)
+                rows.append((one.name, said, mark, carried))
+        sections.append(Sheet(("explainer", "what it says", "rating", "carries, by interchange"), rows))
         return Group(sections, title=component, name=component)
 
     def _agreement(self) -> Sheet:

@@ -71,8 +71,9 @@ class ComponentEvidence(Record):
     `operand_mass` its attention to all operands together.
 
     With its output from a run with another operand: `moved` is how far that moves the answer to that run's, as a share
-    of what the whole run moves; `switched` how often the answer becomes that one; `margin` logit(that answer) -
-    logit(clean answer) before and after; `gain` what that answer's logit gains.
+    of what the whole run moves; `switched` how often the answer becomes that one, of the `exchanged` prompts on which
+    the two differ; `margin` logit(that answer) - logit(clean answer) before and after; `gain` what that answer's logit
+    gains.
 
     `lens_answer` is what its output adds to the answer's logit, against the mean logit; `lens_top_1`, `lens_top_3` and
     `lens_top_5` are how often it has the answer among its likeliest tokens. `target_logits` and `target_top_5` are the
@@ -80,6 +81,8 @@ class ComponentEvidence(Record):
     `cosine_answer` is that of its output with the answer's unembedding, `cosine_residual` with the residual stream that
     it reads.
     """
+
+    ABSENT_IF_DEFAULT = ("exchanged",)
 
     component: str
     zeroed: float
@@ -91,6 +94,7 @@ class ComponentEvidence(Record):
     cut: FrozenMap[str, float] = Field(default_factory=FrozenDict)
     moved: FrozenMap[str, float] = Field(default_factory=FrozenDict)
     switched: FrozenMap[str, float] = Field(default_factory=FrozenDict)
+    exchanged: FrozenMap[str, int] = Field(default_factory=FrozenDict)
     margin: FrozenMap[str, tuple[float, float]] = Field(default_factory=FrozenDict)
     gain: FrozenMap[str, float] = Field(default_factory=FrozenDict)
     lens_answer: float

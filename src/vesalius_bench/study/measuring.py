@@ -78,6 +78,7 @@ def measured_evidence(
             cut={role: by_head[name] for role, by_head in cuts.items() if name in by_head},
             moved={role: one.moved[name] for role, one in patched.items()},
             switched={role: one.switched[name] for role, one in patched.items()},
+            exchanged={role: one.exchanged for role, one in patched.items()},
             margin={role: (one.before, one.after[name]) for role, one in patched.items()},
             gain={role: one.gain[name] for role, one in patched.items()},
             lens_answer=lens[name]["answer"][0],
@@ -145,7 +146,7 @@ class Patched:
         runs = lab.edited(sets, values, at=END, suppressed=suppressed, read_by=recordings)
         before, *after = runs
         differs = source.differs
-        self.before = _mean(before.margin[differs])
+        self.before, self.exchanged = _mean(before.margin[differs]), int(differs.sum())
         shares = source.moved.shares(before, after)
         self.switched, self.moved, self.after, self.gain = {}, {}, {}, {}
         for name, (switched, moved), run in zip(names, shares, after, strict=True):

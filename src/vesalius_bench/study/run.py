@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
+from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
@@ -34,6 +35,7 @@ from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, kappa_fields, r
 from vesalius_bench.study.documents import (
     RATINGS,
     STUDY_FILE,
+    Interchange,
     Localisation,
     RaterAgreement,
     StudiedExplainer,
@@ -41,7 +43,7 @@ from vesalius_bench.study.documents import (
     Study,
     StudyRow,
 )
-from vesalius_bench.study.evidence import CircuitEvidence
+from vesalius_bench.study.evidence import CircuitEvidence, ComponentEvidence, short_role
 from vesalius_bench.study.roles import MEASURE, RatedText
 
 PERFORMED, LOCALISED, MEASURED, EXPLAINED = "performed", "localised", "measured", "explained"
@@ -233,7 +235,12 @@ def _explainer(
     directory = work.directory_of(explained.name)
     explanation = read_explanation(directory / EXPLANATION_FILE)
     said = {part.id: part for part in explanation.components}
-    roles = tuple(_role(name, said.get(name), rated, name in known) for name in work.circuit.components)
+    assert work.evidence is not None
+    carried = {one.component: interchange_of(one) for one in work.evidence.components}
+    roles = tuple(
+        _role(name, said.get(name), rated, name in known).model_copy(update={"interchange": carried.get(name)})
+        for name in work.circuit.components
+    )
     return StudiedExplainer(
         name=explained.name,
         scientist=explained.scientist,
@@ -258,6 +265,17 @@ def _role(
     one = RatedText(None, "nobody rated it") if rated is None else rated[component]
     rating = None if one.score is None else RATINGS[one.score]
     return StudiedRole(**fields, rating=rating, unrated=one.unrated, votes=dict(one.votes or {}))
+
+
+def interchange_of(one: ComponentEvidence) -> Interchange | None:
+    """The operand that answers follow most where a component's output is that of a sum with another one."""
+    if not one.exchanged:  # a study of before
+        return None
+    operand = max(one.switched, key=lambda role: one.switched[role])
+    others = [share for role, share in one.switched.items() if role != operand]
+    n = one.exchanged[operand]
+    accuracy = Metric.of_share(round(one.switched[operand] * n), n)
+    return Interchange(operand=short_role(operand), accuracy=accuracy, others=max(others, default=None))
 
 
 def _raters(scores: Sequence[Rating], judges: Sequence[str]) -> str | None:

@@ -91,14 +91,14 @@ class SurveySettings:
             "benchmark": BENCHMARK,
             **{name: getattr(self, name) for name in fields},
             "version": __version__,
-            "models": {name: _model_mark(name) for name in self.models},
+            "models": {name: model_mark(name) for name in self.models},
             "behaviours": {name: _file_mark(name) for name in self.behaviours},
         }
 
     def cells(self, directory: Path) -> list["CellCase"]:
         """Every cell, model by model; each has a directory of its own for its files."""
-        models = _distinct_words([short_name(model) for model in self.models])
-        behaviours = _distinct_words([label_of(behaviour) for behaviour in self.behaviours])
+        models = distinct_words([short_name(model) for model in self.models])
+        behaviours = distinct_words([label_of(behaviour) for behaviour in self.behaviours])
         return [
             CellCase(f"{word}-{end}", model, behaviour, self, directory / CELLS / f"{word}-{end}")
             for model, word in zip(self.models, models, strict=True)
@@ -120,7 +120,7 @@ class CellCase:
     places: tuple[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "places", (_absolute(self.model), _absolute(self.behaviour)))
+        object.__setattr__(self, "places", (whole_path(self.model), whole_path(self.behaviour)))
 
 
 class SurveyRun(Steps):
@@ -179,14 +179,14 @@ def _require_several(what: str, given: Sequence[str], example: str) -> None:
     for name in given:
         if not name.strip():
             raise BadInput(f"{what} {name!r} is not a name; give one such as {example}")
-        place = _absolute(name)
+        place = whole_path(name)
         if place in same:
             twice = "" if same[place] == name else f" (as {same[place]!r} as well)"
             raise BadInput(f"{what} {name!r} is given twice{twice}; leave one out")
         same[place] = name
 
 
-def _absolute(name: str) -> str:
+def whole_path(name: str) -> str:
     """The whole path of a file or a directory; any other name as it is."""
     try:
         path = Path(name).expanduser()
@@ -195,7 +195,7 @@ def _absolute(name: str) -> str:
         return name
 
 
-def _distinct_words(labels: Sequence[str]) -> list[str]:
+def distinct_words(labels: Sequence[str]) -> list[str]:
     """Labels as words of a directory's name, numbered where two would be the same."""
     words = [re.sub(r"[^A-Za-z0-9._-]+", "_", label).strip(".") or "cell" for label in labels]
     return [word if words.count(word) == 1 else f"{word}_{place}" for place, word in enumerate(words, 1)]
@@ -203,13 +203,13 @@ def _distinct_words(labels: Sequence[str]) -> list[str]:
 
 def _file_mark(name: str) -> str | None:
     """What stands for the content of a file; None for a name."""
-    path = Path(_absolute(name))
+    path = Path(whole_path(name))
     return sha256(path)[:16] if path.is_absolute() and path.is_file() else None
 
 
-def _model_mark(name: str) -> str | None:
+def model_mark(name: str) -> str | None:
     """What stands for the files of a model: the names and sizes of all, the content of its config."""
-    path = Path(_absolute(name))
+    path = Path(whole_path(name))
     if not path.is_absolute():
         return None
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())

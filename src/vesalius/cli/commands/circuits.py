@@ -11,6 +11,7 @@ from vesalius.cli.options import (
     JsonOption,
     OnePrompt,
     Planned,
+    PlanOption,
     Printed,
     Ranked,
     SpecimenArgument,
@@ -399,3 +400,26 @@ def ladder(
         changed[head.strip()] = rule.strip()
     result = api.ladder(explanation, changed, n=n, seed=seed, out=printed.out or True)
     return output(result, as_json=printed.json)
+
+
+@command(commands)
+def improve(
+    explanation: Annotated[str, typer.Argument(help="A directory of `vesalius explain`, or an explanation file.")],
+    until: Annotated[float, typer.Option(help="Share of the behaviour at which the search ends.")] = 0.8,
+    passes: Annotated[int, typer.Option(help="Passes of one prompt that it may take.", min=1)] = 20_000,
+    n: Annotated[int, typer.Option("--n", "-n", help="Prompts that measure before and after.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 1,
+    plan: PlanOption = False,
+    *,
+    printed: Printed,
+) -> None:
+    """Improve the program of an explanation where its ladder loses most.
+
+    Another rule for a head, or one more head, chosen on some prompts and accepted only where confirmed on others.
+
+    Example: vesalius improve vesalius-runs/explain-smollm2-135m-induction-seed0 --passes 40000
+    """
+    asked = {"until": until, "passes": passes, "n": n, "seed": seed}
+    if plan:
+        return output(api.improve_plan(explanation, **asked), as_json=printed.json)
+    return output(api.improve(explanation, **asked, out=printed.out or True), as_json=printed.json)

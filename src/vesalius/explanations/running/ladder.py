@@ -126,7 +126,7 @@ def measured(
     def rows(removed: Collection[Component], looks: Patterns | None, *, read: bool) -> Float[Tensor, "prompt 4"]:
         plan = Plan.grid(model.config, [tuple(removed)], choices=replacement.choices, positions=material.where)
         if looks:
-            edits = _edits(model, heads, looks, alone if read else None)
+            edits = pattern_edits(model, heads, looks, alone if read else None)
             plan = replace(plan, patterns=edits)
         return run(recordings, plan, replacement.values, cost=cost).cpu()
 
@@ -292,7 +292,9 @@ class _TokenValues:
         return cls(vectors.reshape(-1, *vectors.shape[3:]), place)
 
 
-def _edits(model: Transformer, heads: Sequence[Component], looks: Patterns, alone: _TokenValues | None) -> PatternEdits:
+def pattern_edits(
+    model: Transformer, heads: Sequence[Component], looks: Patterns, alone: _TokenValues | None = None
+) -> PatternEdits:
     """Patterns for every head on every prompt, one row of a plan for each prompt."""
     n = len(looks[heads[0]])
     row = torch.arange(n).repeat(len(heads))

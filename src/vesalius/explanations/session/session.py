@@ -25,12 +25,16 @@ from typing import Any, Protocol, Self, Unpack
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Executable, Explanation, Verdict
+from vesalius.documents.proposal import RUNS, Proposal, RunProposal
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.budget import Budget, Spending
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
 from vesalius.explanations.findings import NOTHING_SAID, Checked, Finding, Said, Statement, explanation_of, finding_of
 from vesalius.explanations.laboratory import CircuitLab, Lab
+from vesalius.explanations.proposals.claim import Runs
+from vesalius.explanations.proposals.reading import read_proposal
+from vesalius.explanations.proposals.run import GRADING, TRYING, run_proposal
 from vesalius.explanations.session.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
 from vesalius.explanations.session.setting import LazyWorkspace, Setting, SettingOptions, setting_of
 from vesalius.explanations.verdicts import counterexamples, shown_beside
@@ -102,13 +106,15 @@ def counted_as(claim: Claim) -> tuple[str, str | None]:
 @dataclass
 class Memory:
     """What a study knows so far: the claims that were decided, how many were tried on each component, the program given
-    last, and what a claim about the whole circuit settled beside the component under study.
+    last, and what a claim about the whole circuit settled beside the component under study. Of a natural model,
+    `proposal` is the last explanation as data that was run in the model's place.
     """
 
     checked: list[Checked] = field(default_factory=list)
     tries: dict[Component, Tries] = field(default_factory=dict)
     last: dict[str, Any] | None = None
     established: dict[Component, Checked] = field(default_factory=dict)
+    proposal: Proposal | None = None
 
     def tries_of(self, component: Component) -> Tries:
         """The claims tried on a component."""
@@ -116,7 +122,7 @@ class Memory:
 
     def copy(self) -> "Memory":
         """One that can go on without changing this."""
-        return Memory(list(self.checked), deepcopy(self.tries), self.last, dict(self.established))
+        return Memory(list(self.checked), deepcopy(self.tries), self.last, dict(self.established), self.proposal)
 
     def complete(self, given: dict[str, Any]) -> dict[str, Any]:
         """A claim with "last" replaced by the program, and where it has none by the carriers, given before."""
@@ -189,7 +195,7 @@ class Session:
         self.lock = threading.RLock()
         self._setting_for = setting_for
         self._shown: dict[int, tuple[CircuitLab, CircuitLab]] = {}
-        self._stack, self._started = ExitStack(), time.monotonic()
+        self._stack, self._started, self._unsafe = ExitStack(), time.monotonic(), False
 
     @classmethod
     def open(
@@ -215,7 +221,7 @@ class Session:
         except BaseException:
             stack.close()
             raise
-        session._stack, session._started = stack, started
+        session._stack, session._started, session._unsafe = stack, started, unsafe
         return session
 
     def __enter__(self) -> Self:
@@ -282,6 +288,8 @@ class Session:
             given = self.memory.complete(plain_json(given))
             if given.get("kind") == CIRCUIT and not self.natural:
                 decided = self._check_circuit(given, about)
+            elif given.get("kind") == RUNS and self.natural:
+                decided = self._check_runs(given, about)
             else:
                 component = self.part(given.get("component")) if about is None else about
                 claim = self._setting_of(component).briefing.read_claim(given, component)
@@ -304,6 +312,9 @@ class Session:
 
     def recall(self, given: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Remember a claim about one component that was decided in an earlier session, as it was given then."""
+        if given.get("kind") == RUNS:
+            self.memory.proposal = read_proposal(given, self.setting.briefing.specimen.model.config)
+            return
         component = self.part(given.get("component"))
         claim = self._setting_of(component).briefing.read_claim(dict(given), component)
         self.memory.checked.append((claim, ClaimRecord.model_validate(record)))
@@ -371,10 +382,30 @@ class Session:
             cost=cost,
             seconds=time.monotonic() - self._started,
         )
-        own = {"behaviour": self.setting.behaviour, "performance": self.setting.performance}
+        proposed = None if self.memory.proposal is None else self.run(self.memory.proposal)
+        own = {"behaviour": self.setting.behaviour, "performance": self.setting.performance, "proposed": proposed}
         explained = [Component.parse(part.id) for part in explanation.components]
         account = self.setting.account(explained) if explained else None
         return explanation.model_copy(update={"scientist": scientist, **own}).with_account(account)
+
+    def run(self, proposal: Proposal, *, trying: bool = False) -> RunProposal:
+        """What a proposal is worth: on prompts for `trying` some, or on those that no proposal has seen."""
+        return run_proposal(
+            self.setting.briefing.specimen,
+            proposal,
+            split=TRYING if trying else GRADING,
+            seed=self.setting.seed,
+            unsafe=self._unsafe,
+        )
+
+    def _check_runs(self, given: dict[str, Any], about: Component | None) -> Decided:
+        """Run an explanation that is given as data; the last one is what is submitted, and is then run on others."""
+        proposal = read_proposal(given, self.setting.briefing.specimen.model.config)
+        first = about or next(iter([*proposal.components, *self.circuit, "L0H0"]))
+        claim = Runs(component=str(first), proposal=proposal)
+        tried = self.run(proposal, trying=True)
+        self.memory.proposal = proposal
+        return Decided(given, ((claim, claim.record(tried, seed=self.setting.seed)),))
 
     def _check_circuit(self, given: dict[str, Any], about: Component | None) -> Decided:
         """Check what every component is said to carry; the rest only once the program gives the model's outputs."""

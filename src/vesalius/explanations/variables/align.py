@@ -1,13 +1,15 @@
 """The whole alignment of an algorithm with a model: pairs of two splits, the search, and the rival."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.documents.alignment import Alignment, RivalAlgorithm, RivalAt
+from vesalius.documents.alignment import AlignedPlace, Alignment, RivalAlgorithm, RivalAt
+from vesalius.documents.base import FrozenDict
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices
@@ -123,6 +125,88 @@ def prepared(
         fitting_pairs, held_out = (_pairs(specimen, runner, one, roles, run=run) for one in (fitting, graded))
     search = Search(fitting_pairs, held_out, layers, asked.together, asked.directions, given, asked.seed)
     return fitting, graded, search
+
+
+@dataclass(frozen=True)
+class GivenPlaces:
+    """Variables at the places that were named for them, how often the algorithm gives the model's answer, and the
+    passes.
+    """
+
+    agreement: Metric
+    places: Mapping[str, AlignedPlace]
+    forwards: float
+
+
+def grade_places(
+    specimen: Specimen,
+    algorithm: Algorithm,
+    places: Mapping[str, str],
+    *,
+    split: str = HELD_OUT,
+    n: int,
+    seed: int,
+    unsafe: bool = False,
+) -> GivenPlaces:
+    """Grade variables at places that somebody named, with their controls, on pairs of one split; nothing is chosen."""
+    behaviour = behaviour_of(specimen)
+    material = _material(specimen, behaviour, split, n, seed)
+    roles = tuple(material.roles)
+    algorithm.require_inputs(material.cases[0].base.inputs, f"behaviour {behaviour.label}")
+    parsed = {name: parse_places(text, specimen.model.config, roles) for name, text in places.items()}
+    if several := [name for name, found in parsed.items() if len(found) != 1]:
+        raise BadInput(f"variable {several[0]!r}: name one place, such as resid3@{roles[-1]}")
+    with algorithm.runner(unsafe=unsafe) as runner:
+        pairs = _pairs(specimen, runner, material, roles)
+    if not any(pairs.usable):  # the model answers no pair as the algorithm says: nothing can be exchanged
+        nowhere = {name: _ungraded(place, specimen.model.config.n_layers) for name, (place,) in parsed.items()}
+        return GivenPlaces(pairs.agreement, nowhere, pairs.exchange.forwards)
+    search = Search(pairs, pairs, (), 1, 0, (), seed)
+    graded = {name: search.at(name, place) for name, (place,) in parsed.items()}
+    return GivenPlaces(pairs.agreement, graded, pairs.exchange.forwards)
+
+
+def _ungraded(place: Place, n_layers: int) -> AlignedPlace:
+    """A place for which no pair says anything."""
+    none = Metric.of_share(0, 0)
+    return AlignedPlace(
+        place=str(place),
+        words=place.words(n_layers),
+        accuracy=none,
+        kept=none,
+        fitted=none,
+        control=none,
+        controls=FrozenDict({}),
+        kinds=(),
+        verdict="no",
+    )
+
+
+@dataclass(frozen=True)
+class BestPlace:
+    """The place of the map that does best for a variable on the pairs that choose it, its score there, and passes."""
+
+    place: str
+    score: float
+    forwards: float
+
+
+def best_place(
+    specimen: Specimen, algorithm: Algorithm, variable: str, *, split: str, n: int, seed: int, unsafe: bool = False
+) -> BestPlace:
+    """Look for a variable in the residual stream between the embedding and the output, at every role."""
+    material = _material(specimen, behaviour_of(specimen), split, n, seed)
+    roles = tuple(material.roles)
+    with algorithm.runner(unsafe=unsafe) as runner:
+        pairs = _pairs(specimen, runner, material, roles)
+    rows, found = pairs.graded_rows(), []
+    for layer in range(1, specimen.model.config.n_layers if len(rows) else 1):
+        for role in roles:
+            place = Place((role,), layer=layer)
+            graded = pairs.grade(variable, pairs.exchange.answers(place, rows), rows)
+            found.append((graded.score, str(place)))
+    score, place = max(found, key=lambda one: one[0], default=(0.0, f"resid0@{roles[-1]}"))
+    return BestPlace(place, score, pairs.exchange.forwards)
 
 
 def layers_named(given: str | None, n_layers: int) -> tuple[int, ...]:

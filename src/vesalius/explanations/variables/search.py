@@ -122,6 +122,10 @@ class Search:
             map=shares,
         )
 
+    def at(self, variable: str, place: Place) -> AlignedPlace:
+        """A variable at a place that somebody named, on held-out pairs."""
+        return self._aligned(variable, Chosen(place, self._graded(self.fitting, variable, place)))
+
     def map_places(self) -> list[Place]:
         """The residual stream before every layer at every role."""
         return [Place((role,), layer=layer) for role in self.roles for layer in self.layers]

@@ -1,0 +1,102 @@
+"""An explanation that was improved by search: `improvement.json`."""
+
+from typing import Literal
+
+from vesalius.documents.base import Answered, Line, Record, ResultDocument
+from vesalius.documents.metric import Metric
+from vesalius.documents.proposal import RunProposal
+from vesalius.documents.request import Request
+from vesalius.documents.view import Answer, Facts, Section, Sheet, View, duration, subject_of
+
+IMPROVEMENT_FILE = "improvement.json"
+#: What a step of a search changes.
+Kind = Literal["rule", "component", "place"]
+Stopped = Literal["the share is reached", "nothing is left to try", "the passes are spent"]
+
+
+class Change(Record):
+    """One change that was tried: what it is about, what it was and is, how much it gains on the prompts that chose it,
+    and on others that did not (`confirmed`, as a share of the behaviour; of a place the accuracy there). It is accepted
+    where the interval of the latter lies above zero, or above what the place before has.
+    """
+
+    kind: Kind
+    of: str
+    was: str | None
+    now: str
+    chosen: float
+    confirmed: Metric
+    accepted: bool
+
+
+class Improvement(Answered, ResultDocument, kind="improvement"):
+    """The program of an explanation before and after a search, both on prompts that chose and confirmed nothing. It
+    ended where `until` was reached on the confirming prompts, where nothing was left to try, or at `most` passes.
+    """
+
+    FILE = IMPROVEMENT_FILE
+    RANK = 77
+    COMMAND = VERB = "improve"
+    REMEDY = "run `vesalius improve` again"
+
+    request: Request
+    specimen: str
+    behaviour: str
+    until: float
+    most: int
+    stopped: Stopped
+    changes: tuple[Change, ...]
+    before: RunProposal
+    after: RunProposal
+    passes: float
+    seconds: float
+
+    @property
+    def accepted(self) -> list[Change]:
+        """The changes that were confirmed."""
+        return [one for one in self.changes if one.accepted]
+
+    def answered(self) -> Answer:
+        """Whether the share is reached on prompts that had no part in the search."""
+        before, after = self.before.kept, self.after.kept
+        if before is None or after is None or after.value is None or before.value is None:
+            return Answer("the explanation has no program that runs", "no")
+        said = f"{len(self.accepted)} of {len(self.changes)} changes were confirmed: the words keep {after.text()}"
+        said = f"{said}, before {before.value:.2f} ({self.stopped})"
+        if after.value >= self.until:
+            return Answer(said, "yes")
+        return Answer(f"{said}; {self.until:g} was asked for", "partly" if self.accepted else "no")
+
+    def listed(self) -> Line:
+        """What a list of results says of it."""
+        title = f"{subject_of(self.specimen, self.behaviour)}, improved"
+        return Line(title, f"{len(self.accepted)} changes confirmed", seconds=self.seconds)
+
+    def view(self) -> View:
+        """The answer, every change that was tried, and the explanation that is left."""
+        rows = [
+            (
+                one.kind,
+                one.of,
+                one.was,
+                one.now,
+                one.chosen,
+                one.confirmed.value,
+                one.confirmed.low,
+                one.confirmed.high,
+                "accepted" if one.accepted else "not confirmed",
+            )
+            for one in self.changes
+        ]
+        columns = ("change", "of", "was", "now", "gain where chosen", "confirmed", "low", "high", "")
+        parts: list[Section] = [
+            Facts([("cost", f"{self.passes:,.0f} passes of one prompt, {duration(self.seconds)}")]),
+            Sheet(columns, rows, title="What was tried", signed=("gain where chosen",)),
+            *self.after.sections(),
+        ]
+        return View(
+            f"{subject_of(self.specimen, self.behaviour)}: the explanation, improved",
+            self.answered(),
+            parts,
+            command=self.request.command_line() if self.request.specimen else None,
+        )
