@@ -15,6 +15,7 @@ edge, or an `Activation`: a stream of a layer, or what one of its heads has.
 | `L3.mlp_pre`, `L3.mlp_post`       | the MLP's neurons before and after the activation function       |
 | `L3H1`, `L3_MLP`, `L3N17`, `L3E5` | components: a head, an MLP without its bias, a neuron, an expert |
 | `L3F4711`                         | a latent of the layer's sparse dictionary (`model.dictionaries`) |
+| `L3.error`                        | what that dictionary misses of what it writes                    |
 | `L0H1->L5H3.k`, `L0H1->logits`    | an edge                                                          |
 
 Names of TransformerLens (`blocks.3.attn.hook_q[1]`, `blocks.3.hook_resid_pre`) are read as well. Positions follow
@@ -67,7 +68,7 @@ _EXPECTED = (
     "an edge: L0H1->L5H3.k, or a latent: L12F4711, with positions after @"
 )
 _ACTIVATION = re.compile(r"L(\d{1,9})(?:\.?H(\d{1,9}))?\.([A-Za-z_]+)")
-_FEATURE = re.compile(r"L(\d{1,9})F(\d{1,9})")
+_FEATURE = re.compile(r"L(\d{1,9})(?:F(\d{1,9})|\.error)")
 _HOOK = re.compile(r"blocks\.(\d{1,9})\.(?:attn\.|mlp\.)?hook_([a-z_]+)(?:\[(\d{1,9})\])?")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _WRITTEN_OTHERWISE = re.compile(
@@ -129,10 +130,12 @@ class Activation(Named):
 
 @dataclass(frozen=True)
 class Feature(Named):
-    """A latent of a layer's sparse dictionary. `dictionary` is bound to it where one has been loaded."""
+    """A latent of a layer's sparse dictionary, or (`index` None) what the dictionary misses, with the `dictionary` that
+    is bound to it where one has been loaded.
+    """
 
     layer: int
-    index: int
+    index: int | None
     dictionary: Any = field(default=None, compare=False, repr=False)
 
     def within(self, shape: Shape) -> "Feature":
@@ -142,7 +145,7 @@ class Feature(Named):
         return self
 
     def __str__(self) -> str:
-        return f"L{self.layer}F{self.index}"
+        return f"L{self.layer}.error" if self.index is None else f"L{self.layer}F{self.index}"
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,7 @@ def _place(text: str) -> Component | Edge | Activation | Feature:
     if "->" in text:
         return Edge.parse(text)
     if match := _FEATURE.fullmatch(text):
-        return Feature(int(match[1]), int(match[2]))
+        return Feature(int(match[1]), None if match[2] is None else int(match[2]))
     if (match := _ACTIVATION.fullmatch(text)) and match[3] in _ALSO:
         return Activation(int(match[1]), _ALSO[match[3]], None if match[2] is None else int(match[2]))
     try:

@@ -183,7 +183,28 @@ def test_a_latent_is_replaced_at_its_position_alone(setting: Setting) -> None:
     assert torch.allclose(setting.edited("L0F3@1@-1", Zero()), setting.hooked(0, change), atol=ROUNDING)
 
 
-@pytest.mark.parametrize("name", ["L0F3", "L1F3"])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_without_its_error_a_dictionary_speaks_alone(setting: Setting, layer: int) -> None:
+    one, where = setting.dictionaries.at(layer), setting.marked([1, -1])
+    written: dict[str, Tensor] = {}
+
+    def look(value: Tensor, hook: object) -> None:
+        written["x"] = value
+
+    def spoken(value: Tensor, hook: object) -> Tensor:
+        x = written["x"]
+        alone = one.reconstruct(x) - one.encode(x)[..., [2]] @ one.W_dec[[2]]
+        return torch.where(where[..., None], alone, value)
+
+    hooks = [(one.read_hook, look), (one.write_hook, spoken)]
+    logits = setting.model.run_with_hooks(setting.batch.tokens, mask=setting.batch.mask, fwd_hooks=hooks)
+    last = logits[torch.arange(N), setting.ends]
+    found = setting.edited(f"L{layer}.error@1@-1,L{layer}F2@1@-1", Zero())
+    assert torch.allclose(found, last[:, 1] - 2 * last[:, 2], atol=ROUNDING)
+    assert float((found - setting.edited(f"L{layer}F2@1@-1", Zero())).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["L0F3", "L1F3", "L0.error", "L1.error,L1F0"])
 def test_a_latent_replaced_by_its_own_value_changes_nothing(setting: Setting, name: str) -> None:
     assert same_logits(setting.edited(name, Resample(), other=setting.batch), setting.recordings.scores())
 

@@ -1,8 +1,10 @@
-"""Latents of sparse dictionaries as places: replaced with the error kept, and ranked by attribution.
+"""Latents of sparse dictionaries as places: replaced with the error kept, or the error itself, and ranked by
+attribution.
 
 A latent is replaced by adding `(new - old) W_dec[latent]` to what the dictionary writes: `old` is its value in the row
 that is running, so replacing none, or one by its own value, changes nothing (up to rounding) whatever the dictionary
-misses. Several latents of one dictionary are replaced together, all read from the same activation.
+misses. Several latents of one dictionary are replaced together, all read from the same activation. The error is what
+the dictionary writes in the model, less its reconstruction: without it the model runs on the dictionary's word alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +42,7 @@ def _of(latent: Feature, dictionaries: Dictionaries | None) -> Feature:
     if dictionaries is None:
         raise BadInput(f"site {latent} is a latent of a sparse dictionary; give its directory with `features`")
     dictionary = dictionaries.at(latent.layer)
-    if latent.index >= len(dictionary):
+    if latent.index is not None and latent.index >= len(dictionary):
         raise BadInput(f"site {latent}: the dictionary of layer {latent.layer} has latents 0 to {len(dictionary) - 1}")
     return replace(latent, dictionary=dictionary)
 
@@ -53,24 +55,28 @@ def dictionary_of(latent: Feature) -> Dictionary:
 
 @dataclass
 class Latents:
-    """Latents of one dictionary that are replaced together in some rows, each at its positions (None: all)."""
+    """Latents of one dictionary that are replaced together in some rows, each at its positions (None: all), and the
+    error where it is.
+    """
 
     dictionary: Dictionary
     which: Int[Tensor, " latent"]
     where: Sequence[Bool[Tensor, "row pos"] | None]
     #: What takes their place; a position or a row axis of 1 serves all.
     new: Float[Tensor, "row pos latent"]
+    error: Float[Tensor, "row pos d_model"] | None = None
+    error_where: Bool[Tensor, "row pos"] | None = None
 
     def hooks(self, rows: slice) -> list[Hook]:
         """Hooks that replace them in these rows of a run."""
         old: list[Tensor] = []
 
         def read(value: Tensor, _: HookPoint) -> None:
-            old[:] = [self.dictionary.encode(value[rows], self.which)]
+            old[:] = [value[rows]]
 
         def write(value: Tensor, _: HookPoint) -> Tensor:
             value = value.clone()
-            value[rows] += self.change(old[0]).to(value)
+            value[rows] += self.change(old[0], value[rows]).to(value)
             return value
 
         def both(value: Tensor, hook: HookPoint) -> Tensor:
@@ -82,27 +88,37 @@ class Latents:
             return [(one.write_hook, both)]
         return [(one.read_hook, read), (one.write_hook, write)]
 
-    def change(self, old: Float[Tensor, "row pos latent"]) -> Float[Tensor, "row pos d_model"]:
-        """What is added to the place that the dictionary writes."""
+    def change(
+        self, read: Float[Tensor, "row pos d_model"], written: Float[Tensor, "row pos d_model"]
+    ) -> Float[Tensor, "row pos d_model"]:
+        """What is added to the place that the dictionary writes, from what stands where it reads and writes."""
+        old = self.dictionary.encode(read, self.which)
         change = self.new.to(old) - old
         for i, where in enumerate(self.where):
             if where is not None:
                 change[..., i] *= where.to(change)
-        return change @ self.dictionary.directions(self.which, change)
+        added = change @ self.dictionary.directions(self.which, change)
+        if self.error is None:
+            return added
+        gone = self.error.to(added) - written.to(added) + self.dictionary.reconstruct(read)
+        return added + (gone if self.error_where is None else gone * self.error_where.to(added)[..., None])
 
 
 def latents_at(
     latents: Iterable[Feature], kept: Mapping[str, Tensor], real: Bool[Tensor, "source pos"], *, mean: bool
-) -> dict[Feature, Float[Tensor, "source pos"]]:
-    """The values of latents where the activations that their dictionaries read were `kept`, or their means over real
-    tokens.
+) -> dict[Feature, Float[Tensor, "source pos *d_model"]]:
+    """The values of latents, and errors, where the activations that their dictionaries read and write were `kept`, or
+    their means over real tokens.
     """
     values = {}
     for latent in latents:
         one = dictionary_of(latent)
         x = kept[one.read_hook]
-        value = one.encode(x, torch.tensor([latent.index]))[..., 0]
-        values[latent] = value[real.to(value.device)].mean()[None, None] if mean else value
+        if latent.index is None:
+            value = kept[one.write_hook].to(torch.float32) - one.reconstruct(x)
+        else:
+            value = one.encode(x, torch.tensor([latent.index]))[..., 0]
+        values[latent] = value[real.to(value.device)].mean(0)[None, None] if mean else value
     return values
 
 

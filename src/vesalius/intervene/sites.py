@@ -63,7 +63,7 @@ class SiteValues:
 
     table: Replacement
     activations: dict[str, Float[Tensor, "source pos *rest"] | None] = field(default_factory=dict)
-    latents: dict[Feature, Float[Tensor, "source pos"]] = field(default_factory=dict)
+    latents: dict[Feature, Float[Tensor, "source pos *d_model"]] = field(default_factory=dict)
 
     @classmethod
     @torch.no_grad()
@@ -90,7 +90,8 @@ class SiteValues:
         )
         hooks = sorted({site.place.hook for site in sites if isinstance(site.place, Activation)})
         latents = list(dict.fromkeys(site.place for site in sites if isinstance(site.place, Feature)))
-        reads = sorted({dictionary_of(latent).read_hook for latent in latents})
+        dictionaries = [dictionary_of(latent) for latent in latents]
+        reads = sorted({hook for one in dictionaries for hook in (one.read_hook, one.write_hook)})
         if isinstance(ablation, Zero):
             return cls(table, dict.fromkeys(hooks))
         source = counterfactual if ablation.from_counterfactual else reference or batch
@@ -272,20 +273,27 @@ class _SiteRun:
                 before = others.get(place, one.where)
                 together = None if one.where is None or before is None else one.where | before
                 others[place] = together
-        for latents in by_layer.values():
-            dictionary = dictionary_of(next(iter(latents)))
-            like = self.recording.pre[0]
-            new = [self.values.latents.get(latent, like.new_zeros(1, 1)) for latent in latents]
-            new = [value if len(value) == 1 else value[prompts] for value in new]
-            width = max(value.shape[1] for value in new)
-            length = max(len(value) for value in new)
+        for places in by_layer.values():
+            dictionary, like = dictionary_of(next(iter(places))), self.recording.pre[0]
+            masks = {one: None if where is None else where[prompts] for one, where in places.items()}
+            latents = [one for one in places if one.index is not None]
+            new = [self._latent(one, like.new_zeros(1, 1)) for one in latents]
+            rest = next((one for one in places if one.index is None), None)
+            shape = torch.broadcast_shapes((1, 1), *(value.shape for value in new))
             edit = Latents(
                 dictionary,
-                torch.tensor([latent.index for latent in latents]),
-                [None if where is None else where[prompts] for where in latents.values()],
-                torch.stack([value.expand(length, width) for value in new], -1),
+                torch.tensor([one.index for one in latents], dtype=torch.long),
+                [masks[one] for one in latents],
+                torch.stack([value.expand(shape) for value in new], -1) if new else like.new_zeros(1, 1, 0),
+                None if rest is None else self._latent(rest, like.new_zeros(1, 1, 1)),
+                None if rest is None else masks[rest],
             )
             self.hooks += edit.hooks(rows)
+
+    def _latent(self, place: Feature, zero: Tensor) -> Tensor:
+        """What takes the place of a latent or an error on these prompts."""
+        value = self.values.latents.get(place, zero)
+        return value if len(value) == 1 else value[self.prompts.start : self.prompts.stop]
 
     def _of_table(self, table: Tensor) -> Tensor:
         return table[self.choices.to(table.device)]
