@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vesalius.model.attention import rotate
+from vesalius.model.attention import _softmax_along_rows, rotate
 from vesalius.model.hooks import Tap
 from vesalius.model.mlp import NormLayer, affine
 
@@ -13,6 +13,15 @@ def test_a_bias_of_zeros_is_left_out_and_any_other_is_added(bias: float) -> None
     x, weight = torch.ones(3, 256), torch.full((256, 256), 0.5)
     with torch.no_grad():
         assert torch.equal(affine(x, weight, torch.full((256,), bias)), torch.full((3, 256), 128 + bias))
+
+
+def test_few_keys_are_normalised_as_many_are() -> None:
+    """Keys that are masked get nothing; the two orders of adding ten exponentials differ in the last places of 1."""
+    scores = torch.randn(5, 2, 3, 10, generator=torch.Generator().manual_seed(0)).mul(4)
+    scores[..., 7:] = torch.finfo(scores.dtype).min
+    pattern = _softmax_along_rows(scores)
+    assert (pattern - scores.softmax(-1)).abs().max() <= 10 * 2**-23
+    assert bool((pattern[..., 7:] == 0).all())
 
 
 def test_rotation_on_paper() -> None:

@@ -285,7 +285,9 @@ class Attention(nn.Module):
         scores = (grouped @ k.permute(0, 2, 3, 1)).view(batch, n_heads, n_query, -1).div_(self.divisor)
         scores = soft_cap(scores, self.config.attn_softcap).masked_fill_(~attend, torch.finfo(scores.dtype).min)
         scores = tap(self.prefix + "hook_attn_scores", scores)
-        pattern = tap(self.prefix + "hook_pattern", widened(scores).softmax(-1).to(scores.dtype))
+        short = tap.idle and scores.is_cpu and scores.shape[-1] < _SHORT and not torch.is_grad_enabled()
+        normalised = _softmax_along_rows(widened(scores)) if short else widened(scores).softmax(-1)
+        pattern = tap(self.prefix + "hook_pattern", normalised.to(scores.dtype))
         z = pattern.view(batch, kv, -1, pattern.shape[-1]) @ v.permute(0, 2, 1, 3)
         return tap(self.prefix + "hook_z", z.view(batch, n_heads, n_query, d_head).permute(0, 2, 1, 3))
 
@@ -323,6 +325,13 @@ class Attention(nn.Module):
     def _clipped(self, x: Tensor) -> Tensor:
         limit = self.config.clip_qkv
         return x if limit is None else x.clamp(-limit, limit)
+
+
+def _softmax_along_rows(scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
+    """The softmax over few keys. Along the last axis torch takes sixteen numbers at a time and what is left one by one;
+    along the rows it is three times as fast for ten keys.
+    """
+    return scores.flatten(0, 2).t().softmax(0).t().view(scores.shape)
 
 
 def soft_cap(x: Tensor, cap: float | None) -> Tensor:
