@@ -5,7 +5,7 @@ import pytest
 from tests.models import small_config
 from vesalius.components import Component, Edge
 from vesalius.errors import BadInput
-from vesalius.sites import Activation, Site, only_components, parse_sites, sites_of
+from vesalius.sites import Activation, Feature, Site, only_components, parse_sites, sites_of
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ from vesalius.sites import Activation, Site, only_components, parse_sites, sites
         ("a1.h2@end", Site(Component(1, 2), ("end",))),
         ("blocks.0.hook_mlp_out", Site(Component(0))),
         ("L3N17", Site(Component(3, neuron=17))),
+        ("L3F17@end", Site(Feature(3, 17), ("end",))),
+        ("L3.error", Site(Feature(3, None))),
         ("L0H1->L5H3.k", Site(Edge(Component(0, 1), Component(5, 3), "k"))),
         ("a0.h1->a5.h3<k>@IO", Site(Edge(Component(0, 1), Component(5, 3), "k"), ("IO",))),
         ("input->m1", Site(Edge(None, Component(1), "mlp"))),

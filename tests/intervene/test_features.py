@@ -274,6 +274,7 @@ def test_verbs_take_latents_and_repeat_what_they_were_asked(tmp_path: Path) -> N
     place = saelens(tmp_path / "sae", tensors, hook_name="blocks.1.hook_resid_post")
     report = ves.api.sweep_report(specimen, features=place, sites="features", kind="zero", n=4, progress=False)
     assert report.of == "site"
+    assert f"{len(report.components)} of {report.ranked:,} latents" in str(report.view())
     assert 0 < len(report.components) <= min(64, report.ranked or 0)
     assert f"--features {place}" in report.request.command_line()
     strongest_one = max(report.components, key=lambda row: abs(row.effect))
