@@ -24,18 +24,8 @@ from vesalius.cli import app
 QUICK = [name for name, one in WRITING.items() if not one.slow]
 #: Commands whose result is one document: it is computed whole before anything is written, and printed if it cannot be.
 PRINTED = {
-    *("sweep", "discover", "explain", "atlas", "what-if", "complete", "neurons", "faithfulness", "retest"),
-    *(
-        "align",
-        "ladder",
-        "league score",
-        "diff",
-        "compare",
-        "paper",
-        "ratings",
-        "claims verify",
-        "functions reliability",
-    ),
+    *("sweep", "discover", "explain", "atlas", "what-if", "complete", "neurons", "faithfulness", "retest", "align"),
+    *("ladder", "diff", "compare", "paper", "ratings", "claims verify", "functions reliability"),
 }
 #: Rights by which root writes and reads anything, by their numbers in the kernel, and the version of its call.
 OVERRIDES, VERSION = (1, 2), 0x20080522
