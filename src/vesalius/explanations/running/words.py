@@ -17,7 +17,7 @@ from vesalius.progress import Progress, silent
 
 OTHERS = "others"
 #: Seconds of processor time that the fit and the grade of a head take, about.
-OF_A_HEAD = 0.13
+OF_A_HEAD = 0.3
 
 
 def prompts_of_words(specimen: Specimen) -> int:
