@@ -236,7 +236,12 @@ FRONT = {"components", "config", "device", "devices", "run_with_cache", "run_wit
 #: Names that only code running the layers itself imports.
 LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap", "rotate", "take_positions"}
 #: They write or copy weights and run nothing.
-HANDLES_WEIGHTS = {"vesalius.circuits.originals", "vesalius.circuits.planted", "vesalius_mechrl.sets.planted"}
+HANDLES_WEIGHTS = {
+    "vesalius.circuits.originals",
+    "vesalius.circuits.planted",
+    "vesalius_bench.natural.planted",
+    "vesalius_mechrl.sets.planted",
+}
 
 
 @cache

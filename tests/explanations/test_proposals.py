@@ -113,7 +113,7 @@ def test_the_right_words_keep_the_behaviour_and_a_null_does_not(repeats: Specime
     assert worth.kept.value is not None
     assert worth.kept.value < 0.2
     assert worth.running.beaten_by
-    assert dict(null.variables) == {"copied": "resid1@end", "match": "resid1@B"}
+    assert null.variables["copied"] in {"resid1@first A", "resid1@end"}
     assert [one.at.accuracy.value for one in worth.found] == [0.0, 0.0]
 
 

@@ -217,6 +217,14 @@ def test_the_first_line_says_in_how_many_cases_programs_exceed_the_controls() ->
     assert "in 1 of 1 cases" in document.answered().text
     built_in = document.of("builtin")[0]
     beaten = built_in.run.model_copy(update={"running": None})
+    running = built_in.run.running
+    assert running is not None
+    rungs = tuple(
+        one.model_copy(update={"kept": one.kept.model_copy(update={"value": 1.4})}) if one.step == "programs" else one
+        for one in running.rungs
+    )
+    above = built_in.run.model_copy(update={"running": running.model_copy(update={"rungs": rungs})})
+    assert built_in.model_copy(update={"run": above}).beyond == "more than the model"
     worse = document.model_copy(update={"rows": (*document.rows, built_in.model_copy(update={"run": beaten}))})
     assert worse.answered().verdict == "partly"
     assert "in 1 of 2 cases" in worse.answered().text

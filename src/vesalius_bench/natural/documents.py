@@ -10,11 +10,12 @@ from vesalius.documents.request import Request
 from vesalius.documents.running import ALL_BOS, COUNTERFACTUAL, FROZEN, RANDOM, SHUFFLED
 from vesalius.documents.scorecard import CaseError
 from vesalius.documents.view import Answer, Facts, Group, Sheet, Text, View, duration
+from vesalius.documents.whole import TOO_MUCH
 from vesalius_bench.survey.documents import short_name
 
 BENCH_FILE = "natural-bench.json"
 NULL = "null"
-Beyond = Literal["beyond the controls", "no more than a control", "no program"]
+Beyond = Literal["beyond the controls", "no more than a control", "more than the model", "no program"]
 
 
 class StandInFigures(Record):
@@ -64,10 +65,12 @@ class NaturalFigures(Record):
 
     @property
     def beyond(self) -> Beyond:
-        """Whether the programs keep clearly more than every control of the ladder."""
+        """Whether the programs keep clearly more than every control of the ladder, and not far more than the model."""
         running = self.run.running
         if running is None or not running.heads:
             return "no program"
+        if (running.claimed.kept.value or 0.0) > TOO_MUCH:
+            return "more than the model"
         return "no more than a control" if running.beaten_by else "beyond the controls"
 
     def control(self, name: str) -> float | None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 
+from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.head_tests import bos_of
 from vesalius.documents.alignment import Alignment
@@ -14,6 +15,7 @@ from vesalius.explanations.running import parse_program
 from vesalius.explanations.running.programs import mixture
 from vesalius.explanations.running.rules import BOS, Tokens, library
 from vesalius.explanations.variables.algorithms import shipped
+from vesalius.explanations.variables.sides import sources_of
 from vesalius.model.specimen import Specimen
 
 #: Claims that say that components stand in for each other, and where they name the others.
@@ -51,7 +53,7 @@ def _stand_ins(explanation: Explanation) -> Iterator[tuple[str, ...]]:
 
 def null_of(proposal: Proposal, specimen: Specimen, *, seed: int) -> Proposal:
     """The same components, variables and numbers of stand-ins with everything else drawn at random: for each head a
-    program of as many rules, for each variable another layer and position, and pairs of any components.
+    program of as many rules, for each variable another position and any layer, and pairs of any components.
     """
     rng = random.Random(f"null/{seed}")
     rules = _rules(specimen, seed)
@@ -61,7 +63,7 @@ def null_of(proposal: Proposal, specimen: Specimen, *, seed: int) -> Proposal:
         programs=FrozenDict({head: _random(text, rules, rng) for head, text in proposal.programs.items()}),
         mlps=proposal.mlps,
         algorithm=proposal.algorithm,
-        variables=FrozenDict(_elsewhere(proposal, specimen.model.config.n_layers, rng)),
+        variables=FrozenDict(_elsewhere(proposal, specimen, rng)),
         stand_ins=tuple(rng.sample(pairs, wanted)),
     )
 
@@ -86,14 +88,18 @@ def _random(text: str, rules: Sequence[str], rng: random.Random) -> str:
     )
 
 
-def _elsewhere(proposal: Proposal, n_layers: int, rng: random.Random) -> dict[str, str]:
-    """Each variable at a random layer between the embedding and the output, at a role that some variable has; at one of
-    these two ends where there is no other place.
+def _elsewhere(proposal: Proposal, specimen: Specimen, rng: random.Random) -> dict[str, str]:
+    """Each variable at a random layer between the embedding and the output, at another role than it is said to be: what
+    stands at a role stays there for many layers, so that another layer would often do.
     """
-    roles = sorted({place.partition("@")[2] for place in proposal.variables.values()})
-    inside = [f"resid{layer}@{role}" for layer in range(1, n_layers) for role in roles]
-    ends = [f"resid{layer}@{role}" for layer in (0, n_layers) for role in roles]
+    if not proposal.variables:
+        return {}
+    sources = sources_of(specimen, behaviour_of(specimen), TRYING, n=1, seed=0)
+    roles = sorted({role for case in sources.cases(1, "null") for role in case.base.roles})
+    layers = range(1, max(2, specimen.model.config.n_layers))
     made = {}
     for name, place in proposal.variables.items():
-        made[name] = rng.choice([one for one in inside if one != place] or [one for one in ends if one != place])
+        own = place.partition("@")[2]
+        others = [role for role in roles if role not in own.split("+")] or roles
+        made[name] = f"resid{rng.choice(layers)}@{rng.choice(others)}"
     return made
