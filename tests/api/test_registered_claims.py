@@ -330,6 +330,16 @@ def test_a_natural_model_is_tested_on_held_out_prompts() -> None:
     assert verdict.result == ("PASS" if verdict.record.verdict == "refuted" else "FAIL")
 
 
+def test_every_prompt_that_a_claim_may_draw_is_registered() -> None:
+    """A claim looks at 8 prompts first and draws more where it is open; the test is run on the registered ones."""
+    given = {"specimen": "arithmetic", "claim": {"kind": "inhibits", "component": "L2_MLP"}, "prediction": "refuted"}
+    few, more = (ves.register_claim({**given, "n": n}) for n in (8, 24))
+    assert (few.test.n, more.test.n) == (8, 24)
+    assert few.data.prompts_sha256 != more.data.prompts_sha256
+    verdict = ves.verify_claim(more)
+    assert verdict.result in ("PASS", "FAIL"), verdict.reason
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
