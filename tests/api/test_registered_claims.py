@@ -265,7 +265,7 @@ def test_another_model_is_tampering_and_other_code_is_a_note(
     noted = ves.verify_claim(registration)
     assert (noted.result, len(noted.notes)) == ("PASS", 1)
     assert "(here 99.0)" in noted.notes[0]
-    monkeypatch.setattr(verify, "prompts_sha256", lambda *batches: "other")
+    monkeypatch.setattr(verify, "digest_of_draw", lambda lab: "other")
     with pytest.raises(Failed, match="draws other prompts"):
         ves.verify_claim(registration)
 
@@ -273,7 +273,7 @@ def test_another_model_is_tampering_and_other_code_is_a_note(
 def test_prompts_that_differ_under_the_same_code_are_tampering(
     registration: Registration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "prompts_sha256", lambda *batches: "other")
+    monkeypatch.setattr(verify, "digest_of_draw", lambda lab: "other")
     assert ves.verify_claim(registration).reason.startswith("prompts: ")
 
 
