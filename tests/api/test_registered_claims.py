@@ -265,7 +265,7 @@ def test_another_model_is_tampering_and_other_code_is_a_note(
     noted = ves.verify_claim(registration)
     assert (noted.result, len(noted.notes)) == ("PASS", 1)
     assert "(here 99.0)" in noted.notes[0]
-    monkeypatch.setattr(verify, "prompts_sha256", lambda *batches: "other")
+    monkeypatch.setattr(verify, "digest_of_draw", lambda lab: "other")
     with pytest.raises(Failed, match="draws other prompts"):
         ves.verify_claim(registration)
 
@@ -273,7 +273,7 @@ def test_another_model_is_tampering_and_other_code_is_a_note(
 def test_prompts_that_differ_under_the_same_code_are_tampering(
     registration: Registration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "prompts_sha256", lambda *batches: "other")
+    monkeypatch.setattr(verify, "digest_of_draw", lambda lab: "other")
     assert ves.verify_claim(registration).reason.startswith("prompts: ")
 
 
@@ -328,6 +328,16 @@ def test_a_natural_model_is_tested_on_held_out_prompts() -> None:
     verdict = ves.verify_claim(registration)
     assert verdict.record.kind == "inhibits"
     assert verdict.result == ("PASS" if verdict.record.verdict == "refuted" else "FAIL")
+
+
+def test_every_prompt_that_a_claim_may_draw_is_registered() -> None:
+    """A claim looks at 8 prompts first and draws more where it is open; the test is run on the registered ones."""
+    given = {"specimen": "arithmetic", "claim": {"kind": "inhibits", "component": "L2_MLP"}, "prediction": "refuted"}
+    few, more = (ves.register_claim({**given, "n": n}) for n in (8, 24))
+    assert (few.test.n, more.test.n) == (8, 24)
+    assert few.data.prompts_sha256 != more.data.prompts_sha256
+    verdict = ves.verify_claim(more)
+    assert verdict.result in ("PASS", "FAIL"), verdict.reason
 
 
 @pytest.mark.parametrize(

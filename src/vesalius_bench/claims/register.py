@@ -41,7 +41,7 @@ from vesalius.explanations.claims.dependence import MIN_CHANGED, MIN_UNCHANGED
 from vesalius.explanations.claims.interchange import MIN_AGREEMENT, MIN_CHANGED_ACCURACY, MIN_LEAD_OVER_SHUFFLED
 from vesalius.explanations.claims.joint import MIN_KEPT_NATURAL
 from vesalius.explanations.claims.moved import MIN_RIVAL_LEAD, MIN_TRAVELS
-from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, Lab, growing_lab
+from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, GrowingLab, Lab, growing_lab
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.natural import PROMPTS
 from vesalius.explanations.scientist.explain import blinded
@@ -134,7 +134,7 @@ def register_claim(
             weights_sha256=weights_sha256(specimen.model),
             behaviour=name if rows is not None or name is not None else specimen.behaviour,
             rows=rows,
-            prompts_sha256=prompts_sha256(lab.batch, lab.source),
+            prompts_sha256=digest_of_draw(lab),
             **reading,
         ).as_data(),
         "code": code_version(),
@@ -176,6 +176,17 @@ def held_out_laboratory(specimen: Specimen, circuit: Sequence[str], *, n: int | 
     return CircuitLab(blinded(specimen), n=n, seed=drawn, circuit=circuit_and_own)
 
 
+def _whole_draw(lab: Lab) -> Lab:
+    """The look at every prompt that the claim may draw: it stops earlier where it is decided."""
+    return lab.at_least(lab.most) if isinstance(lab, GrowingLab) else lab
+
+
+def digest_of_draw(lab: Lab) -> str:
+    """The SHA-256 of every prompt that the claim may draw, and of its counterfactual."""
+    draw = _whole_draw(lab)
+    return prompts_sha256(draw.batch, draw.source)
+
+
 def registered_test(claim: Claim, lab: Lab, specimen: Specimen, *, seed: int, tried: int) -> RegisteredTest:
     """The test of a claim as a registration states it."""
     natural = isinstance(specimen.vocabulary, TextVocabulary)
@@ -186,7 +197,7 @@ def registered_test(claim: Claim, lab: Lab, specimen: Specimen, *, seed: int, tr
         replacement=getattr(claim, "replacement", None),
         experiment=f"{said} {rule}".strip(),
         split="test" if natural else "held-out inputs of inputs_seed",
-        n=lab.n,
+        n=_whole_draw(lab).n,
         seed=seed,
         inputs_seed=inputs_seed(specimen, seed),
         tried=tried,

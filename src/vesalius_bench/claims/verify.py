@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import prompts_sha256
 from vesalius.api.loading import loaded
 from vesalius.errors import BadInput, Failed, result_kept
 from vesalius.explanations.claims import Claim, check
@@ -33,6 +32,7 @@ from vesalius_bench.claims.register import (
     READING,
     as_read,
     code_version,
+    digest_of_draw,
     held_out_laboratory,
     now,
     place_of,
@@ -255,7 +255,7 @@ def _code_check(registration: Registration) -> IntegrityCheck:
 
 
 def _prompts_check(registration: Registration, lab: Lab, checks: list[IntegrityCheck]) -> IntegrityCheck:
-    same = prompts_sha256(lab.batch, lab.source) == registration.data.prompts_sha256
+    same = digest_of_draw(lab) == registration.data.prompts_sha256
     if not same:
         _blame_other_code(registration, checks, "draws other prompts than the one that registered the claim")
     return _check("prompts", same, "the prompts that are drawn are others than were registered")
