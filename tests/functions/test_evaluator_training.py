@@ -18,7 +18,7 @@ from vesalius.errors import BadInput
 from vesalius.files import write_json
 from vesalius.model import Transformer
 from vesalius_functions.box import Example, UnitTest
-from vesalius_functions.evaluators import training
+from vesalius_functions.evaluators import naming, training
 from vesalius_functions.evaluators.adapter import SCALE, Adapter, adapted_weights
 from vesalius_functions.evaluators.data import marks_of, read_splits, share_right
 from vesalius_functions.evaluators.documents import EvaluatorTraining
@@ -310,3 +310,20 @@ def test_the_interval_is_over_groups_of_functions() -> None:
 def test_a_unit_test_needs_three_examples() -> None:
     with pytest.raises(AssertionError):
         UnitTest(EXAMPLES[:2], 0)
+
+
+def test_a_packaged_evaluator_is_named_by_its_base_unless_a_directory_has_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, packaged = tmp_path / "here" / "small", tmp_path / "packaged" / "small"
+    monkeypatch.setattr(naming, "PACKAGED", tmp_path / "packaged")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for place in (packaged, own):
+        if place is packaged:
+            with pytest.raises(BadInput, match="trained:small: holds no evaluator"):
+                naming.placed("trained:small")
+        place.mkdir(parents=True)
+        for file in (naming.EVALUATOR_FILE, naming.ADAPTER_FILE):
+            (place / file).write_text("{}")
+        assert naming.placed("trained:small") == f"trained:{place}"

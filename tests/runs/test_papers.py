@@ -142,7 +142,7 @@ def test_a_fresh_checkout_prints_what_was_ever_measured(
     assert {entry.id for entry in contents.entries if entry.measured} >= FILLED[paper]
     models = {entry.id: entry.models for entry in contents.entries}
     if paper == "mechrl":
-        assert set(models.values()) == {("smollm2-135m",)}
+        assert set(models.values()) == {("smollm2-135m", "standin")}
     if paper == "hyve":
         assert models["Table 13"] == ("arithmetic",)
 
@@ -152,7 +152,8 @@ def test_recorded_files_are_results_when_they_are_named() -> None:
     assert (len(table.measured), table.recorded) == (10, False)
     # Of a directory of recorded files the table takes those that it reads.
     below = ves.api.paper_table("mechrl", 1, runs=[RESULTS])
-    assert {row.run.rsplit("/", 1)[1] for row in below.measured} == {"mechrl_paper.json", "mechrl_corrected.json"}
+    kinds = ("paper", "corrected", "standin", "smollm2_batches")
+    assert {row.run.rsplit("/", 1)[1] for row in below.measured} == {f"mechrl_{kind}.json" for kind in kinds}
     with pytest.raises(BadInput, match=r"sweep.json: not a result; the tables read those of"):
         ves.api.paper_table("mechrl", 1, runs=[RESULTS / "sweep.json"])
 

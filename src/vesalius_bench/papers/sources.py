@@ -66,6 +66,8 @@ RECORDED: dict[str, tuple[str, ...]] = {
     "benchmarks/results/study_arithmetic.json": (),
     "benchmarks/results/mechrl_paper.json": (),
     "benchmarks/results/mechrl_corrected.json": (),
+    "benchmarks/results/mechrl_standin.json": (),
+    "benchmarks/results/mechrl_smollm2_batches.json": (),
     "benchmarks/results/function_scorecards.json": (),
     "benchmarks/results/entity_reliability.json": (),
     "benchmarks/results/evaluator_trained.json": (),

@@ -1,4 +1,6 @@
-"""How a trained evaluator is named: `trained:DIR`, wherever a language model that evaluates is. Light to import."""
+"""How a trained evaluator is named: `trained:DIR`, or `trained:NAME` of one that comes with the package, wherever a
+language model that evaluates is. Light to import.
+"""
 
 from pathlib import Path
 
@@ -6,6 +8,8 @@ from vesalius.errors import BadInput
 from vesalius.files import sha256
 
 TRAINED = "trained"
+#: Evaluators that come with the package, by the name of their base. A directory of the same name goes first.
+PACKAGED = Path(__file__).parent / "packaged"
 EVALUATOR_FILE, ADAPTER_FILE = "evaluator.json", "adapter.safetensors"
 
 
@@ -20,6 +24,8 @@ def placed(name: str) -> str:
     if not where:
         raise BadInput(f"evaluator {name!r}: name a directory of `vesalius functions evaluator-train`, as trained:DIR")
     directory = Path(where).expanduser().resolve()
+    if not directory.exists() and "/" not in where and (PACKAGED / where).is_dir():
+        directory = PACKAGED / where
     for file in (EVALUATOR_FILE, ADAPTER_FILE):
         if not (directory / file).is_file():
             raise BadInput(
