@@ -9,6 +9,7 @@ import pytest
 import vesalius_bench.natural as package
 from vesalius.api.loading import load
 from vesalius.behaviours.natural import require_performance
+from vesalius.documents.scorecard import CaseError
 from vesalius.errors import BadInput
 from vesalius.explanations.proposals.reading import read_proposal
 from vesalius.model.specimen import Specimen
@@ -229,6 +230,11 @@ def test_the_first_line_says_in_how_many_cases_programs_exceed_the_controls() ->
     assert worse.answered().verdict == "partly"
     assert "in 1 of 2 cases" in worse.answered().text
     assert document.model_copy(update={"rows": ()}).answered().verdict == "no"
+    failed = tuple(CaseError(case=f"c{i}", method="builtin", kind="BadInput", reason="says nothing") for i in range(3))
+    silent = document.model_copy(update={"errors": failed}).answered()
+    assert silent.verdict == "partly"
+    assert "in 1 of 4 cases" in silent.text
+    assert "over 1 cases, 3 without figures" in silent.text
 
 
 def test_a_recorded_benchmark_is_written_back_as_it_was_read(tmp_path: Path) -> None:

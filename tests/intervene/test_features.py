@@ -236,6 +236,12 @@ def test_what_cannot_be_read_gets_one_line(tmp_path: Path) -> None:
         ({"hook_name": "blocks.9.hook_resid_post"}, {}, "reads layer 9, and this model has 2 layers"),
         ({"normalize_activations": "layer_norm"}, {}, "normalize_activations 'layer_norm' is not computed"),
         ({"architecture": "topk"}, {}, "needs k"),
+        *(({"architecture": "topk", "k": k}, {}, "topk keeps a whole number") for k in (0, 8, -3, 2.5, True, "3")),
+        ({"architecture": "gated", "activation_fn_str": "topk"}, {}, "of architecture 'gated' is not computed"),
+        ({"apply_b_dec_to_input": "false"}, {}, "apply_b_dec_to_input 'false' must be true or false"),
+        ({"architecture": "skip_transcoder"}, {}, "weight W_skip is missing"),
+        ({}, {"threshold": torch.zeros(LATENTS)}, "holds threshold, which architecture 'standard' does not use"),
+        ({}, {"W_enc": torch.zeros(D, 0), "b_enc": torch.zeros(0), "W_dec": torch.zeros(0, D)}, "holds no latents"),
         ({"architecture": "jumprelu"}, {}, "weight threshold is missing"),
         ({"architecture": "jumprelu"}, {"threshold": torch.full((LATENTS,), -1.0)}, "a threshold is below 0"),
         ({}, {"W_dec": torch.zeros(LATENTS, D + 1)}, r"W_dec is \[7, 13\]; for this model \[7, 12\]"),
@@ -247,6 +253,10 @@ def test_what_cannot_be_read_gets_one_line(tmp_path: Path) -> None:
     for number, (settings, tensors, message) in enumerate(bad):
         place = saelens(tmp_path / str(number), weights() | tensors, **settings)
         with pytest.raises(BadInput, match=message):
+            read_dictionaries(place, CONFIG).at(0)
+    for number, k in enumerate((torch.tensor([2, 3]), torch.tensor(0), torch.tensor(8), torch.tensor(torch.nan))):
+        circuit_tracer(place := tmp_path / f"k{number}", {0: weights() | {"k": k.float()}})
+        with pytest.raises(BadInput, match="topk keeps a whole number"):
             read_dictionaries(place, CONFIG).at(0)
     saelens(tmp_path / "two" / "a", weights())
     saelens(tmp_path / "two" / "b", weights())

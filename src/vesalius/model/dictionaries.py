@@ -47,6 +47,8 @@ _KINDS: dict[str, Kind] = {
     "jumprelu_transcoder": "jumprelu",
     "gated": "gated",
 }
+#: Weights of SAELens that change what is computed, where an architecture has them.
+_DECISIVE = frozenset(("threshold", "log_threshold", "r_mag", "b_mag", "b_gate", "W_skip"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +259,6 @@ def _saelens(file: _File, settings: dict[str, Any], tensors: dict[str, Tensor], 
     kind = _KINDS[architecture]
     arguments = settings.get("activation_fn_kwargs")
     k = settings.get("k", arguments.get("k") if isinstance(arguments, dict) else None)
-    kind = "topk" if kind == "relu" and activation == "topk" else kind
     plain = {
         "normalize_activations": ("none", None),
         "hook_head_index": (None,),
@@ -269,15 +270,20 @@ def _saelens(file: _File, settings: dict[str, Any], tensors: dict[str, Tensor], 
     for name, allowed in plain.items():
         if settings.get(name) not in allowed:
             raise BadInput(f"{where}: {name} {quoted(settings.get(name), 40)} is not computed here")
-    if kind == "topk" and (not isinstance(k, int) or isinstance(k, bool) or k < 1):
-        raise BadInput(f"{where}: architecture topk needs k, how many latents are kept")
+    if activation == "topk" and kind not in ("relu", "topk"):
+        raise BadInput(f"{where}: activation_fn_str 'topk' of architecture {architecture!r} is not computed here")
+    kind = "topk" if activation == "topk" else kind
     names = {"gated": {"r_mag", "b_mag", "b_gate"}, "jumprelu": {"threshold"}}.get(kind, set())
     names |= {"W_enc", "W_dec", "b_dec"} | ({"b_enc"} if kind != "gated" else set())
+    names |= {"W_skip"} if architecture == "skip_transcoder" else set()
     _require(names, tensors, file.path)
+    if others := sorted(_DECISIVE & tensors.keys() - names):
+        raise BadInput(f"{file.path}: holds {others[0]}, which architecture {quoted(architecture, 40)} does not use")
     subtract = settings.get(
         "apply_b_dec_to_input", architecture not in ("jumprelu_transcoder", "transcoder", "skip_transcoder")
     )
-    latents = len(tensors["W_dec"])
+    if not isinstance(subtract, bool):
+        raise BadInput(f"{where}: apply_b_dec_to_input {quoted(subtract, 40)} must be true or false")
     return _checked(
         Dictionary(
             file.layer,
@@ -288,8 +294,8 @@ def _saelens(file: _File, settings: dict[str, Any], tensors: dict[str, Tensor], 
             tensors["b_gate" if kind == "gated" else "b_enc"],
             tensors["W_dec"],
             tensors["b_dec"],
-            centred=bool(subtract),
-            k=min(k or 0, latents),
+            centred=subtract,
+            k=_kept(k, len(tensors["W_dec"]), where) if kind == "topk" else 0,
             threshold=tensors.get("threshold"),
             r_mag=tensors.get("r_mag"),
             b_mag=tensors.get("b_mag"),
@@ -304,6 +310,8 @@ def _circuit_tracer(file: _File, tensors: dict[str, Tensor], config: Config) -> 
     _require({"W_enc", "W_dec", "b_enc", "b_dec"}, tensors, file.path)
     threshold, k = tensors.get("activation_function.threshold"), tensors.get("k")
     latents = len(tensors["b_enc"])
+    if k is not None and threshold is not None:
+        raise BadInput(f"{file.path}: holds both k and activation_function.threshold; one of them is expected")
     if threshold is not None and threshold.numel() == 1:  # one for all latents
         threshold = threshold.reshape(1).expand(latents)
     return _checked(
@@ -316,7 +324,7 @@ def _circuit_tracer(file: _File, tensors: dict[str, Tensor], config: Config) -> 
             tensors["b_enc"],
             tensors["W_dec"],
             tensors["b_dec"],
-            k=0 if k is None or k.numel() != 1 else max(1, min(int(k), latents)),
+            k=0 if k is None else _kept(k.flatten().tolist(), latents, file.path),
             positive=False,
             threshold=threshold,
             skip=tensors.get("W_skip"),
@@ -324,6 +332,17 @@ def _circuit_tracer(file: _File, tensors: dict[str, Tensor], config: Config) -> 
         file.path,
         config,
     )
+
+
+def _kept(given: Any, latents: int, where: Path) -> int:
+    """How many latents topk keeps: a whole number, of which files of tensors hold one as a float."""
+    if given is None:
+        raise BadInput(f"{where}: architecture topk needs k, how many latents are kept")
+    one = given[0] if isinstance(given, list) and len(given) == 1 else given
+    whole = isinstance(one, int | float) and not isinstance(one, bool) and one in range(1, latents + 1)
+    if not whole:
+        raise BadInput(f"{where}: k {quoted(one, 40)}: topk keeps a whole number of its {latents} latents, at least 1")
+    return int(one)
 
 
 def _require(names: set[str], tensors: dict[str, Tensor], where: Path) -> None:
@@ -337,6 +356,8 @@ def _require(names: set[str], tensors: dict[str, Tensor], where: Path) -> None:
 def _checked(one: Dictionary, where: Path, config: Config) -> Dictionary:
     """Refuse weights whose sizes do not fit each other or the model, or that are not numbers."""
     latents, d = one.b_enc.shape[0] if one.b_enc.ndim == 1 else -1, config.d_model
+    if not latents:
+        raise BadInput(f"{where}: holds no latents; b_enc is empty")
     expected: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
         "W_enc": (one.W_enc, (d, latents)),
         "b_enc": (one.b_enc, (latents,)),

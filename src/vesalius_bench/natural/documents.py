@@ -129,19 +129,25 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
         judged = [name for name in self.scientists if name != NULL]
         if not self.rows or not judged:
             return Answer("no explanation was graded" if not self.rows else self._kept(NULL), "no")
-        first = self.of(judged[0])
-        beyond = sum(row.beyond == "beyond the controls" for row in first)
-        verdict = "yes" if first and beyond == len(first) else "partly" if beyond else "no"
-        others = [self._kept(name) for name in self.scientists if name != judged[0] and self.of(name)]
-        said = f"programs of {judged[0]} keep more than every control in {beyond} of {len(first)} cases"
-        return Answer("; ".join([f"{said} ({self._kept(judged[0])})", *others]), verdict)
+        first = judged[0]
+        cases = len(self.of(first)) + self._without(first)
+        beyond = sum(row.beyond == "beyond the controls" for row in self.of(first))
+        verdict = "yes" if cases and beyond == cases else "partly" if beyond else "no"
+        others = [self._kept(name) for name in self.scientists if name != first]
+        said = f"programs of {first} keep more than every control in {beyond} of {cases} cases"
+        return Answer("; ".join([f"{said} ({self._kept(first)})", *others]), verdict)
+
+    def _without(self, scientist: str) -> int:
+        """The cases of a scientist that have no figures."""
+        return len({one.case for one in self.errors if one.method == scientist})
 
     def _kept(self, scientist: str) -> str:
-        """What the explanations of a scientist keep, over its cases."""
+        """What the explanations of a scientist keep, over its cases, and how many have no figures."""
         known = [row.run.kept.value for row in self.of(scientist) if row.run.kept and row.run.kept.value is not None]
-        if not known:
-            return f"{scientist}: no program"
-        return f"{scientist}: mean share kept {sum(known) / len(known):.2f} over {len(known)} cases"
+        text = f"{scientist}: no program"
+        if known:
+            text = f"{scientist}: mean share kept {sum(known) / len(known):.2f} over {len(known)} cases"
+        return text if not (without := self._without(scientist)) else f"{text}, {without} without figures"
 
     def listed(self) -> Line:
         """What a list of results says of it."""
