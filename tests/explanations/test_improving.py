@@ -12,6 +12,7 @@ from vesalius.documents.base import FrozenDict
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.improvement import Improvement
 from vesalius.documents.proposal import Proposal, RunProposal
+from vesalius.documents.running import Rung
 from vesalius.errors import BadInput
 from vesalius.explanations.proposals.reading import read_proposal
 from vesalius.explanations.proposals.run import GRADING, proposal_prompts
@@ -139,6 +140,34 @@ def test_before_and_after_are_measured_on_prompts_that_had_no_part(repeats: Spec
     assert (result.before.kept.value or 0.0) < 0.2
     assert (result.after.kept.low or 0.0) > 0.8
     assert Improvement.read(tmp_path / "improvement.json") == result
+
+
+def test_a_share_that_a_control_keeps_too_or_that_exceeds_the_model_is_no_yes() -> None:
+    document = Improvement.read(GOLDEN)
+    assert document.answered().verdict == "yes"
+    running = document.after.running
+    assert running is not None
+
+    def with_running(**change: object) -> Improvement:
+        after = document.after.model_copy(update={"running": running.model_copy(update=change)})
+        return document.model_copy(update={"after": after})
+
+    first = running.controls[0]
+    assert first.change is not None
+    equal = first.model_copy(update={"change": first.change.model_copy(update={"low": -0.1})})
+    beaten = with_running(controls=(equal, *running.controls[1:])).answered()
+    assert (beaten.verdict, "no more than with" in beaten.text) == ("no", True)
+
+    def keeping(value: float) -> Improvement:
+        def at(one: Rung) -> Rung:
+            return one.model_copy(update={"kept": one.kept.model_copy(update={"value": value})})
+
+        return with_running(rungs=tuple(at(one) if one.step == "programs" else one for one in running.rungs))
+
+    assert keeping(1.4).answered().verdict == "partly"
+    assert "far more than the model" in keeping(1.4).answered().text
+    assert "0.8 was asked for" in keeping(0.5).answered().text
+    assert keeping(document.before.kept.value - 0.1).answered().verdict == "no"  # type: ignore[union-attr, operator]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import RunProposal
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Section, Sheet, View, duration, subject_of
+from vesalius.documents.whole import TOO_MUCH
 
 IMPROVEMENT_FILE = "improvement.json"
 #: What a step of a search changes.
@@ -57,15 +58,25 @@ class Improvement(Answered, ResultDocument, kind="improvement"):
         return [one for one in self.changes if one.accepted]
 
     def answered(self) -> Answer:
-        """Whether the share is reached on prompts that had no part in the search."""
+        """Whether the share is reached on prompts that had no part in the search, and no control keeps as much. Partly
+        where the words keep clearly more than controls, and more than before.
+        """
         before, after = self.before.kept, self.after.kept
         if before is None or after is None or after.value is None or before.value is None:
             return Answer("the explanation has no program that runs", "no")
         said = f"{len(self.accepted)} of {len(self.changes)} changes were confirmed: the words keep {after.text()}"
         said = f"{said}, before {before.value:.2f} ({self.stopped})"
-        if after.value >= self.until:
-            return Answer(said, "yes")
-        return Answer(f"{said}; {self.until:g} was asked for", "partly" if self.accepted else "no")
+        running = self.after.running
+        if running is not None and running.beaten_by:
+            return Answer(f"{said}: {running.doubt(self.until)}", "no")
+        if after.value < self.until:
+            gained = bool(self.accepted) and after.value > before.value
+            return Answer(f"{said}; {self.until:g} was asked for", "partly" if gained else "no")
+        if after.value > TOO_MUCH:
+            return Answer(
+                f"{said}: far more than the model itself keeps, so something which hinders is left out", "partly"
+            )
+        return Answer(said, "yes")
 
     def listed(self) -> Line:
         """What a list of results says of it."""
