@@ -9,7 +9,6 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +16,6 @@ from typing import Any, get_args
 import pytest
 
 import vesalius as ves
-from tests.no_room import no_room
 from vesalius import api
 from vesalius.circuits import making
 from vesalius.circuits.making import key_program
@@ -34,7 +32,7 @@ from vesalius.rasp.document import from_document, to_document
 from vesalius.training import gate
 from vesalius.training.fit import train_group
 from vesalius_bench.league import making as league_making
-from vesalius_bench.league import scoring, submissions
+from vesalius_bench.league import scoring
 from vesalius_bench.league.documents import League, LeagueRow, open_key
 from vesalius_bench.league.scoring import ScoredCircuit, StatedAgain, circuit_score_metrics, counting_failures
 from vesalius_bench.sealing import SCRYPT
@@ -446,32 +444,6 @@ def test_refusals(own: Path, sources: Path, tmp_path: Path) -> None:
     shutil.copyfile(own / "specimens" / "c02" / "model.safetensors", file / "model.safetensors")
     with pytest.raises(BadInput, match="the weights are others"):
         api.score_league(own, "empty", passphrase=PASSPHRASE)
-
-
-def test_a_disk_that_fills_up_is_no_failure_of_the_scientist(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was explained stays, nothing is handed in, and the same command goes on when there is room."""
-    explain, explained = submissions.null_explanation, list[str]()
-
-    def counted(scientist: str, case: str, *arguments: Any, **options: Any) -> Explanation:
-        explained.append(case)
-        return explain(scientist, case, *arguments, **options)
-
-    with ExitStack() as stack:
-
-        def filled_up(*arguments: Any, **options: Any) -> Explanation:
-            if explained:
-                stack.enter_context(no_room())
-            return counted(*arguments, **options)
-
-        monkeypatch.setattr(submissions, "null_explanation", filled_up)
-        with pytest.raises(Failed, match=r"c02\.json: could not be written"):
-            api.submit_league(own, scientist="always-MAPPER", progress=False)
-    place = own / "submissions" / "always-MAPPER"
-    assert sorted(str(file.relative_to(place)) for file in place.rglob("*.json")) == ["explanations/c01.json"]
-    monkeypatch.setattr(submissions, "null_explanation", counted)
-    handed_in = api.submit_league(own, scientist="always-MAPPER", progress=False)
-    assert (handed_in.cases, handed_in.errors, handed_in.complete) == (("c01", "c02"), (), True)
-    assert explained == ["c01", "c02", "c02"]
 
 
 def test_a_seed_that_can_be_guessed_is_noted(sources: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 pytest.importorskip("fastapi")
-from tests.no_room import no_room
 from tests.processes import until, until_gone
 from vesalius.errors import BadInput, Failed
 from vesalius_workbench import jobs as module
@@ -157,13 +156,6 @@ def test_two_at_a_time_and_names_of_their_own(jobs: Jobs) -> None:
     until(lambda: jobs.about(third)["state"] == "stopped")
     with pytest.raises(BadInput, match="is there already"):
         jobs.start(question(name="mine"))
-
-
-def test_on_a_full_disk_no_run_begins(jobs: Jobs) -> None:
-    with no_room(), pytest.raises(Failed, match=r"could not be written"):
-        jobs.start(question(name="mine"))
-    assert not (jobs.directory / "mine").exists()
-    assert given(jobs.start(question(name="mine")))
 
 
 def test_stop_and_resume_give_the_same_command(jobs: Jobs) -> None:
