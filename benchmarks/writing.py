@@ -42,16 +42,12 @@ TRAINED = "generated_62001_000"
 SEALED = "--passphrase-file {in}/secret.txt"
 
 
-MINUTES = "works on SmolLM2 for minutes; tests/discovery and tests/functions stop and resume it on small models"
-
-
 @dataclass(frozen=True)
 class Writing:
     """A command that writes: its words after `vesalius`, and the inputs that it needs.
 
     `copied` is the input that `{out}` begins as a copy of; with `folder` the command writes a file into `{out}`, which
-    is made for it. `slow` commands take more than a few seconds, so that only the benchmark runs them; `large` says why
-    it does not run one either.
+    is made for it. `slow` commands take more than a few seconds, so that only the benchmark runs them.
     """
 
     words: str
@@ -59,7 +55,6 @@ class Writing:
     copied: str = ""
     folder: bool = False
     slow: bool = False
-    large: str = ""
 
     def command(self, place: Path, out: Path) -> list[str]:
         """The words, with the folder of inputs and the place to write to."""
@@ -84,7 +79,6 @@ INPUTS = {
     "running": "explain {in}/inducer -b induction -c L0H0,L1H0 --n 4 --out {in}/running",
     "league": f"league make --specimens {{in}}/trained --circuits 1 --functions 0 {SEALED} --out {{in}}/league",
     "submitted": "league submit {in}/submitted --scientist builtin",
-    "data": "functions evaluator-data --category strings --tests 20 --out {in}/data",
 }
 #: Inputs that begin as a copy of others.
 BEGUN = {"submitted": "league"}
@@ -116,7 +110,9 @@ WRITING = {
         "bench functions --category strings --count 2 --grading-seed 5 --jobs 1 --out {out}", slow=True
     ),
     "bench mechrl": Writing(
-        "bench mechrl --seeds 1 --steps 64 --episodes 1 --jobs 1 --out {out}", slow=True, large=MINUTES
+        "bench mechrl {in}/inducer --training induction --held-out ioi --control {in}/articles.txt --picks 4 --seeds 1 "
+        "--steps 64 --episodes 1 --jobs 1 --out {out}",
+        slow=True,
     ),
     "claims register": Writing("claims register {in}/claim.toml --out {out}/claim.json", folder=True),
     "claims verify": Writing("claims verify {in}/claim.json --out {out}/verdict.json", ("claim.json",), folder=True),
@@ -129,7 +125,9 @@ WRITING = {
     ),
     "functions evaluator-data": Writing("functions evaluator-data --category strings --tests 4 --out {out}"),
     "functions evaluator-train": Writing(
-        "functions evaluator-train {in}/data --epochs 1 --device cpu --out {out}", ("data",), slow=True, large=MINUTES
+        "functions evaluator-train {in}/taken --base {in}/base --forms single --rank 2 --epochs 1 --batch 8 "
+        "--device cpu --out {out}",
+        slow=True,
     ),
     "league make": Writing(
         f"league make --seed 7 --specimens {{in}}/trained --circuits 1 --functions 0 {SEALED} --out {{out}}"
@@ -159,6 +157,7 @@ def make_files(place: Path) -> None:
     """The files that commands and inputs need; everything is small and made by hand."""
     from tests.behaviours.word_tokenizer import word_tokenizer
     from tests.explanations.induction_model import as_specimen, induction_model
+    from tests.functions.evaluator_base import write_base, write_data
 
     from vesalius.components import Component
     from vesalius.documents.circuit import Circuit
@@ -173,6 +172,11 @@ def make_files(place: Path) -> None:
     rows = [{"prompt": f"The capital of {one} is", "answer": f" {city}"} for one, city in CAPITALS.items()]
     (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     as_specimen(induction_model(word_tokenizer().size)).save(place / "inducer")
+    cities = list(CAPITALS.values())
+    articles = [" ".join(cities[(i * number) % len(cities)] for i in range(40)) for number in range(1, 9)]
+    (place / "articles.txt").write_text("\n\n".join(articles))
+    write_base(place / "base")
+    write_data(place / "taken")
     with tarfile.open(ROOT / "benchmarks" / "fresh_62001.tgz") as archive:
         members = [one for one in archive.getmembers() if TRAINED in Path(one.name).parts]
         archive.extractall(place / "trained", members, filter="data")

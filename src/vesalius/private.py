@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from vesalius.errors import BadInput, Failed
@@ -40,6 +41,8 @@ def write_private(path: Path, text: str) -> None:
             file.write(text)
         os.replace(partial, path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
         raise Failed(f"{path}: cannot be written ({error.strerror}); choose another place") from None
 
 

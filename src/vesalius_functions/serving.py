@@ -12,6 +12,7 @@ What an agent wrote into the folders (`description.txt`, `code.py`, `domain.txt`
 answers by `answer_in`.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vesalius.errors import BadInput, Failed
-from vesalius.files import parse_json
+from vesalius.files import parse_json, write_text
 from vesalius_functions.box import Answer, Asked, Box, Function, OutOfQueries, Reply, json_value
 from vesalius_functions.scripts import SCRIPT
 
@@ -100,7 +101,7 @@ class ServedFunctions:
             folder = self.directory / name
             folder.mkdir(parents=True, exist_ok=True)
             for script in ("function.py", SCRIPT):
-                (folder / script).write_text(_FUNCTION.format(address=address, function=name))
+                write_text(folder / script, _FUNCTION.format(address=address, function=name))
         return self
 
     def __exit__(
@@ -135,15 +136,25 @@ class ServedFunctions:
                 replies = box.ask([_input(text, self._categories[str(name)]) for text in inputs])
             except OutOfQueries as error:
                 return {"printed": str(error), "code": 1}
-            self._write(str(name), box.log[len(box.log) - len(inputs) :])
+            try:
+                self._write(str(name), box.log[len(box.log) - len(inputs) :])
+            except OSError as error:
+                return {"printed": f"not answered: {LEDGER} could not be written ({error.strerror})", "code": 1}
         pairs = " ".join(f"({text}, {_output(reply)})" for text, reply in zip(inputs, replies, strict=True))
         return {"printed": LEAD + pairs, "code": 0}
 
     def _write(self, name: str, asked: Sequence[Asked]) -> None:
-        """Put queries into the ledger before their outputs are shown."""
+        """Put queries into the ledger before their outputs are shown: all of them or, without room, none."""
         lines = [{"function": name, "input": json_value(one.input), **_told(one.reply)} for one in asked]
-        with self._ledger.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line, ensure_ascii=True) + "\n" for line in lines)
+        content = "".join(json.dumps(line, ensure_ascii=True) + "\n" for line in lines).encode()
+        with self._ledger.open("ab", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                if file.write(content) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(end)
+                raise
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):

@@ -19,6 +19,7 @@ import typer
 from benchmarks.writing import READING, SERVING, WRITING, Writing, make_files, make_inputs
 
 from tests.cli.conftest import Outcome, Vesalius
+from tests.no_room import no_room
 from vesalius.cli import app
 
 QUICK = [name for name, one in WRITING.items() if not one.slow]
@@ -48,17 +49,6 @@ def test_every_command_is_known_to_write_or_not() -> None:
     for name, command in known.items():
         writes = {"out", "export", "propose", "csv", "key_out"} & {str(one.name) for one in command.params}
         assert not (writes and name in READING), f"{name} takes {writes}"
-
-
-@contextmanager
-def no_room() -> Iterator[None]:
-    """Every write to a file fails, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @contextmanager

@@ -13,9 +13,10 @@ import pytest
 
 from tests.forked import vesalius
 from tests.functions.fakes import Line
+from tests.no_room import no_room
 from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius import api
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Failed
 from vesalius_functions import Box
 from vesalius_functions.numeric import sample
 from vesalius_functions.scripts import printed_output
@@ -56,6 +57,22 @@ def test_queries_are_counted_and_written_down_over_restarts(tmp_path: Path) -> N
         assert served.asked == {"f00000": 3}
     lines = [json.loads(line) for line in (tmp_path / LEDGER).read_text().splitlines()]
     assert [(line["input"], line["output"]) for line in lines] == [(1, 2), (2, 4), (3, 6)]
+
+
+def test_on_a_full_disk_a_query_is_not_answered_and_the_ledger_stays_whole(tmp_path: Path) -> None:
+    with ServedFunctions({"f00000": Line(0)}, tmp_path) as served:
+        asked = served.answer({"function": "f00000", "inputs": ["1"]})
+        ledger = (tmp_path / LEDGER).read_bytes()
+        for room in (0, len(ledger), len(ledger) + 7):  # the last for a part of a line
+            with no_room(room):
+                said = served.answer({"function": "f00000", "inputs": ["2", "3"]})
+            assert said["code"] == 1
+            assert said["printed"].startswith(f"not answered: {LEDGER} could not be written (")
+            assert (tmp_path / LEDGER).read_bytes() == ledger
+        assert served.answer({"function": "f00000", "inputs": ["1"]}) == asked
+    with no_room(), pytest.raises(Failed, match=r"function\.py: could not be written"):
+        ServedFunctions({"f00001": Line(0)}, tmp_path).__enter__()
+    assert os.listdir(tmp_path / "f00001") == []
 
 
 def test_a_copied_script_works_elsewhere(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from vesalius.errors import BadInput
+from tests.no_room import no_room
+from vesalius.errors import BadInput, Failed
 from vesalius.private import read_private, write_private
 from vesalius_serving.clients import Bearer, Clients
 from vesalius_serving.private import private_directory, redirect_page
@@ -98,6 +99,10 @@ def test_private_files_are_for_their_owner_alone(tmp_path: Path) -> None:
         read_private(tmp_path / "link")
     write_private(tmp_path / "link", "new")
     assert target.read_text() == "mine"
+    held = sorted(os.listdir(tmp_path))
+    with no_room(), pytest.raises(Failed, match="cannot be written"):
+        write_private(tmp_path / "secret", "new")
+    assert sorted(os.listdir(tmp_path)) == held
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(BadInput, match="is not a file"):
         read_private(tmp_path / "pipe")
