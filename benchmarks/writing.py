@@ -97,6 +97,7 @@ WRITING = {
     "faithfulness": Writing("faithfulness 41 -c L0_MLP --n 8 --out {out}"),
     "retest": Writing("retest {in}/explained -c L0_MLP --seed 5 --out {out}", ("explained",)),
     "ladder": Writing("ladder {in}/running --n 4 --out {out}", ("running",), slow=True),
+    "improve": Writing("improve {in}/running --n 4 --passes 200 --out {out}", ("running",), slow=True),
     "diff": Writing("diff {in}/swept {in}/again --out {out}", ("swept", "again")),
     "compare": Writing("compare {in}/asked --out {out}", ("asked",)),
     "convert": Writing("convert {in}/found --out {out}/graph.json", ("found",), folder=True),
@@ -105,6 +106,9 @@ WRITING = {
     "train": Writing("train {in}/spelt.py --out {out}", slow=True),
     "generate": Writing("generate --seed 7 --count 1 --depth 2 --out {out}"),
     "bench circuits": Writing("bench circuits --ids 41 --jobs 1 --out {out}"),
+    "bench natural": Writing(
+        "bench natural planted --n 8 --claims 8 --top 2 --scientist scripted --jobs 1 --out {out}", slow=True
+    ),
     "bench discovery": Writing("bench discovery --methods eap --ids 41 --n 4 --jobs 1 --out {out}"),
     "bench functions": Writing(
         "bench functions --category strings --count 2 --grading-seed 5 --jobs 1 --out {out}", slow=True
