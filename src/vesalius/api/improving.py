@@ -12,7 +12,7 @@ from vesalius.documents.printed import CellPlan, SurveyPlan
 from vesalius.documents.proposal import Proposal
 from vesalius.documents.request import Request
 from vesalius.documents.whole import KEEP
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.proposals.making import proposal_of
 from vesalius.explanations.proposals.run import run_proposal
 from vesalius.explanations.proposals.search import ExplanationSearcher
@@ -71,7 +71,9 @@ def improve(
     )
     if out:
         words = ("improve", given.specimen, given.behaviour, f"n{n}", f"seed{seed}")
-        document.write(directory_for(out, *words) / IMPROVEMENT_FILE)
+        directory = directory_for(out, *words)
+        with result_kept(document):
+            document.write(directory / IMPROVEMENT_FILE)
     return document
 
 
