@@ -171,10 +171,9 @@ class ExplanationSearcher:
                 continue
             own = self.choose.scores({**self.programs, head: None})
             lost[head] = self.choose.gain(own, before).value
-        head = max(lost, key=lambda one: lost[one], default=None)
-        if head is None or lost[head] < LEAST_GAIN:
+        head = self._leading("rule", lost)
+        if head is None:
             return False
-        self.tried.add(("rule", str(head)))
         options = [one for one in self._rules(head) if str(one) != str(self.programs[head])]
         return self._best("rule", head, options, before)
 
@@ -187,11 +186,18 @@ class ExplanationSearcher:
             if not known and self.passes < self.most:
                 scores = self.choose.scores({**self.programs, head: None})
                 gains[head] = self.choose.gain(scores, before).value
+        head = self._leading("component", gains)
+        if head is None:
+            return False
+        return self._best("component", head, self._rules(head), before)
+
+    def _leading(self, kind: Literal["rule", "component"], gains: dict[Component, float]) -> Component | None:
+        """The head that gives most, which is tried from now on; None where none gives enough."""
         head = max(gains, key=lambda one: gains[one], default=None)
         if head is None or gains[head] < LEAST_GAIN:
-            return False
-        self.tried.add(("component", str(head)))
-        return self._best("component", head, self._rules(head), before)
+            return None
+        self.tried.add((kind, str(head)))
+        return head
 
     def _best(
         self,
