@@ -425,6 +425,10 @@ def test_a_control_that_does_as_well_takes_the_yes() -> None:
         f"a set; in words (1 attention program) {little.claimed.kept.text()}: that is less than 0.8", "partly"
     )
 
+    much = running_of(circuit=1.5, frozen_patterns=1.5, programs=1.4, counterfactual_patterns=0.1)
+    said = with_words(Answer("a set", "yes"), much, 0.8)
+    assert (said.verdict, "far more than the model itself" in said.text) == ("partly", True)
+
 
 def test_attention_that_does_not_differ_is_said_to_be_so() -> None:
     """Heads that attend as on the counterfactual keep what their own patterns keep: no program could show anything."""

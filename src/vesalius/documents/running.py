@@ -13,7 +13,7 @@ from vesalius.documents.base import Answered, Line, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Code, Facts, Section, Sheet, Text, View, subject_of
-from vesalius.documents.whole import KEEP
+from vesalius.documents.whole import KEEP, TOO_MUCH
 
 LADDER_FILE = "ladder.json"
 Word = Literal["program", "position only", "depends on context"]
@@ -198,6 +198,8 @@ class Running(Record):
         kept = self.claimed.kept.value
         if kept is None or kept < keep:
             return f"that is less than {keep:g}"
+        if kept > TOO_MUCH:
+            return "far more than the model itself keeps, so something which hinders is left out"
         return None if not self.beaten_elsewhere else f"on other templates no more than {self.beaten_elsewhere[0]}"
 
     def _no_better(self) -> str:
