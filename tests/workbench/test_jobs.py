@@ -20,9 +20,9 @@ SCRIPT = "scripted:model.py"
 #: Stands in for the command: says what it was given, and works until it is interrupted.
 CHILD = """
 import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
-open(sys.argv[1] + "/given", "w").write("\\n".join(sys.argv[2:]))
 try:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    open(sys.argv[1] + "/given", "w").write("\\n".join(sys.argv[2:]))
     while True:
         time.sleep(0.02)
 except KeyboardInterrupt:
@@ -43,6 +43,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return started([sys.executable, str(script), out, *command[4:]], **options)
 
     monkeypatch.setattr(module.subprocess, "Popen", stand_in)
+    monkeypatch.setattr(module, "PATIENCE", 100.0)  # a busy machine may stop a process for longer than ten seconds
     (tmp_path / "open").mkdir()
     opened = Jobs(tmp_path / "open", specimens=["org/model"], backbones=[SCRIPT])
     yield opened
