@@ -199,7 +199,7 @@ def test_a_circuit_and_components(vesalius: Vesalius) -> None:
 def test_pages_of_a_discovery_run(vesalius: Vesalius, tmp_path: Path) -> None:
     settings = {"benchmark": "discovery"}
     (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "settings": settings}))
-    refused(vesalius, ["report", "."], "a run of `bench discovery`; this is for runs of `bench circuits`")
+    refused(vesalius, ["report", "."], "the run has no result with a page; the command that began it continues it")
 
 
 @pytest.mark.parametrize(

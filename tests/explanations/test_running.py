@@ -37,7 +37,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, TEXT, Sample
 from vesalius.explanations.running.explained import fitted_prompts, ladder_prompts, put_in_place, run_again
 from vesalius.explanations.running.fitting import Fits, _polished, _towards, graded
-from vesalius.explanations.running.ladder import Readings, rungs_of
+from vesalius.explanations.running.ladder import Readings, Stage, Words, _Tables, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, library
 from vesalius.model.devices import spread
@@ -405,6 +405,23 @@ def test_a_rung_above_the_one_before_is_a_fault() -> None:
     assert running.claimed.step == PROGRAMS
     above = running_of(circuit=0.6, frozen_patterns=0.5, programs=0.9, counterfactual_patterns=0.1)
     assert "`programs` keeps 0.40 more than `frozen patterns`" in (above.doubt(0.8) or "")
+
+
+def test_a_little_more_than_the_rung_before_is_no_fault() -> None:
+    little = running_of(circuit=1.0, frozen_patterns=1.0, programs=1.03, counterfactual_patterns=0.1)
+    assert (little.faults, little.doubt(0.8)) == ([], None)
+
+
+def test_no_head_keeps_its_program_when_programs_are_shuffled() -> None:
+    """Two redundant heads have one program: exchanged with each other, they would look where they did."""
+    one = sentence()
+    tokens = Tokens(one.ids.repeat(40, 1), one.real.repeat(40, 1), 1, {})
+    same, other = parse_program("1 back 1"), parse_program("self 1")
+    words = Words({FIRST: other, SECOND: same, Component(1, 1): same}, ())
+    tables = _Tables(Stage(tokens, {}, {}, {}), words, seed=0)
+    shuffled = tables._shuffled()
+    assert torch.equal(shuffled[FIRST], tables.programs[SECOND])
+    assert all(torch.equal(shuffled[head], tables.programs[FIRST]) for head in (SECOND, Component(1, 1)))
 
 
 def test_a_control_that_does_as_well_takes_the_yes() -> None:

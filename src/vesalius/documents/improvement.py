@@ -64,7 +64,8 @@ class Improvement(Answered, ResultDocument, kind="improvement"):
         before, after = self.before.kept, self.after.kept
         if before is None or after is None or after.value is None or before.value is None:
             return Answer("the explanation has no program that runs", "no")
-        said = f"{len(self.accepted)} of {len(self.changes)} changes were confirmed: the words keep {after.text()}"
+        tried = f"{len(self.accepted)} of {len(self.changes)} changes were confirmed" if self.changes else "none was tried"
+        said = f"{tried}: the words keep {after.text()}"
         said = f"{said}, before {before.value:.2f} ({self.stopped})"
         running = self.after.running
         if running is not None and running.beaten_by:
@@ -102,7 +103,7 @@ class Improvement(Answered, ResultDocument, kind="improvement"):
         columns = ("change", "of", "was", "now", "gain where chosen", "confirmed", "low", "high", "")
         parts: list[Section] = [
             Facts([("cost", f"{self.passes:,.0f} passes of one prompt, {duration(self.seconds)}")]),
-            Sheet(columns, rows, title="What was tried", signed=("gain where chosen",)),
+            *([Sheet(columns, rows, title="What was tried", signed=("gain where chosen",))] if rows else []),
             *self.after.sections(),
         ]
         return View(

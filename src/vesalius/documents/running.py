@@ -48,7 +48,7 @@ _MEANINGS = {
     PROGRAMS: "and these heads attend as their programs say",
     TOKEN_VALUES: "programs, and heads read each token as if it stood alone",
     NAMED_MLPS: "programs, and of the MLPs only those of the set",
-    SHUFFLED: "each head has the program of another",
+    SHUFFLED: "each head has the program of another that looks elsewhere",
     RANDOM: "each head has as many rules at random",
     ALL_BOS: "every head looks at the first token",
     COUNTERFACTUAL: "heads attend as on the counterfactual prompt",
@@ -101,7 +101,7 @@ class AttentionProgram(Record):
 class Rung(Record):
     """One step of the ladder, or a control of it: the share kept on held-out prompts and on other templates, the share
     of right answers, the logits of the right and the wrong answer. `change` is the paired difference to `below`, the
-    rung it is compared with; a `fault` says that more is kept than there.
+    rung it is compared with; a `fault` says that clearly more is kept than there.
     """
 
     ABSENT_IF_DEFAULT = ("elsewhere", "below", "change", "change_elsewhere", "fault")

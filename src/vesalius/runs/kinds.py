@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 
 from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.explanation import EXPLANATION_FILE
+from vesalius.documents.kinds import kind_in
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import AgentRun, RunState
+from vesalius.documents.view import Viewable
 from vesalius.errors import BadInput, choices
 from vesalius.plugins import BENCHMARKS, RUNS, Plugin, PluginGroup, find_plugin, plugin_names
 from vesalius.progress import Progress
@@ -92,9 +94,11 @@ class RunKind:
         return None
 
     def page(self, directory: Path, *, progress: Progress | None = None) -> Path:
-        """Write the pages of a finished run and return the path of the first."""
-        require_benchmark(directory, "circuits")
-        raise NotImplementedError
+        """Write the pages of a finished run and return the path of the first: of a run without more, its result's."""
+        kind = kind_in(directory)
+        if kind is None or not issubclass(kind, Viewable):
+            raise BadInput(f"{directory}: the run has no result with a page; the command that began it continues it")
+        return kind.read(directory / str(kind.FILE)).page(directory)  # pyrefly: ignore[missing-attribute]
 
     def watch(self, directory: Path, *, case: str | None, first: int, most: int, common: dict[str, Any]) -> AgentRun:
         """What an agent did in it, from call `first` on, where it has calls of its own."""

@@ -9,7 +9,7 @@ from vesalius.documents.proposal import RunProposal
 from vesalius.documents.request import Request
 from vesalius.documents.running import ALL_BOS, COUNTERFACTUAL, FROZEN, RANDOM, SHUFFLED
 from vesalius.documents.scorecard import CaseError
-from vesalius.documents.view import Answer, Facts, Group, Sheet, Text, View, duration
+from vesalius.documents.view import Answer, Bars, Facts, Group, Sheet, Text, View, duration
 from vesalius.documents.whole import TOO_MUCH
 from vesalius_bench.survey.documents import short_name
 
@@ -103,6 +103,7 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
 
     FILE = BENCH_FILE
     RANK = 90
+    OWNS_DIRECTORY = True
     COMMAND = "bench natural"
     REMEDY = "give the command of the run again"
     ABSENT_IF_DEFAULT = ("directory",)
@@ -167,7 +168,13 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
                         ("cost", duration(self.seconds)),
                     ]
                 ),
-                Sheet(_KEPT, [_kept(row) for row in self.rows], title="Share kept with the words in the model's place"),
+                Group(
+                    [
+                        Bars([(f"{_case(row)}: {row.scientist}", *_kept(row)[2:5]) for row in self.rows]),
+                        Sheet(_KEPT, [_kept(row) for row in self.rows]),
+                    ],
+                    title="Share kept with the words in the model's place",
+                ),
                 Sheet(
                     _SAID,
                     [_said(row) for row in self.rows],
@@ -189,13 +196,17 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
                     if self.errors
                     else []
                 ),
-                *(
-                    Group(row.run.sections(), title=f"{row.scientist}: {_case(row)}", pages_only=True)
-                    for row in self.rows
+                Group(
+                    [
+                        Group(row.run.sections(), title=f"{_case(row)}: {row.scientist}", folded=True)
+                        for row in self.rows
+                    ],
+                    title="Every explanation",
+                    pages_only=True,
                 ),
             ],
             command=self.request.command_line(),
-            place=self.directory and f"{self.directory}/{BENCH_FILE}",
+            place=self.directory and f"{self.directory}/{self.PAGE}",
             note="docs/how-to/bench-natural.md says what each figure is.",
         )
 

@@ -42,6 +42,8 @@ from vesalius.progress import Progress, checkpoint, silent
 
 #: Draws of shuffled and of random programs for each prompt.
 DRAWS = 2
+#: A rung that keeps this much more of the range than the one before is a fault: less is no effect of a component either.
+LEAST_FAULT = 0.05
 #: What each rung is compared with.
 BELOW = {CIRCUIT: WHOLE, FROZEN: CIRCUIT, PROGRAMS: FROZEN, TOKEN_VALUES: PROGRAMS, NAMED_MLPS: PROGRAMS}
 Patterns = Mapping[Component, Float[Tensor, "prompt query key"]]
@@ -152,7 +154,7 @@ def _rung(name: str, here: Readings, elsewhere: Readings | None, below: str | No
     if below is not None:
         change = here.difference(name, below).metric()
         there = None if elsewhere is None else elsewhere.difference(name, below).metric()
-        if change.low is not None and change.low > 0:
+        if change.low is not None and change.low > LEAST_FAULT:
             fault = f"`{name}` keeps {change.value:.2f} more than `{below}`: what it takes away hinders there"
     return Rung(
         step=name,
@@ -221,11 +223,17 @@ class _Tables:
         ]
 
     def _shuffled(self) -> Patterns:
-        """Programs of other heads, in another order for each prompt."""
+        """Programs of other heads, drawn anew for each prompt. None is the head's own: where redundant heads have the
+        same one, an exchange among them would leave everything as it is.
+        """
         heads, n = self.words.heads, len(self.stage.tokens.ids)
         together = torch.stack([self.programs[head] for head in heads])
-        order = torch.tensor([_deranged(len(heads), self.rng) for _ in range(n)])  # [prompt, head]
-        return {head: together[order[:, place], torch.arange(n)] for place, head in enumerate(heads)}
+        texts = [str(self.words.programs[head]) for head in heads]
+        found = {}
+        for head, own in zip(heads, texts, strict=True):
+            others = [place for place, text in enumerate(texts) if text != own]
+            found[head] = together[torch.tensor(self.rng.choices(others, k=n)), torch.arange(n)]
+        return found
 
     def _random(self) -> Patterns:
         """As many rules as each program has, drawn anew for each prompt, with random weights."""
@@ -242,14 +250,6 @@ class _Tables:
             mixed = torch.einsum("ns,nsqk->nqk", weights, looks[chosen, torch.arange(n)[:, None]])
             found[head] = torch.where(tokens.real[..., None], mixed, program.pattern(tokens))
         return found
-
-
-def _deranged(n: int, rng: random.Random) -> list[int]:
-    """An order in which none keeps its place (of one, the only order)."""
-    while True:
-        order = rng.sample(range(n), n)
-        if n < 2 or all(place != one for place, one in enumerate(order)):
-            return order
 
 
 @dataclass(frozen=True)
