@@ -64,10 +64,8 @@ class Improvement(Answered, ResultDocument, kind="improvement"):
         before, after = self.before.kept, self.after.kept
         if before is None or after is None or after.value is None or before.value is None:
             return Answer("the explanation has no program that runs", "no")
-        tried = (
-            f"{len(self.accepted)} of {len(self.changes)} changes were confirmed" if self.changes else "none was tried"
-        )
-        said = f"{tried}: the words keep {after.text()}"
+        confirmed = f"{len(self.accepted)} of {len(self.changes)} changes were confirmed"
+        said = f"{confirmed if self.changes else 'no change was tried'}: the words keep {after.text()}"
         said = f"{said}, before {before.value:.2f} ({self.stopped})"
         running = self.after.running
         if running is not None and running.beaten_by:

@@ -170,7 +170,7 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
                 ),
                 Group(
                     [
-                        Bars([(f"{_case(row)}: {row.scientist}", *_kept(row)[2:5]) for row in self.rows]),
+                        Bars([(f"{_case(row)}: {row.scientist}", *_ends(row)) for row in self.rows]),
                         Sheet(_KEPT, [_kept(row) for row in self.rows]),
                     ],
                     title="Share kept with the words in the model's place",
@@ -215,11 +215,14 @@ def _case(row: NaturalFigures) -> str:
     return f"{short_name(row.model)}, {row.behaviour.partition(':')[0]}"
 
 
-def _kept(row: NaturalFigures) -> tuple[str | float | None, ...]:
+def _ends(row: NaturalFigures) -> tuple[float | None, float | None, float | None]:
     kept = row.run.kept
-    ends = (None, None, None) if kept is None else (kept.value, kept.low, kept.high)
+    return (None, None, None) if kept is None else (kept.value, kept.low, kept.high)
+
+
+def _kept(row: NaturalFigures) -> tuple[str | float | None, ...]:
     controls = [row.control(name) for name in (FROZEN, SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL)]
-    return (_case(row), row.scientist, *ends, *controls)
+    return (_case(row), row.scientist, *_ends(row), *controls)
 
 
 def _said(row: NaturalFigures) -> tuple[str | float | None, ...]:

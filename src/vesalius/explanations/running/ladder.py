@@ -42,7 +42,7 @@ from vesalius.progress import Progress, checkpoint, silent
 
 #: Draws of shuffled and of random programs for each prompt.
 DRAWS = 2
-#: A rung that keeps this much more of the range than the one before is a fault: less is no effect of a component either.
+#: A rung that keeps more of the range than the one before, and by so much, is a fault; less counts nowhere.
 LEAST_FAULT = 0.05
 #: What each rung is compared with.
 BELOW = {CIRCUIT: WHOLE, FROZEN: CIRCUIT, PROGRAMS: FROZEN, TOKEN_VALUES: PROGRAMS, NAMED_MLPS: PROGRAMS}
