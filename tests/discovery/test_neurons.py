@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 import vesalius as ves
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, mlp_units
@@ -86,6 +88,13 @@ def test_experts_are_kept_where_mlps_are_made_of_them(specimen: Specimen) -> Non
     assert result.share_chosen >= 0.9
     assert {str(part) for part, _ in result.neurons} & {"L1E0", "L1E1", "L1E2"}
     assert result.curve[-1].share == pytest.approx(1.0)
+
+
+def test_mlps_that_do_nothing_are_named() -> None:
+    """The hand-set model of induction has no part for its MLPs."""
+    attention_only = as_specimen(induction_model(word_tokenizer().size))
+    with pytest.raises(BadInput, match="the neurons of all MLPs carry nothing of this behaviour"):
+        ves.neurons(attention_only, n=8)
 
 
 def test_refusals(specimen: Specimen, tmp_path: Path) -> None:

@@ -143,7 +143,13 @@ class Keeping:
         prompt does not have.
         """
         columns = [self.none, *(self.scores(order[:size]) for size in sizes), self.full]
-        _, curve, drawn = resampled_faithfulness(torch.stack(columns, 1).double())
+        try:
+            _, curve, drawn = resampled_faithfulness(torch.stack(columns, 1).double())
+        except NothingToKeep:
+            raise NothingToKeep(
+                f"the neurons of all MLPs carry nothing of this behaviour: with all of them replaced the mean score is "
+                f"{float(self.none.mean()):.4g} as before; `vesalius sweep` says which components do"
+            ) from None
         if len(columns[0]) == 1:
             return [(share, None, None) for share in curve[0, 1:-1].tolist()]
         ends = drawn.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0)
