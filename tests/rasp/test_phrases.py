@@ -84,6 +84,14 @@ WRITTEN = [
     (Map({0: 3, 1: 1, 2: 0, 3: 2}, tokens), NUMBERS, False, "{0: 3, 1: 1, 2: 0, 3: 2}[token]"),
     (SequenceMap(lambda a, b: a + 5 * b, indices, tokens), NUMBERS, False, "position + 5 * token"),
     (
+        SequenceMap(lambda a, b: ("as it was", "up", "down")[(a > b) - (a < b)], tokens, Aggregate(BEFORE, tokens)),
+        NUMBERS,
+        True,
+        "'up' if token > (token at position position - 1) else 'down' if token < (token at position position - 1) "
+        "else 'as it was'",
+    ),
+    (Map(lambda a: "late" if a > 2 else "early", indices), NUMBERS, False, "'late' if position >= 3 else 'early'"),
+    (
         SequenceMap(
             lambda a, b: int(a and b), Map({"a": 0, "b": 1, "x": 1}, tokens), Map(lambda i: int(i > 1), indices)
         ),

@@ -38,7 +38,7 @@ from vesalius.rasp.language import (
     tokens,
 )
 from vesalius.rasp.naming.operation import ARGUMENTS, compiled, evaluate
-from vesalius.rasp.naming.single import in_arguments
+from vesalius.rasp.naming.single import ORDER, in_arguments
 from vesalius.rasp.naming.table import name_table
 from vesalius.rasp.phrase_reader import read_phrased
 from vesalius.rasp.program import Program
@@ -51,6 +51,8 @@ MOST_WRITTEN = 40
 LONGEST = 1600
 #: Inputs on which the formula is run beside the program.
 INPUTS = 400
+#: More values than this are a table.
+MOST_CHOICES = 3
 TOKEN, POSITION = "token", "position"
 
 
@@ -360,9 +362,25 @@ def _formula(entries: Mapping[tuple[Value, ...], Value]) -> str | None:
     if any(value is None for value in entries.values()) or len({len(key) for key in entries}) != 1:
         return None
     operation = name_table(dict(entries), values={value: value for value in entries.values()})
-    if operation is None or operation.exact != "values" or operation.undefined != "absent":
+    if operation is None or operation.undefined != "absent":
         return None
-    return operation.formula
+    return operation.formula if operation.exact == "values" else _choice(operation.formula, entries)
+
+
+def _choice(formula: str, entries: Mapping[tuple[Value, ...], Value]) -> str | None:
+    """Two or three values that stand for those of a formula, chosen by conditions; None where the table is as short."""
+    meant = {_value(formula, key): value for key, value in entries.items()}
+    if len(meant) > MOST_CHOICES:
+        return None
+    if formula == ORDER:
+        conditions = {1: "x > y", -1: "x < y", 0: "x == y"}
+    elif all(isinstance(found, bool) for found in meant):
+        conditions = {True: formula, False: f"not ({formula})"}
+    else:
+        conditions = {found: f"{formula} == {found!r}" for found in meant}
+    *chosen, last = [found for found in conditions if found in meant]
+    text = "".join(f"{meant[found]!r} if {conditions[found]} else " for found in chosen) + repr(meant[last])
+    return text if len(text) < len(repr(dict(entries))) else None
 
 
 def _value(formula: str, key: tuple[Value, ...]) -> Value:

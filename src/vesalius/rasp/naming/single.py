@@ -30,6 +30,8 @@ from vesalius.rasp.naming.operation import (
 
 #: Larger moduli, divisors and constants than this are not used in names.
 LARGEST_CONSTANT = 10
+#: What tells smaller, equal and larger apart.
+ORDER = "(x > y) - (x < y)"
 #: A range in the order of texts has this many texts inside and outside, or it is a list.
 FEWEST_IN_RANGE = 2
 #: So many values with the same remainder make it a pattern; fewer are a list.
@@ -222,7 +224,7 @@ def _order() -> Iterator[Candidate]:
     yield Candidate("order", "x >= y", f"whether {X} is at least {Y}")
     yield Candidate("order", "x > y", f"whether {X} is larger than {Y}")
     yield Candidate("order", "x <= y", f"whether {X} is at most {Y}")
-    yield Candidate("order", "(x > y) - (x < y)", f"whether {X} is smaller than, equal to or larger than {Y}")
+    yield Candidate("order", ORDER, f"whether {X} is smaller than, equal to or larger than {Y}")
     yield Candidate("minimum", "min(x, y)", f"the smaller of {X} and {Y}")
     yield Candidate("maximum", "max(x, y)", f"the larger of {X} and {Y}")
 
