@@ -235,7 +235,7 @@ LEAST_BEFORE_GIVING_UP = 16
 
 def may_decide(evidence: Sequence[Evidence], lab: Lab) -> bool:
     """Whether more prompts may decide what these do not: a figure has no interval yet, or its interval would leave the
-    bar at the last look if the mean moved by half a standard error. Whoever stops here supports and refutes nothing, so
+    bar at the last look if the mean moved by a standard error. Whoever stops here supports and refutes nothing, so
     that no error is spent on it.
     """
     if not isinstance(lab, GrowingLab):
@@ -251,7 +251,7 @@ def _may_leave(evidence: Evidence, lab: GrowingLab) -> bool:
     if not low <= bar <= high:
         return False  # it is open for another reason, which more prompts do not change
     error = (high - value if value < bar else value - low) / lab.limit()
-    return abs(value - bar) + error / 2 > lab.limit(-1) * error * (lab.n / lab.most) ** 0.5
+    return abs(value - bar) + error > lab.limit(-1) * error * (lab.n / lab.most) ** 0.5
 
 
 def join_names(names: Sequence[Any]) -> str:
