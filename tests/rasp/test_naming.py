@@ -1,7 +1,8 @@
 """Names of tables and tasks: given where they are exact, refused where they are not."""
 
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -51,6 +52,38 @@ def test_one_argument_by_its_classes(function: Callable[..., Any], operation: st
     found = named(function, NUMBERS)
     assert found is not None
     assert (found.operation, found.text(["x"]), found.exact) == (operation, text, "classes")
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "formula", "text"),
+    [
+        (lambda x: float(f"{math.cosh(x):.12g}"), range(9), "cosh(x)", "the hyperbolic cosine of x"),
+        (math.sqrt, range(9), "sqrt(x)", "the square root of x"),
+        (math.log10, range(1, 9), "log10(x)", "the logarithm to the base 10 of x"),
+        (lambda x: math.sin(x) + 1e-6, range(9), None, None),
+        (math.factorial, range(9), "factorial(x)", "the factorial of x"),
+        (str.upper, ("ab", "b", "xyz"), "upper(x)", "x in capitals"),
+        (lambda x: x[::-1], ("ab", "b", "xyz"), "reverse(x)", "x written backwards"),
+        (lambda x: x in (2, 3, 5, 7, 11), range(13), "x in (2, 3, 5, 7, 11)", "whether x is a prime number"),
+        (lambda x: x in (0, 1, 4, 9), range(13), "x in (0, 1, 4, 9)", "whether x is a square number"),
+    ],
+)
+def test_functions_that_are_known_by_name(
+    function: Callable[..., Any], values: Sequence[Any], formula: str | None, text: str | None
+) -> None:
+    found = valued(function, values)
+    if formula is None:
+        assert found is None or found.exact != "values"
+        return
+    assert found is not None
+    assert (found.formula, found.text(["x"]), found.exact) == (formula, text, "values")
+
+
+@pytest.mark.parametrize("formula", ["factorial(x)", "exp(x)", "sqrt(x)", "log(x)", "upper(x)", "reverse(x)", "tan(x)"])
+@pytest.mark.parametrize("value", [10**6, 1e300, -1, float("nan"), True, "7" * 60, ()])
+def test_what_a_function_has_no_value_for_is_none_at_once(formula: str, value: object) -> None:
+    found = read_formula(formula, ("x",))(value)
+    assert found is None or (isinstance(found, int | float) and abs(found) <= 1e9) or isinstance(found, str)
 
 
 @pytest.mark.parametrize(

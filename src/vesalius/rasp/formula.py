@@ -6,6 +6,7 @@ takes bounded time and memory.
 """
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,26 @@ LARGEST = 1_000_000
 LARGEST_VALUE, LONGEST_VALUE = 10**9, 64
 #: Digits that a number may be rounded to, on either side of the point.
 MOST_DIGITS = 20
+MOST_FACTORIAL = 20
+#: Functions of one number, as they are said.
+ELEMENTARY = {
+    "sqrt": "square root",
+    "cbrt": "cube root",
+    "exp": "exponential",
+    "log": "natural logarithm",
+    "log2": "logarithm to the base 2",
+    "log10": "logarithm to the base 10",
+    "sin": "sine",
+    "cos": "cosine",
+    "tan": "tangent",
+    "asin": "arcsine",
+    "acos": "arccosine",
+    "atan": "arctangent",
+    "sinh": "hyperbolic sine",
+    "cosh": "hyperbolic cosine",
+    "tanh": "hyperbolic tangent",
+    "factorial": "factorial",
+}
 Environment = dict[str, Any]
 Evaluator = Callable[[Environment], Any]
 
@@ -58,6 +79,24 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
 }
+
+
+def _factorial(value: Any) -> int:
+    """Larger factorials than these are no value of a variable."""
+    if not isinstance(value, int) or value > MOST_FACTORIAL:
+        raise ValueError("not a small whole number")
+    return math.factorial(value)
+
+
+def _of_text(function: Callable[[str], str]) -> Callable[[Any], str]:
+    def checked(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError("not a text")
+        return function(value)
+
+    return checked
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "min": min,
@@ -67,6 +106,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "float": float,
     "str": str,
     "len": len,
+    **{name: getattr(math, name) for name in ELEMENTARY},
+    "factorial": _factorial,
+    "upper": _of_text(str.upper),
+    "lower": _of_text(str.lower),
+    "reverse": _of_text(lambda text: text[::-1]),
 }
 
 

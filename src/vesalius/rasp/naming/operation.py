@@ -4,6 +4,7 @@ import string
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isqrt
 from typing import Any, Literal
 
 from vesalius.rasp.formula import read_formula
@@ -88,10 +89,12 @@ def said_value(value: Value) -> str:
 
 
 def plain(value: Value) -> Value:
-    """A value that can be compared: numbers to `DIGITS` digits, whole ones as int."""
+    """A value that can be compared: numbers to `DIGITS` digits, of which no more count behind the point either, whole
+    ones as int.
+    """
     if isinstance(value, bool) or not isinstance(value, float):
         return value
-    value = round(value, DIGITS)
+    value = float(f"{round(value, DIGITS):.{DIGITS}g}")
     return int(value) if value == int(value) else value
 
 
@@ -165,6 +168,18 @@ def ordered(values: Iterable[Value]) -> list[Value] | None:
 # Sets of tokens that have a description: vowels, digits, capitals, tokens of one length, a range in order.
 
 VOWELS = "aeiou"
+#: Larger whole numbers are not looked at.
+LARGEST_PRIME = 10**6
+
+
+def _is_prime(value: int) -> bool:
+    return 1 < value <= LARGEST_PRIME and all(value % divisor for divisor in range(2, isqrt(value) + 1))
+
+
+OF_NUMBERS: tuple[tuple[str, Callable[[int], bool]], ...] = (
+    ("a prime number", _is_prime),
+    ("a square number", lambda value: value >= 0 and isqrt(value) ** 2 == value),
+)
 PLURALS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("a vowel", lambda text: len(text) == 1 and text.lower() in VOWELS),
     ("a consonant", lambda text: len(text) == 1 and text.isascii() and text.isalpha() and text.lower() not in VOWELS),
@@ -183,6 +198,10 @@ PLURALS: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 def described_sets(values: Collection[Value]) -> Iterator[tuple[str, frozenset[Value]]]:
     """Proper, non-empty subsets of the values that a short phrase describes: ("a vowel", {"a", "e"})."""
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        for description, of_number in OF_NUMBERS:
+            yield from _proper(description, frozenset(filter(of_number, values)), values)
+        return
     texts = [value for value in values if isinstance(value, str)]
     if len(texts) < len(values):
         return

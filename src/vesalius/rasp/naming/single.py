@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
+from vesalius.rasp.formula import ELEMENTARY
 from vesalius.rasp.naming.operation import (
     ARGUMENTS,
     KEPT,
@@ -57,7 +58,7 @@ def predicates(values: Sequence[Value]) -> Iterator[Candidate]:
             inside = f"{low!r} <= x <= {high!r}"
             yield from _either("threshold", inside, f"not ({inside})", f"from {low:.6g} to {high:.6g}")
     for description, members in described_sets(set(values)):
-        values_in_order = tuple(sorted(members, key=repr))
+        values_in_order = tuple(numbers(members) or sorted(members, key=repr))
         yield from _either("membership", f"x in {values_in_order!r}", f"x not in {values_in_order!r}", description)
     texts = ordered(values)
     if texts is not None and in_order is None:
@@ -141,9 +142,12 @@ def _limits(values: list[Value]) -> Iterator[Candidate]:
 
 
 def formulas(values: Sequence[Value]) -> Iterator[Candidate]:
-    """Arithmetic that gives every value another: minus, plus, times, squares, multiples next to a number."""
+    """Operations that only known values can tell from others: arithmetic, elementary functions, spellings of texts."""
     in_order = numbers(values)
     if in_order is None:
+        yield Candidate("spelling", "upper(x)", f"{X} in capitals")
+        yield Candidate("spelling", "lower(x)", f"{X} in small letters")
+        yield Candidate("spelling", "reverse(x)", f"{X} written backwards")
         return
     yield Candidate("negation", "-x", f"minus {X}")
     if set(in_order) <= {0, 1}:
@@ -165,6 +169,8 @@ def formulas(values: Sequence[Value]) -> Iterator[Candidate]:
     for c in range(1, LARGEST_CONSTANT + 1):
         yield Candidate("sum", f"2 * x + {c}", f"twice {X} plus {c}")
         yield Candidate("difference", f"2 * x - {c}", f"twice {X} minus {c}")
+    for name, said in ELEMENTARY.items():
+        yield Candidate(said, f"{name}(x)", f"the {said} of {X}")
 
 
 def _whole(values: list[Value]) -> bool:
