@@ -20,12 +20,12 @@ from typing import Any
 from benchmarks.plain_claims import PlainCheck
 from benchmarks.planted_lens import PLANTED, arithmetic_with_planted_head
 from vesalius.api import explain, load
-from vesalius.circuits.key.other_keys import established_roles
 from vesalius.documents.explanation import ComponentExplanation
 from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import explain_hyve
 from vesalius_backbones import Scripted, open_backbone
+from vesalius_truth.key.other_keys import established_roles
 
 PROMPTS = 64
 LATE = tuple(f"L2H{head}" for head in range(6))

@@ -51,10 +51,10 @@ from vesalius.discovery.sweep import Sweep
 from vesalius.discovery.whole import PromptSets, Search, measured_circuit, prompt_sets, whole_circuit
 from vesalius.documents.whole import KEEP, WholeCircuit, answer
 from vesalius.files import write_json
-from vesalius.grading.discovery import true_circuit
 from vesalius.intervene import Batch
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.statistics import share_interval
+from vesalius_truth.grading.discovery import true_circuit
 
 RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD, BY_LETTER = 16, 1024, 9_100_003, 40, 15, 6, 24
 #: Inputs that are drawn for templates: of models by letter more, since few have letters of one half only.

@@ -18,7 +18,7 @@ from typing import Any
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.explanations.scientist.hypotheses import FAMILIES
-from vesalius.grading import grade
+from vesalius_truth.grading import grade
 
 
 def explanations(run: Path) -> list[Explanation]:

@@ -17,8 +17,8 @@ from vesalius.intervene.plan import KEEP, EdgeEdit
 from vesalius.model import Config, Transformer
 from vesalius.model.states import build
 from vesalius.rasp import Map, compile_program, tokens
-from vesalius.training.setting import setting_of
-from vesalius.training.stack import Copy, Nodes, Patch, Stack
+from vesalius_truth.training.setting import setting_of
+from vesalius_truth.training.stack import Copy, Nodes, Patch, Stack
 
 SMALL = Config(n_layers=4, n_heads=4, d_model=64, d_head=16, d_mlp=256, d_vocab=500, d_vocab_out=500, n_ctx=16)
 MASKS, PROMPTS, COPIES, ROWS = 16, 8, 16, 64

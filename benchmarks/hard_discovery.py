@@ -22,9 +22,9 @@ import torch
 
 from vesalius.documents.scorecard import DiscoveryFigures, DiscoveryRow, Scorecard
 from vesalius.files import write_json
-from vesalius.grading.discovery import auroc
 from vesalius.statistics import mean_interval
 from vesalius_bench.discovery.cases import kind_of
+from vesalius_truth.grading.discovery import auroc
 
 FIGURES = ("node_auroc", "node_precision", "edge_auroc", "edge_precision", "cmd", "edge_cmd")
 KIND_FIGURES = (*FIGURES, "jaccard", "guarantee_coverage", "best_false", "false_rivals")

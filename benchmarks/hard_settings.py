@@ -20,9 +20,9 @@ from vesalius.discovery.discover import circuit_method
 from vesalius.documents.scorecard import AREAS, DiscoveryFigures
 from vesalius.errors import BadInput
 from vesalius.files import write_json
-from vesalius.grading.discovery import median_and_mean
 from vesalius_bench.circuits.selection import CircuitCase
 from vesalius_bench.discovery.cases import DiscoveryCase, hard_circuits, run_case
+from vesalius_truth.grading.discovery import median_and_mean
 
 PROMPTS, TUNED_ON, TUNED_MODELS = 8, 100, 16
 #: The settings of each method that are tried.

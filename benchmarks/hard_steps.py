@@ -17,8 +17,8 @@ from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.discover import discover
 from vesalius.discovery.faithfulness import NothingToKeep, faithfulness_curve
 from vesalius.files import write_json
-from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, precision_at_size, true_circuit
 from vesalius_bench.discovery.cases import HELD_OUT, hard_circuits
+from vesalius_truth.grading.discovery import grade_circuit_scores, median_and_mean, precision_at_size, true_circuit
 
 PROMPTS = 8
 

@@ -34,7 +34,6 @@ import torch
 from benchmarks.hostile_own import OWN
 from vesalius import consent
 from vesalius.behaviours.files import read_behaviour
-from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import benchmark_root, load_specimen
 from vesalius.components import Component, Edge
@@ -62,6 +61,7 @@ from vesalius_functions.entities import load_published as load_entities
 from vesalius_functions.numeric import load_published as load_numeric
 from vesalius_functions.strings import load_published as load_strings
 from vesalius_serving.clients import Clients
+from vesalius_truth.key.other_keys import read_annotation
 from vesalius_workbench.jobs import JOB, LOG, Jobs, RunQuestion
 
 SECONDS = 20

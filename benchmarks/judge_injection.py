@@ -29,13 +29,13 @@ import torch
 from tests.grading.payloads import PAYLOADS
 
 import vesalius as ves
-from vesalius.circuits.key import answer
 from vesalius.documents.metric import Metric
 from vesalius.files import plain_text, write_json
 from vesalius.model.specimen import TextVocabulary
 from vesalius_backbones import ModelRequest, Scripted, open_backbone
 from vesalius_bench.judges import Judge
 from vesalius_bench.judges import judge as prompts
+from vesalius_truth.key import answer
 
 SEED = 36
 MEASURE = "description_quality"

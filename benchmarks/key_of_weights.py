@@ -19,7 +19,7 @@ where `moved` is at least 0.9; else for that value *and the place where it was c
 *something else*.
 
 Nothing of the intervention engine is used: a hook on the model replaces the output. The order of positions, the inputs
-and the seed are not those of training, of the gate or of `vesalius.grading.key_check`.
+and the seed are not those of training, of the gate or of `vesalius_truth.grading.key_check`.
 """
 
 import argparse
@@ -35,9 +35,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vesalius.circuits.key import all_tasks
-from vesalius.circuits.making import KEY_FOLDER, key_program
-from vesalius.circuits.specimens import SPECIMEN_FILE, Inputs, benchmark_root, draw_inputs, load_specimen
+from vesalius.circuits.specimens import KEY_FOLDER, SPECIMEN_FILE, Inputs, benchmark_root, draw_inputs, load_specimen
 from vesalius.components import Component
 from vesalius.files import write_json
 from vesalius.model.hooks import Hook
@@ -46,7 +44,9 @@ from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program
 from vesalius.rasp.generator import outputs_differ, random_inputs
 from vesalius.rasp.interpreter import Linear, Look, LookPair
-from vesalius.training.setting import model_tokens
+from vesalius_truth.key import all_tasks
+from vesalius_truth.making import key_program
+from vesalius_truth.training.setting import model_tokens
 
 SEED, PAIRS, LONG_PAIRS, LONG = 515_151, 600, 100, 30
 STANDS_FOR = 0.9

@@ -19,10 +19,10 @@ from typing import Any
 
 from vesalius.api import load
 from vesalius.documents.explanation import Explanation
-from vesalius.grading.circuits import grade
 from vesalius_agents.hyve import HyveResult, explain_hybrid, explain_hyve
 from vesalius_agents.hyve.explain import IN_WORDS
 from vesalius_backbones import open_backbone
+from vesalius_truth.grading.circuits import grade
 
 
 def explained(circuit: str, first: Explanation, place: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from pathlib import Path
 import torch
 
 from vesalius import api
-from vesalius.circuits.making import TrainedModel, write_trained
 from vesalius.rasp import load_spec
-from vesalius.training.fit import best_candidate
-from vesalius.training.setting import setting_of
-from vesalius.training.siit import Weights
-from vesalius.training.stepper import default_recipe
-from vesalius.training.trainer import TrainingResult, train
+from vesalius_truth.making import TrainedModel, write_trained
+from vesalius_truth.training.fit import best_candidate
+from vesalius_truth.training.setting import setting_of
+from vesalius_truth.training.siit import Weights
+from vesalius_truth.training.stepper import default_recipe
+from vesalius_truth.training.trainer import TrainingResult, train
 
 STRICT = (0.1, 0.0)
 LEAST_ACCURACY, LEAST_INTERCHANGE = 0.99, 0.9

@@ -22,8 +22,6 @@ from typing import Any
 import torch
 
 from vesalius.api import load
-from vesalius.circuits.key import all_tasks
-from vesalius.circuits.key.task import Task
 from vesalius.documents.explanation import Explanation, NamedOperation
 from vesalius.explanations.scientist.explain import explain_specimen
 from vesalius.rasp import Program, SequenceMap
@@ -33,6 +31,8 @@ from vesalius.rasp.naming import Operation
 from vesalius.rasp.naming.operation import compiled, plain
 from vesalius.rasp.naming.table import name_table
 from vesalius.statistics import share_interval
+from vesalius_truth.key import all_tasks
+from vesalius_truth.key.task import Task
 
 FRESH_SEED, FRESH = 50_001, 3000
 KEPT_APART = ("identity", "pair")

@@ -28,12 +28,12 @@ from vesalius.components import Component
 from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.neurons import HELD_OUT_SEED, HELD_OUT_SPLIT, Keeping
 from vesalius.files import write_json
-from vesalius.grading.discovery import auroc
 from vesalius.intervene import Cost, ablation_named, attribute_units, effects
 from vesalius.intervene.attribution import Rule
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import mean_interval
+from vesalius_truth.grading.discovery import auroc
 
 N, SEED = 32, 0
 BEHAVIOURS = ("examples/agreement.jsonl", "ioi", "induction", "greater-than", "capitals")

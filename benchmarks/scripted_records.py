@@ -208,9 +208,9 @@ def line(request: Any, circuit: str, *, apart: bool = False) -> dict[str, Any]:
 def explained(circuit: str, components: list[str] | None = None, *, apart: bool = False) -> dict[str, Any]:
     """Explain a circuit, or some of its components, with the script: claims, costs and the grade."""
     from vesalius.api import load
-    from vesalius.grading import grade
     from vesalius_agents.hyve import explain_hyve
     from vesalius_backbones import Scripted, open_backbone
+    from vesalius_truth.grading import grade
 
     began = time.perf_counter()
     backbone = open_backbone(Scripted(lambda request: line(request, circuit, apart=apart)))

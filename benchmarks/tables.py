@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mechrl_options
-from vesalius.grading.discovery import true_circuit
+from vesalius_truth.grading.discovery import true_circuit
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = RESULTS / "tables.md"

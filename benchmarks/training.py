@@ -15,10 +15,10 @@ import torch
 
 from vesalius.rasp import Comparison, Map, Program, Select, SelectorWidth, compile_program, frac_prevs, tokens
 from vesalius.rasp.grammar import shift_by
-from vesalius.training.setting import Setting, setting_of
-from vesalius.training.siit import Curriculum, tabulate
-from vesalius.training.stack import Copy, Stack
-from vesalius.training.stepper import Recipe, Stepper
+from vesalius_truth.training.setting import Setting, setting_of
+from vesalius_truth.training.siit import Curriculum, tabulate
+from vesalius_truth.training.stack import Copy, Stack
+from vesalius_truth.training.stepper import Recipe, Stepper
 
 LETTERS = ("a", "b", "c", "d", "e", "f", "g", "h")
 

@@ -27,9 +27,6 @@ import torch
 
 from benchmarks.validator_kinds import KINDS, planted
 from vesalius.api import load
-from vesalius.circuits.key import all_tasks
-from vesalius.circuits.key import task as task_of
-from vesalius.circuits.key.task import Task
 from vesalius.components import Component
 from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.claims.moved import outcome_of
@@ -37,6 +34,9 @@ from vesalius.explanations.claims.rivals import RIVAL_KINDS, rival_contestants, 
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import Program
 from vesalius.statistics import share_interval
+from vesalius_truth.key import all_tasks
+from vesalius_truth.key import task as task_of
+from vesalius_truth.key.task import Task
 
 NEAR_MISS_SEED = 20_001  # not the seed of the rivals that the rule itself looks at
 PER_COMPONENT = 4

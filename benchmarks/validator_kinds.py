@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from vesalius.circuits.key import shows_across_positions
 from vesalius.components import Component
 from vesalius.explanations.claims import (
     Aggregates,
@@ -20,6 +19,7 @@ from vesalius.explanations.claims.interchange import expression_of
 from vesalius.explanations.claims.rivals import rivals
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
+from vesalius_truth.key import shows_across_positions
 
 KINDS = (
     "aggregates",

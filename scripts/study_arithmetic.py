@@ -11,7 +11,7 @@ All interventions are at the token `=`, where the answer is read, on prompts tha
   group, writes what it writes there, and by how many logits the answer moves that way;
 - attention from `=` and the direct attribution of the answer (logit lens).
 
-The figures are written to the answer key, `src/vesalius/circuits/key/arithmetic.json`; roles are stated there by hand
+The figures are written to the answer key, `src/vesalius_truth/key/arithmetic.json`; roles are stated there by hand
 and kept. A few minutes on one core.
 """
 

@@ -27,11 +27,9 @@ FLOORS = [
     {"model", "sandbox"},
     {"intervene"},
     {"behaviours", "rasp"},
-    {"training"},
     {"circuits"},
     {"discovery"},
     {"explanations"},
-    {"grading"},
     {"runs"},
     {"report"},
     {"api"},
@@ -49,10 +47,17 @@ HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 WINGS: dict[str, set[str]] = {
     "vesalius_backbones": set(),
     "vesalius_serving": set(),
-    "vesalius_functions": {"vesalius_backbones"},
+    "vesalius_truth": set(),
+    "vesalius_functions": {"vesalius_backbones", "vesalius_truth"},
     "vesalius_mechrl": set(),
-    "vesalius_bench": {"vesalius_backbones", "vesalius_functions", "vesalius_mechrl"},
-    "vesalius_agents": {"vesalius_backbones", "vesalius_bench", "vesalius_functions", "vesalius_serving"},
+    "vesalius_bench": {"vesalius_backbones", "vesalius_functions", "vesalius_mechrl", "vesalius_truth"},
+    "vesalius_agents": {
+        "vesalius_backbones",
+        "vesalius_bench",
+        "vesalius_functions",
+        "vesalius_serving",
+        "vesalius_truth",
+    },
     "vesalius_workbench": {"vesalius_backbones", "vesalius_bench", "vesalius_functions", "vesalius_serving"},
 }
 #: Rooms of the core that every package beside it may use, as plug-ins may.
@@ -61,11 +66,12 @@ OPEN = GROUND | {"", "api", "cli", "documents", "report", "runs", "sandbox"}
 MEASURES = {"behaviours", "circuits", "discovery", "intervene", "model"}
 OPEN_TO = {
     "vesalius_backbones": {"explanations"},
-    "vesalius_functions": {"grading", "model"},
+    "vesalius_functions": {"model"},
     "vesalius_mechrl": MEASURES,
-    "vesalius_bench": MEASURES | {"explanations", "grading", "rasp", "training"},
-    "vesalius_agents": {"circuits", "discovery", "explanations", "grading", "model", "rasp"},
+    "vesalius_bench": MEASURES | {"explanations", "rasp"},
+    "vesalius_agents": {"circuits", "discovery", "explanations", "model", "rasp"},
     "vesalius_serving": set(),
+    "vesalius_truth": MEASURES | {"explanations", "rasp"},
     "vesalius_workbench": set(),
 }
 
@@ -230,7 +236,7 @@ def test_a_circle_is_seen_through_any_number_of_files() -> None:
 
 
 #: Where a model's layers are run: the model itself, the interventions, and training, which runs stacks of copies.
-RUNS_LAYERS = {"model", "intervene", "training"}
+RUNS_LAYERS = {"model", "intervene"}
 #: What the others may use of a transformer; its weights, its blocks and the steps of its pass are what is left.
 FRONT = {"components", "config", "device", "devices", "run_with_cache", "run_with_hooks"}
 #: Names that only code running the layers itself imports.
@@ -283,6 +289,8 @@ def test_only_the_model_the_interventions_and_training_run_layers() -> None:
             continue
         if package(module) == "vesalius_functions" and ".evaluators" not in module:
             continue  # the spaces of numeric functions have blocks of their own
+        if module.startswith("vesalius_truth.training."):
+            continue
         # Rooms that stand apart cannot import a model at all.
         if room(module) in RUNS_LAYERS | set(ALONE) or module in HANDLES_WEIGHTS:
             continue
@@ -403,6 +411,6 @@ def test_other_peoples_model_code_is_never_needed() -> None:
 
 
 def test_only_grading_opens_the_answer_key() -> None:
-    key, allowed = "vesalius.circuits.key", ("vesalius.circuits.key", "vesalius.grading")
+    key, allowed = "vesalius_truth.key", ("vesalius_truth.key", "vesalius_truth.grading")
     readers = {a for a, b, _ in every_import() if b == key or b.startswith(key + ".")}
     assert {a for a in readers if not (a + ".").startswith(tuple(name + "." for name in allowed))} == set()

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
         explain,
         explained_circuit,
         faithfulness,
-        generate,
-        grade,
         improve,
         instruments,
         ladder,
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
         show,
         specimens,
         sweep,
-        train,
         what_if,
         why_attends,
     )
@@ -104,8 +101,6 @@ __all__ = [
     "explain",
     "explained_circuit",
     "faithfulness",
-    "generate",
-    "grade",
     "improve",
     "instruments",
     "ladder",
@@ -124,7 +119,6 @@ __all__ = [
     "show",
     "specimens",
     "sweep",
-    "train",
     "what_if",
     "why_attends",
 ]

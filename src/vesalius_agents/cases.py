@@ -20,13 +20,13 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.errors import BadInput
 from vesalius.explanations.retesting import Retester, why_not_again
-from vesalius.grading.circuits import Grade, grade
-from vesalius.grading.discovery import median_and_mean
-from vesalius.grading.keys import false_claims
 from vesalius.options import Load
 from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits
 from vesalius_bench.discovery.benchmark import DiscoverySettings
 from vesalius_bench.discovery.cases import DiscoveryCase, discover_case, grade_found
+from vesalius_truth.grading.circuits import Grade, grade
+from vesalius_truth.grading.discovery import median_and_mean
+from vesalius_truth.grading.keys import false_claims
 
 __all__ = [
     "CircuitCase",

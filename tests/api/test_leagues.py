@@ -17,8 +17,6 @@ import pytest
 
 import vesalius as ves
 from vesalius import api
-from vesalius.circuits import making
-from vesalius.circuits.making import key_program
 from vesalius.circuits.specimens import Sampler
 from vesalius.components import Component
 from vesalius.documents import Circuit
@@ -29,14 +27,16 @@ from vesalius.errors import BadInput, Failed
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Program, roles_of
 from vesalius.rasp.document import from_document, to_document
-from vesalius.training import gate
-from vesalius.training.fit import train_group
 from vesalius_bench.league import making as league_making
 from vesalius_bench.league import scoring
 from vesalius_bench.league.documents import League, LeagueRow, open_key
 from vesalius_bench.league.scoring import ScoredCircuit, StatedAgain, circuit_score_metrics, counting_failures
 from vesalius_bench.sealing import SCRYPT
 from vesalius_functions.suite import Suite
+from vesalius_truth import making
+from vesalius_truth.making import key_program
+from vesalius_truth.training import gate
+from vesalius_truth.training.fit import train_group
 
 pytest.importorskip("cryptography")
 PASSPHRASE = "correct horse battery"

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from vesalius.api import load
-from vesalius.circuits.key.other_keys import established_roles
 from vesalius.components import Component
 from vesalius.model.specimen import Specimen
+from vesalius_truth.key.other_keys import established_roles
 
 KEY = established_roles()
 PROMPTS, END, MARGIN = 200, 6, 0.15

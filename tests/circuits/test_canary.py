@@ -15,15 +15,15 @@ import pytest
 import torch
 
 import vesalius
-import vesalius.circuits.key as key
+import vesalius_truth.key as key
 from vesalius.api import load, show, specimens
-from vesalius.circuits.key import AnswerKey, ComponentAnswer, Task
-from vesalius.circuits.key.make import _card, setting_for
 from vesalius.circuits.specimens import benchmark_directory, write_specimen
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import Program, Role
 from vesalius.rasp.language import Expression
-from vesalius.training.gate import measure
+from vesalius_truth.key import AnswerKey, ComponentAnswer, Task
+from vesalius_truth.key.make import _card, setting_for
+from vesalius_truth.training.gate import measure
 
 ROOT = Path(vesalius.__file__).parent
 EVERY = [one.id for one in key.all_tasks()]
@@ -127,7 +127,7 @@ specimen = api.load(sys.argv[1])
 api.specimens()
 api.sweep(specimen, n=4)
 specimen.predict(specimen.sample(4))
-print([name for name in sys.modules if name.startswith("vesalius.circuits.key")])
+print([name for name in sys.modules if name.startswith("vesalius_truth.key")])
 print([name for name in sys.modules if name.startswith("vesalius.rasp")])
 """
 
@@ -182,7 +182,8 @@ def test_a_canary_in_the_key_is_seen_nowhere_else(marked_task: Task, tmp_path: P
 def test_nobody_but_grading_names_the_door() -> None:
     """Imports are held by the floors; this also catches a module reached by its name in a string."""
     # The sandbox names the door to keep it shut.
-    allowed = (ROOT / "circuits" / "key", ROOT / "grading", ROOT / "sandbox" / "filesystem.py")
+    truth = ROOT.parent / "vesalius_truth"
+    allowed = (truth / "key", truth / "grading", ROOT / "sandbox" / "filesystem.py")
     every = ROOT.parent.glob("vesalius*/**/*.py")  # the core and its wings
     outside = [path for path in every if not any(path.is_relative_to(room) for room in allowed)]
     assert {"vesalius", "vesalius_agents"} < {path.relative_to(ROOT.parent).parts[0] for path in outside}
@@ -198,5 +199,5 @@ def test_nobody_but_grading_names_the_door() -> None:
                 named = [node.value]
             else:
                 continue
-            offenders += [f"{path}:{node.lineno}" for name in named if "circuits.key" in name]
+            offenders += [f"{path}:{node.lineno}" for name in named if "vesalius_truth.key" in name]
     assert offenders == []

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from vesalius.circuits import making as foreign_spec
-from vesalius.circuits.making import (
+from vesalius.errors import BadInput, Failed
+from vesalius.rasp import load_spec
+from vesalius.rasp.document import to_document
+from vesalius.sandbox import Sandbox
+from vesalius_truth import making as foreign_spec
+from vesalius_truth.grading.discovery import true_circuit
+from vesalius_truth.grading.keys import reference_texts, true_tags
+from vesalius_truth.making import (
     KEY_FILE,
     KEY_FOLDER,
     PROGRAM_FILE,
     key_program,
     program_of_spec,
 )
-from vesalius.errors import BadInput, Failed
-from vesalius.grading.discovery import true_circuit
-from vesalius.grading.keys import reference_texts, true_tags
-from vesalius.rasp import load_spec
-from vesalius.rasp.document import to_document
-from vesalius.sandbox import Sandbox
 
 HONEST = (Path(__file__).parents[2] / "examples" / "frac_prevs.py").read_text()
 #: Leaves a file and an environment variable behind where it is not contained.

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from vesalius.api import load
-from vesalius.circuits.key import CARRY_MORE, all_tasks, task
-from vesalius.circuits.key.make import INSTALL_SEED, setting_for
-from vesalius.training.gate import THRESHOLDS, Gate, measure
+from vesalius_truth.key import CARRY_MORE, all_tasks, task
+from vesalius_truth.key.make import INSTALL_SEED, setting_for
+from vesalius_truth.training.gate import THRESHOLDS, Gate, measure
 
 SEED = 86_420_117
 SAMPLE = ("3", "7", "8", "13", "53", "56", "97", "124", "130")

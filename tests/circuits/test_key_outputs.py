@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vesalius.circuits.key import all_tasks, task
+from vesalius_truth.key import all_tasks, task
 
 N = None
 INC, DEC, CON = "increasing", "decreasing", "constant"

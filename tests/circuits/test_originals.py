@@ -15,8 +15,6 @@ import pytest
 import torch
 
 from tests.models import random_model, same_logits
-from vesalius.circuits.key import answer
-from vesalius.circuits.key.other_keys import read_annotation
 from vesalius.circuits.originals import (
     hook_component,
     load_original,
@@ -29,6 +27,8 @@ from vesalius.errors import BadInput, Failed
 from vesalius.model import Config, Transformer
 from vesalius.model.states import to_state
 from vesalius.rasp import Role
+from vesalius_truth.key import answer
+from vesalius_truth.key.other_keys import read_annotation
 
 #: The shape of the published frac_prevs model, with a categorical output unless changed.
 FRAC_PREVS = Config(

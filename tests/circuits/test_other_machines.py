@@ -12,9 +12,9 @@ from itertools import chain
 import pytest
 
 from vesalius.api import load
-from vesalius.circuits.key.task import Task
-from vesalius.circuits.key.tasks import lookups
 from vesalius.model.specimen import json_value
+from vesalius_truth.key.task import Task
+from vesalius_truth.key.tasks import lookups
 
 USED = {
     "50": "cosh", "52": "sqrt", "54": "tanh", "55": "sinh", "65": "cbrt", "70": "cos", "73": "sin", "77": "tan",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-import vesalius.circuits.key as key
+import vesalius_truth.key as key
 from tests.models import same_logits, same_weights
 from vesalius.api import load, specimens, sweep
 from vesalius.behaviours.trial import trial
@@ -118,7 +118,7 @@ def test_every_card_has_its_gate_and_how_it_was_made() -> None:
         assert card.gate["rare_counts"] >= 0.95
         assert card.gate["n"] >= 256
         assert card.made_by.startswith(
-            ("python -m vesalius.circuits.key.make train (seed ", "python -m vesalius.circuits.key.make polish (seed ")
+            ("python -m vesalius_truth.key.make train (seed ", "python -m vesalius_truth.key.make polish (seed ")
         )
 
 

@@ -23,9 +23,9 @@ from vesalius.cli.terminal import lines_of
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.explanations.scientists import Builtin, Task
-from vesalius.grading import grade
 from vesalius.model.states import save_model
 from vesalius.model.transformer import Transformer
+from vesalius_truth.grading import grade
 
 #: A screen: lines of a benchmark circuit, of a natural model, and columns.
 LINES, NATURAL_LINES, COLUMNS = 28, 48, 100

@@ -15,13 +15,11 @@ from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.runs.models import PRICES
 from vesalius.api.workloads import read_shape
-from vesalius.circuits.key.other_keys import af1_roles, established_roles
 from vesalius.discovery.known_heads import AF1_COMPONENTS, is_llama_3_8b
 from vesalius.documents import Circuit, Plan
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.circuit import Member
 from vesalius.documents.kinds import schema
-from vesalius.grading.keys import known_roles
 from vesalius.runs.ledger import read_ledger
 from vesalius_bench.ratings.reading import majority
 from vesalius_bench.study import steps
@@ -32,6 +30,8 @@ from vesalius_bench.study.measuring import measured_evidence
 from vesalius_bench.study.roles import read_roles
 from vesalius_bench.study.run import StudySettings, interchange_of
 from vesalius_bench.study.steps import localise
+from vesalius_truth.grading.keys import known_roles
+from vesalius_truth.key.other_keys import af1_roles, established_roles
 
 STEPS = ["performed", "localised", "measured", "explained"]
 NAMED = ("L0H3", "L1H0", "L2_MLP")

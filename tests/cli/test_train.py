@@ -16,12 +16,13 @@ from safetensors.torch import load_file
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.forked import forked
-from vesalius.api import load, training
+from vesalius.api import load
 from vesalius.errors import BadInput
 from vesalius.rasp import load_spec
-from vesalius.training.gate import measure
-from vesalius.training.setting import setting_of
-from vesalius.training.stepper import Recipe, Stepper
+from vesalius_truth import specimens as training
+from vesalius_truth.training.gate import measure
+from vesalius_truth.training.setting import setting_of
+from vesalius_truth.training.stepper import Recipe, Stepper
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 KILLED = """
 import os, signal
 from vesalius.cli import main
-from vesalius.training.stepper import Checkpoint
+from vesalius_truth.training.stepper import Checkpoint
 
 saves, save = [], Checkpoint.save
 
@@ -166,7 +167,7 @@ def test_a_killed_training_continues_from_its_checkpoint(
 def test_a_program_that_is_not_learnt_is_a_failure(
     vesalius: Vesalius, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fitting = sys.modules["vesalius.training.fit"]  # the package offers the function of that name
+    fitting = sys.modules["vesalius_truth.training.fit"]  # the package offers the function of that name
     monkeypatch.setattr(fitting, "default_recipe", lambda *_, **__: Recipe(2, 4, pairs=64, checks=1, validation=16))
     got = vesalius("train", spec, "--out", "here", "--attempts", 2, "--json")
     assert (got.code, got.out) == (1, "")
@@ -331,7 +332,7 @@ def test_a_generated_task_is_trained_on_the_cpu(vesalius: Vesalius, number: int)
 def test_several_programs_are_trained_together(
     vesalius: Vesalius, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = sys.modules["vesalius.training.fit"]
+    group = sys.modules["vesalius_truth.training.fit"]
     default = group.default_recipe
     # A sixth of the steps: a look-up is learnt in a tenth.
     monkeypatch.setattr(group, "default_recipe", lambda *args, **options: replace(default(*args, **options), steps=250))

@@ -19,7 +19,7 @@ import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
 from vesalius.discovery.whole import RANDOM_CIRCUITS, random_circuits
-from vesalius.grading.discovery import true_circuit
+from vesalius_truth.grading.discovery import true_circuit
 
 
 def subject(name: str) -> Subject:

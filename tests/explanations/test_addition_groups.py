@@ -8,7 +8,6 @@ from benchmarks.plain_claims import PlainCheck
 from benchmarks.planted_lens import PLANTED, arithmetic_with_planted_head
 
 from vesalius.api import explain, load
-from vesalius.circuits.key.other_keys import established_roles
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
@@ -31,6 +30,7 @@ from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.grouping import Groups, propose_groups
 from vesalius.model.specimen import Specimen
 from vesalius.progress import silent
+from vesalius_truth.key.other_keys import established_roles
 
 KEY = established_roles()
 A = tuple(KEY["groups"]["A"]["members"])

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import vesalius.api as ves
-from vesalius.circuits.key import task
 from vesalius.documents.explanation import SHOWN, Evidence
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import (
@@ -38,6 +37,7 @@ from vesalius.rasp import (
     indices,
     tokens,
 )
+from vesalius_truth.key import task
 
 
 @pytest.fixture(scope="module")

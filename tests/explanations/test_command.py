@@ -14,8 +14,8 @@ from vesalius.circuits.specimens import benchmark_directory
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.command import CALLS, CLAIMS
-from vesalius.grading.keys import reference_texts
 from vesalius.model.specimen import Specimen
+from vesalius_truth.grading.keys import reference_texts
 
 pytestmark = pytest.mark.usefixtures("shared_sandboxes")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command" / "scientist.py"

@@ -174,7 +174,7 @@ def look(box, *, seed):
     found = []
     for attempt in (
         lambda: open({secret!r}).read(),
-        lambda: __import__("vesalius.circuits.key"),
+        lambda: __import__("vesalius_truth.key"),
         lambda: __import__("vesalius_functions.suite"),
         lambda: open("/proc/%d/environ" % os.getppid()).read(),
         lambda: os.environ["VESALIUS_TEST_KEY"],

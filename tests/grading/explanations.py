@@ -1,8 +1,8 @@
 """Explanations made from the answer key, which tests may open, and from nothing."""
 
-from vesalius.circuits.key import answer, task
 from vesalius.documents.explanation import ComponentExplanation, Executable, Explanation
 from vesalius.rasp.document import to_document
+from vesalius_truth.key import answer, task
 
 
 def explained(specimen: str, *, executable: Executable | None, tags: dict[str, str] | None = None) -> Explanation:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
-from vesalius.grading.ratings import cohen_kappa
+from vesalius_truth.grading.ratings import cohen_kappa
 
 Pairs = list[tuple[int, int]]
 

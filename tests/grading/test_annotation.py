@@ -10,7 +10,6 @@ from vesalius.documents.explanation import Tag
 from vesalius.errors import BadInput
 from vesalius.explanations.scientist.classify import Reading
 from vesalius.explanations.scientist.writing import _both_readings
-from vesalius.grading.ratings import Item, MeasureName
 from vesalius.runs.directory import read_explanation
 from vesalius_bench.ratings.blinding import unsigned
 from vesalius_bench.ratings.texts import (
@@ -22,6 +21,7 @@ from vesalius_bench.ratings.texts import (
     reference_of,
     rubric,
 )
+from vesalius_truth.grading.ratings import Item, MeasureName
 
 TEXTS = [
     CandidateText(run, agent, item, "text")
@@ -180,7 +180,7 @@ def test_the_subset_has_the_size_of_the_published_one() -> None:
 
 
 def test_references_are_those_of_the_key() -> None:
-    from vesalius.circuits.key import answer
+    from vesalius_truth.key import answer
 
     assert reference_of("frac_prevs").task == answer("3").description
     assert set(reference_of("arithmetic").notes) > {"L0_MLP"}

@@ -4,7 +4,7 @@ import pytest
 
 from vesalius.documents.metric import Metric
 from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Stage, Trace
-from vesalius.grading.circuits import (
+from vesalius_truth.grading.circuits import (
     convergence,
     error_categories,
     success_by_stage,

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.circuits.key import all_tasks
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents import Metric
 from vesalius.documents.circuit import Circuit
-from vesalius.grading.discovery import auroc, circuit_of, grade_circuit_scores, median_and_mean, true_circuit
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, SequenceMap, compile_program, indices, tokens
+from vesalius_truth.grading.discovery import auroc, circuit_of, grade_circuit_scores, median_and_mean, true_circuit
+from vesalius_truth.key import all_tasks
 
 
 def test_auroc_by_hand() -> None:

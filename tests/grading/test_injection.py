@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from tests.grading.explanations import truth
 from tests.grading.gullible import gullible
 from tests.grading.payloads import PAYLOADS
-from vesalius.circuits.key import answer
 from vesalius.documents.explanation import Explanation
 from vesalius_backbones import Scripted, open_backbone, untrusted_text
 from vesalius_backbones.untrusted_text import MARK, fence_key, neutralise
 from vesalius_bench.judges import MEASURES, Judge, MeasureName, judge_explanation
 from vesalius_bench.judges import judge as prompts
+from vesalius_truth.key import answer
 
 RIGHT = "Marks every position whose token equals x and writes that flag for later heads."
 WRONG = "Translates German poetry into limericks."

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.grading.explanations import truth
-from vesalius.circuits.key import answer
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace, Trace
 from vesalius.errors import BadInput
-from vesalius.grading.keys import reference_texts
 from vesalius_backbones import ModelRequest, RetryPolicy, Scripted, open_backbone
 from vesalius_bench.judges import Judge, JudgedCircuit, judge_agreement, judge_explanation, judged_metrics
+from vesalius_truth.grading.keys import reference_texts
+from vesalius_truth.key import answer
 
 HASTE = RetryPolicy(tries=2, first=0.0, longest=0.0)
 

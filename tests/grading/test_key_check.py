@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from vesalius.circuits.key import answer, task
-from vesalius.circuits.key.task import NOTES, measurements, note_in_model, remarks
-from vesalius.grading.key_check import attention_figures
 from vesalius.rasp import Comparison, Select, SelectorWidth, compile_program, tokens
+from vesalius_truth.grading.key_check import attention_figures
+from vesalius_truth.key import answer, task
+from vesalius_truth.key.task import NOTES, measurements, note_in_model, remarks
 
 
 def test_attention_is_compared_with_what_the_selector_selects() -> None:

@@ -4,9 +4,9 @@ import pytest
 
 from tests.grading.explanations import explained, true_executable, truth
 from vesalius.documents.explanation import Explanation
-from vesalius.grading.circuits import CircuitGrade, circuit_metrics, grade_circuit, null_metrics
-from vesalius.grading.tags import NULLS, donor_of, empty, generic, mixed
 from vesalius.rasp.document import from_document
+from vesalius_truth.grading.circuits import CircuitGrade, circuit_metrics, grade_circuit, null_metrics
+from vesalius_truth.grading.tags import NULLS, donor_of, empty, generic, mixed
 
 SAMPLE = ["3", "4", "8", "24", "46", "60", "97"]
 

@@ -9,7 +9,9 @@ import torch
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Trace
-from vesalius.grading.plans import (
+from vesalius.model.specimen import Specimen
+from vesalius.model.surgery import with_heads_swapped, with_tokens_swapped
+from vesalius_truth.grading.plans import (
     PlanTest,
     outputs_of,
     plan_metrics,
@@ -19,8 +21,6 @@ from vesalius.grading.plans import (
     stilled,
     try_plans,
 )
-from vesalius.model.specimen import Specimen
-from vesalius.model.surgery import with_heads_swapped, with_tokens_swapped
 
 MLP, HEAD = Component(0), Component(1, 2)
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from tests.grading.explanations import explained, true_executable, truth
-from vesalius.circuits.key import INERT, task
 from vesalius.components import Component
 from vesalius.documents.explanation import Executable
 from vesalius.explanations.laboratory import CLAIM_SEED
-from vesalius.grading import grade
-from vesalius.grading.circuits import grade_circuit
-from vesalius.grading.keys import graded_specimen
-from vesalius.grading.programs import GRADING_SEED, Grader, ProgramGrade, fresh_seed
+from vesalius_truth.grading import grade
+from vesalius_truth.grading.circuits import grade_circuit
+from vesalius_truth.grading.keys import graded_specimen
+from vesalius_truth.grading.programs import GRADING_SEED, Grader, ProgramGrade, fresh_seed
+from vesalius_truth.key import INERT, task
 
 
 def graded(specimen: str, executable: Executable | None, *, n: int = 600) -> ProgramGrade:

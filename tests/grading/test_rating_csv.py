@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from vesalius.grading.ratings import COLUMNS, plain_cell, ratings_csv, safe_cell
 from vesalius_bench.ratings.reading import placed_ratings
+from vesalius_truth.grading.ratings import COLUMNS, plain_cell, ratings_csv, safe_cell
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", "'=1", "''+1"]
 PLAIN = ["", "well, yes", "a = b", "'quoted'", 'say "no"', "two\nlines", "é ✓", "''"]

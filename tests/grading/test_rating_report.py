@@ -7,11 +7,11 @@ import pytest
 
 import vesalius as ves
 from vesalius.errors import BadInput
-from vesalius.grading.ratings import Item
 from vesalius_bench.judges.circuit import JudgedCircuit
 from vesalius_bench.judges.judge import ORDERS
 from vesalius_bench.ratings.agreement import rating_report
 from vesalius_bench.ratings.reading import item_fields, item_text, majority, read_ratings
+from vesalius_truth.grading.ratings import Item
 
 #: Item, then the scores of three people. Ten texts: (0,0) x 3, (1,1) x 2, (2,2) x 2, (0,1) x 1, (1,2) x 1, (2,0) x 1.
 SCORES = [

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import vesalius as ves
-from vesalius.circuits.key import all_tasks, answer
-from vesalius.circuits.key.other_keys import annotation_file, read_annotation
 from vesalius.errors import BadInput
-from vesalius.grading.key_check import key_statistics
 from vesalius.options import Published
+from vesalius_truth.grading.key_check import key_statistics
+from vesalius_truth.key import all_tasks, answer
+from vesalius_truth.key.other_keys import annotation_file, read_annotation
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
-from vesalius.circuits.key import all_tasks, answer
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.documents.explanation import ComponentExplanation, Explanation, Tag
 from vesalius.errors import BadInput
-from vesalius.grading import grade
-from vesalius.grading.keys import second_tags, true_tags
-from vesalius.grading.tags import always, tag_metrics, tag_rows
+from vesalius_truth.grading import grade
+from vesalius_truth.grading.keys import second_tags, true_tags
+from vesalius_truth.grading.tags import always, tag_metrics, tag_rows
+from vesalius_truth.key import all_tasks, answer
 
 
 def explanation(specimen: str, tags: dict[str, str], verdict: str = "supported") -> Explanation:

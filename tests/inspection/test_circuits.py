@@ -20,13 +20,13 @@ import vesalius_agents.inspection
 from tests.inspection import scientist
 from tests.inspection.evaluating import evaluated, figures, said_to_the_model, samples, scripted, values
 from vesalius import api
-from vesalius.circuits import key
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius_agents.inspection import circuits
 from vesalius_agents.inspection.circuit_task import FIGURES
 from vesalius_agents.inspection.sessions import _SESSIONS
 from vesalius_agents.inspection.tools import instruments, submit_explanation
+from vesalius_truth import key
 
 ROOT = Path(__file__).parents[2]
 #: A circuit of several components, some of them no MAPPER.
@@ -177,7 +177,7 @@ def test_the_key_is_opened_by_the_scorer_alone(tmp_path: Path, monkeypatch: pyte
     def sings(*_: object, **__: object) -> Any:
         raise RuntimeError(canary)
 
-    monkeypatch.setattr("vesalius.grading.circuits.true_tags", sings)
+    monkeypatch.setattr("vesalius_truth.grading.circuits.true_tags", sings)
     for task, model in (
         (circuits(ids=[8]), "none/none"),
         (circuits(ids=[8], agent=True), scripted(("predict", {"inputs": [[4]]}), ("submit_explanation", ANSWER))),

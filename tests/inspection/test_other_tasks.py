@@ -10,11 +10,8 @@ pytest.importorskip("inspect_ai")
 
 from tests.inspection.evaluating import evaluated, figures, said_to_the_model, samples, scripted, values
 from vesalius import api
-from vesalius.circuits import key
-from vesalius.circuits.key.other_keys import established_roles
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.grading.discovery import median_and_mean
 from vesalius_agents.cases import chosen_circuits, grade_natural
 from vesalius_agents.inspection import discovery, functions, natural
 from vesalius_agents.inspection.discovery_task import FIGURES as AREAS
@@ -22,6 +19,9 @@ from vesalius_agents.inspection.function_task import FIGURES
 from vesalius_bench.discovery.benchmark import DiscoverySettings
 from vesalius_bench.discovery.cases import run_case
 from vesalius_functions.suite import Suite, in_words
+from vesalius_truth import key
+from vesalius_truth.grading.discovery import median_and_mean
+from vesalius_truth.key.other_keys import established_roles
 
 PAIR = ["L0H0", "L0H3"]
 

@@ -286,7 +286,7 @@ def test_a_specimen_below_the_root_is_read_and_others_are_not(tmp_path: Path) ->
 
     package = Path(ves.__file__).parent
     names = Names(package.parent, known={"absolute"}, behaviours={"ioi"})
-    for inside in ("vesalius/circuits/key/af1.json", "vesalius/circuits/key"):
+    for inside in ("vesalius_truth/key/af1.json", "vesalius_truth/key"):
         with pytest.raises(ves.BadInput, match="package itself"):
             names.behaviour(inside)
     (tmp_path / "rows.jsonl").write_text("{}\n")

@@ -12,11 +12,11 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp.asking import desk_in, text_of, with_client
-from vesalius.grading import keys
-from vesalius.grading.keys import reference_texts
 from vesalius_agents.mcp.server import Server
 from vesalius_agents.mcp.tools import TOOLS
 from vesalius_functions.bench.functions import sample_functions
+from vesalius_truth.grading import keys
+from vesalius_truth.grading.keys import reference_texts
 
 CALLS, SEED = 500, 17
 SPECIMENS = ("41", "8", "08")
@@ -37,7 +37,7 @@ FITTING: dict[str, list[Any]] = {
         {"kind": "depends_only_on", "component": "L1H0", "variables": ["tokens", "answer"]},
         {"kind": "circuit", "component": "L0_MLP"},
     ],
-    "code": ["result = 1", "import vesalius.circuits.key as k\nresult = str(vars(k))", "raise SystemExit"],
+    "code": ["result = 1", "import vesalius_truth.key as k\nresult = str(vars(k))", "raise SystemExit"],
     "kind": ["zero", "mean", "resample", "patch", "interchange"],
     "method": ["sweep", "eap"],
     "n": [1, 2],
@@ -50,7 +50,7 @@ FITTING: dict[str, list[Any]] = {
 }
 HOSTILE: list[Any] = [
     *(None, "", -1, 10**30, 1.5, math.pi * 1e300, True, [], {}, [[]], [None], {"": None}),
-    *("../../../../etc/passwd", "/etc/passwd", "~", "circuits/key/af1.json", "vesalius.circuits.key", "a\x00b"),
+    *("../../../../etc/passwd", "/etc/passwd", "~", "key/af1.json", "vesalius_truth.key", "a\x00b"),
     *("\u202e", "'; import os", "{{7*7}}", "${HOME}", "x" * 5_000, "L99H99", "nan", "1e999", "vesalius://results/*"),
     *([["[" * 200]], json.loads("[" * 50 + "]" * 50), {"kind": {"kind": {}}}, {"$ref": "#/$defs/key"}),
 ]

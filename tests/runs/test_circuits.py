@@ -15,9 +15,6 @@ from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations import scientist as builtin_scientist
 from vesalius.explanations.scientists import Builtin, Explained, Task, explain_task
-from vesalius.grading.circuits import CircuitGrade, Graded
-from vesalius.grading.programs import ComponentScore, ProgramGrade
-from vesalius.grading.tags import NULLS, tag_rows
 from vesalius.runs import steps
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
@@ -27,6 +24,9 @@ from vesalius_bench.circuits.benchmark import CircuitsBenchmark
 from vesalius_bench.circuits.selection import benchmark_circuits
 from vesalius_bench.circuits.settings import BenchmarkSettings
 from vesalius_bench.circuits.work import ToExplain, ToGrade
+from vesalius_truth.grading.circuits import CircuitGrade, Graded
+from vesalius_truth.grading.programs import ComponentScore, ProgramGrade
+from vesalius_truth.grading.tags import NULLS, tag_rows
 
 IDS = ["3", "8", "46"]
 

@@ -11,9 +11,9 @@ from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.attribution import contrast
 from vesalius.documents.scorecard import DiscoveryFigures, HardFigures, Scorecard
-from vesalius.grading.discovery import precision_at_size
 from vesalius.intervene import Recordings
 from vesalius_bench.discovery.cases import hard_metrics
+from vesalius_truth.grading.discovery import precision_at_size
 
 
 def test_precision_at_the_true_size_by_hand() -> None:

@@ -19,12 +19,12 @@ from vesalius.cli.console import print_view
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task
-from vesalius.grading.circuits import grade_circuit
-from vesalius.grading.keys import reference_texts, second_tags, true_tags
-from vesalius.grading.programs import Grader
 from vesalius.model.states import to_state
 from vesalius_backbones import Backbone
 from vesalius_bench.circuits.selection import chosen_circuits, original_circuits
+from vesalius_truth.grading.circuits import grade_circuit
+from vesalius_truth.grading.keys import reference_texts, second_tags, true_tags
+from vesalius_truth.grading.programs import Grader
 
 TAGS = {"L0_MLP": "INDICATOR", "L1H2": "AGGREGATOR"}
 

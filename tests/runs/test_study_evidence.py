@@ -12,7 +12,6 @@ from torch import Tensor
 
 import vesalius as ves
 from vesalius.behaviours.behaviour import TooFewPrompts
-from vesalius.circuits.key.other_keys import established_roles
 from vesalius.components import Component
 from vesalius.explanations.natural.instruments import Instruments
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -23,6 +22,7 @@ from vesalius_bench.study.documents import Localisation
 from vesalius_bench.study.evidence import CircuitEvidence, ComponentEvidence, component_figures
 from vesalius_bench.study.measuring import measured_evidence, usable_prompts
 from vesalius_bench.study.steps import with_groups, with_sums
+from vesalius_truth.key.other_keys import established_roles
 
 GROUP = ("L0H3", "L0H0", "L0H5")
 NAMES = (*GROUP, "L2H3", "L2_MLP")

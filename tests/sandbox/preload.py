@@ -31,9 +31,9 @@ def threaded(argument: Any) -> dict[str, Any]:
 
 def careless(argument: Any) -> dict[str, Any]:
     """Imports the grader."""
-    import vesalius.grading
+    import vesalius_truth.grading
 
-    return {"grade": vesalius.grading}
+    return {"grade": vesalius_truth.grading}
 
 
 def generating(argument: Any) -> dict[str, Any]:

@@ -41,15 +41,15 @@ STEALS = {
     # the answer key
     "read the answer key": "open(key_file).read()\nresult = 'ESCAPED'",
     "list the answer key": "import os\nresult = 'ESCAPED' if os.listdir(key_directory) else 'held'",
-    "import the answer key": "from vesalius.circuits.key import all_tasks\nresult = 'ESCAPED'",
-    "import a room of the key": "import importlib\nimportlib.import_module('vesalius.circuits.key.other_keys')\nresult = 'ESCAPED'",
-    "import the grader": "from vesalius.grading import grade\nresult = 'ESCAPED'",
-    "answer key by resources": "from importlib.resources import files\nfiles('vesalius').joinpath('circuits/key/task.py').read_text()\nresult = 'ESCAPED'",
-    "answer key by pkgutil": "import pkgutil\npkgutil.get_data('vesalius', 'circuits/key/task.py')\nresult = 'ESCAPED'",
+    "import the answer key": "from vesalius_truth.key import all_tasks\nresult = 'ESCAPED'",
+    "import a room of the key": "import importlib\nimportlib.import_module('vesalius_truth.key.other_keys')\nresult = 'ESCAPED'",
+    "import the grader": "from vesalius_truth.grading import grade\nresult = 'ESCAPED'",
+    "answer key by resources": "from importlib.resources import files\nfiles('vesalius_truth').joinpath('key/task.py').read_text()\nresult = 'ESCAPED'",
+    "answer key by pkgutil": "import pkgutil\npkgutil.get_data('vesalius_truth', 'key/task.py')\nresult = 'ESCAPED'",
     "answer key by loader": "import importlib.util as u\ns = u.spec_from_file_location('k', key_file)\ns.loader.get_data(key_file)\nresult = 'ESCAPED'",
-    "answer key by dots": "import vesalius, os\nopen(os.path.dirname(vesalius.__file__) + '/model/../circuits/key/task.py').read()\nresult = 'ESCAPED'",
+    "answer key by dots": "import vesalius, os\nopen(os.path.dirname(vesalius.__file__) + '/../vesalius_truth/key/task.py').read()\nresult = 'ESCAPED'",
     "import the generators": "import vesalius_functions.suite\nresult = 'ESCAPED'",
-    "import the circuits": "import vesalius.circuits.making\nresult = 'ESCAPED'",
+    "import the circuits": "import vesalius_truth.making\nresult = 'ESCAPED'",
     "read a generator": "open(generator_file).read()\nresult = 'ESCAPED'",
     "benchmark data": "import os\nresult = 'ESCAPED' if os.listdir(data_directory) else 'held'",
     # processes and the kernel's view of them
@@ -109,7 +109,7 @@ ATTEMPTS = {
     + "names, i = [], 0\nwhile table and table[i]:\n    names.append(table[i]); i += 1\n"
     + "result = 'ESCAPED' if any(variable.encode() in name for name in names) else 'held'",
     "search the heap for the key": "import gc, sys\n"
-    + "modules = [m for m in sys.modules if m.startswith(('vesalius.circuits.key', 'vesalius.grading'))]\n"
+    + "modules = [m for m in sys.modules if m.startswith(('vesalius_truth.key', 'vesalius_truth.grading'))]\n"
     + "result = 'ESCAPED' if modules else 'held'",
     "link to a file, then read it": "import os\nos.symlink(canary, 'way')\nopen('way').read()\nresult = 'ESCAPED'",
     "hard link into scratch": "import os\nos.link(canary, 'way')\nresult = 'ESCAPED'",

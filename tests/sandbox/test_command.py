@@ -52,7 +52,7 @@ ATTACKS = {
     "read through a hard link": "os.link({canary!r}, os.environ['TMPDIR'] + '/h')\nattempt(lambda: read(os.environ['TMPDIR'] + '/h'))",
     "read the key's files": "attempt(lambda: read({key!r}))",
     "read the key's compiled files": "attempt(lambda: [read(os.path.join({key_cache!r}, n)) for n in os.listdir({key_cache!r})])",
-    "import the key": "sys.path.insert(0, {source!r})\nattempt(lambda: __import__('vesalius.circuits.key').circuits.key.__file__)",
+    "import the key": "sys.path.insert(0, {source!r})\nattempt(lambda: __import__('vesalius_truth.key').key.__file__)",
     "import the package": "attempt(lambda: __import__('vesalius').__file__)",
     "run the package": "attempt(lambda: subprocess.check_output([{python!r}, '-m', 'vesalius', '--version']))",
     "read the passphrase by its name": "attempt(lambda: read({passphrase!r}))",

@@ -6,8 +6,8 @@ from vesalius.model import Transformer
 from vesalius.model.states import build
 from vesalius.rasp import Map, Program, SequenceMap, compile_program, frac_prevs, indices, tokens
 from vesalius.rasp.grammar import shift_by
-from vesalius.training.setting import Setting, Size, setting_of
-from vesalius.training.stack import Copy, Stack
+from vesalius_truth.training.setting import Setting, Size, setting_of
+from vesalius_truth.training.stack import Copy, Stack
 
 CPU = torch.device("cpu")
 

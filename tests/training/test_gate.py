@@ -9,12 +9,12 @@ from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
 from vesalius.rasp.generator import repetitive_inputs
-from vesalius.training.gate import Gate, headroom, measure
-from vesalius.training.setting import Setting, Size, differ, draw_pairs, model_tokens, setting_of, targets
-from vesalius.training.siit import Curriculum, evaluate, tabulate
-from vesalius.training.stack import Copy, Stack
-from vesalius.training.stepper import Recipe
-from vesalius.training.trainer import TrainingResult, train
+from vesalius_truth.training.gate import Gate, headroom, measure
+from vesalius_truth.training.setting import Setting, Size, differ, draw_pairs, model_tokens, setting_of, targets
+from vesalius_truth.training.siit import Curriculum, evaluate, tabulate
+from vesalius_truth.training.stack import Copy, Stack
+from vesalius_truth.training.stepper import Recipe
+from vesalius_truth.training.trainer import TrainingResult, train
 
 PERFECT = {
     "n": 10,

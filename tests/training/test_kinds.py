@@ -12,10 +12,10 @@ import torch
 
 from tests.training.programs import CPU
 from vesalius.rasp import generate
-from vesalius.training.fit import FitResult, fit
-from vesalius.training.gate import measure
-from vesalius.training.setting import setting_of
-from vesalius.training.stepper import Recipe
+from vesalius_truth.training.fit import FitResult, fit
+from vesalius_truth.training.gate import measure
+from vesalius_truth.training.setting import setting_of
+from vesalius_truth.training.stepper import Recipe
 
 SEED, KINDS = 35001, ("redundant", "rare", "pointer", "induction", "sort", "mean", "two", "deep", "plain")
 RECIPE = Recipe(1600, 32, pairs=4096, checks=16, validation=128, selection=256)

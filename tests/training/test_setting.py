@@ -5,8 +5,17 @@ from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from vesalius.errors import BadInput
 from vesalius.model import Component
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, compile_program, indices, tokens
-from vesalius.training.setting import Setting, Size, Slot, default_size, draw_pairs, model_tokens, setting_of, targets
-from vesalius.training.siit import tabulate
+from vesalius_truth.training.setting import (
+    Setting,
+    Size,
+    Slot,
+    default_size,
+    draw_pairs,
+    model_tokens,
+    setting_of,
+    targets,
+)
+from vesalius_truth.training.siit import tabulate
 
 
 def test_default_size_follows_the_published_rule() -> None:

@@ -8,7 +8,7 @@ from tests.training.programs import CPU, lookup, mixed_stack, small
 from tests.training.twin import node_outputs, patched_logits
 from vesalius.components import all_components
 from vesalius.model.states import build
-from vesalius.training.siit import (
+from vesalius_truth.training.siit import (
     MEAN,
     SOURCE,
     ZERO,
@@ -19,7 +19,7 @@ from vesalius.training.siit import (
     position_losses,
     tabulate,
 )
-from vesalius.training.stack import Copy, Stack
+from vesalius_truth.training.stack import Copy, Stack
 
 
 def rows_of(stack: Stack, batch: int = 12, seed: int = 4):

@@ -4,9 +4,9 @@ import torch
 from tests.closeness import same_tensors
 from tests.training.programs import CPU, lookup, mixed_stack, shift, small
 from vesalius.model.states import build
-from vesalius.training.siit import Curriculum, tabulate
-from vesalius.training.stack import Copy, Stack, initial_weights
-from vesalius.training.stepper import Recipe, Stepper, rate_at
+from vesalius_truth.training.siit import Curriculum, tabulate
+from vesalius_truth.training.stack import Copy, Stack, initial_weights
+from vesalius_truth.training.stepper import Recipe, Stepper, rate_at
 
 
 def with_random_biases(stack: Stack) -> Stack:

@@ -7,11 +7,11 @@ from tests.closeness import assert_same_document, mean_difference
 from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from vesalius.errors import BadInput
 from vesalius.model.states import load_model
-from vesalius.training.fit import FitResult, Retry, SettingResult, fit, train_group
-from vesalius.training.gate import measure
-from vesalius.training.setting import Setting, default_size, setting_of
-from vesalius.training.stepper import Recipe
-from vesalius.training.trainer import CheckReport, StepReport, TrainingResult, train
+from vesalius_truth.training.fit import FitResult, Retry, SettingResult, fit, train_group
+from vesalius_truth.training.gate import measure
+from vesalius_truth.training.setting import Setting, default_size, setting_of
+from vesalius_truth.training.stepper import Recipe
+from vesalius_truth.training.trainer import CheckReport, StepReport, TrainingResult, train
 
 pytestmark = pytest.mark.slow
 

@@ -47,10 +47,8 @@ if TYPE_CHECKING:
     from vesalius.api.plugin_listing import plugins
     from vesalius.api.runs import diff, replay, report, rerun, results, what_if_again
     from vesalius.api.sweeps import sweep, sweep_report
-    from vesalius.api.training import generate, train
     from vesalius.documents.attribution_graph import convert
     from vesalius.documents.kinds import schema, schema_names
-    from vesalius.grading import grade
 
 #: The names that each module defines.
 _DEFINED = {
@@ -72,10 +70,8 @@ _DEFINED = {
     "vesalius.api.plugin_listing": ("plugins",),
     "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "what_if_again"),
     "vesalius.api.sweeps": ("sweep", "sweep_report"),
-    "vesalius.api.training": ("generate", "train"),
     "vesalius.documents.attribution_graph": ("convert",),
     "vesalius.documents.kinds": ("schema", "schema_names"),
-    "vesalius.grading": ("grade",),
 }
 _HOMES = {name: module for module, names in _DEFINED.items() for name in names}
 __all__ = [
@@ -93,8 +89,6 @@ __all__ = [
     "explain",
     "explained_circuit",
     "faithfulness",
-    "generate",
-    "grade",
     "improve",
     "improve_plan",
     "instruments",
@@ -120,7 +114,6 @@ __all__ = [
     "specimens",
     "sweep",
     "sweep_report",
-    "train",
     "what_if",
     "what_if_again",
     "why_attends",

@@ -8,8 +8,6 @@ from typing import cast
 
 from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
-from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import held_out_prompts, run_checks
 from vesalius.discovery.discover import Named, method_named
@@ -30,12 +28,12 @@ from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.whole import KEEP, KEEP_LISTED, WholeCircuit
 from vesalius.errors import BadInput, note, result_kept
-from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.attribution import Rule
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
 from vesalius.options import DISCOVERED, NEURONS, Checked, Cut, Draw, Force, Out, Parts, Scoring
+from vesalius.plugins import VERBS, loaded_plugin
 from vesalius.progress import Progress, silent
 from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
@@ -229,14 +227,9 @@ def _words(method: Method) -> tuple[str, ...]:
 
 
 def _areas(specimen: Specimen, circuit: Circuit) -> dict[str, float]:
-    """The areas against the true circuit, where it is known; `auroc` is that of the nodes."""
-    name = specimen.source or specimen.id
-    shipped = benchmark_directory(name)
-    directory = shipped or Path(name).expanduser()
-    if shipped is None and not (directory / KEY_FOLDER / KEY_FILE).is_file():
-        return {}
-    areas = grade_circuit_scores(circuit, true_circuit(name, directory)).model_dump()
-    return {name: area for name, area in {"auroc": areas["node_auroc"], **areas}.items() if area is not None}
+    """The areas against the true circuit, where it is known to a package that holds answers."""
+    circuit_areas = loaded_plugin(VERBS, "circuit_areas", ())
+    return {} if circuit_areas is None else circuit_areas(specimen, circuit)
 
 
 def _write_files(discovery: Discovery, directory: Path) -> Discovery:

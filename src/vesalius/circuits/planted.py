@@ -27,8 +27,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from vesalius.circuits.making import KEY_FOLDER
-from vesalius.circuits.specimens import Card, as_examples, write_specimen
+from vesalius.circuits.specimens import KEY_FOLDER, Card, as_examples, write_specimen
 from vesalius.components import Component, Edge, all_components
 from vesalius.files import write_json
 from vesalius.model.config import Config

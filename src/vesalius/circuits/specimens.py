@@ -117,6 +117,8 @@ _SAMPLERS: dict[str, Callable[[Inputs, Bool[Tensor, "batch pos"], Generator], Co
 
 
 SPECIMEN_FILE = "specimen.json"
+#: The folder beside a specimen that holds its answer, where it has one.
+KEY_FOLDER = "answer_key"
 SCHEMA = 1
 
 

@@ -31,7 +31,7 @@ from vesalius.sandbox import kernel
 PACKAGES = sorted(path.parent for path in Path(__file__).parents[2].glob("vesalius*/__init__.py"))
 OWN_NAMES = frozenset(path.name for path in PACKAGES)
 #: Modules that hold answers or make them; a warm process that has loaded one of them is refused.
-SEALED_MODULES = ("vesalius.circuits", "vesalius_functions", "vesalius.grading", "vesalius.training")
+SEALED_MODULES = ("vesalius.circuits", "vesalius_functions", "vesalius_truth")
 #: Installed packages that programs may import although the warm process has not: mathematics, and what it imports.
 LIBRARIES = frozenset({
     "numpy", "scipy", "torch", "torchgen", "functorch", "triton", "nvidia", "sympy", "mpmath", "networkx", "jinja2",

@@ -21,8 +21,6 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Command, Explained, Task
 from vesalius.files import mark_of
-from vesalius.grading.circuits import CircuitGrade
-from vesalius.grading.tags import donor_of
 from vesalius.json_lines import short_name
 from vesalius.options import MAX_TOKENS, Ask, CircuitMethod, Judges, Out, Published, Who, Workers
 from vesalius.progress import Progress, silent
@@ -38,6 +36,8 @@ from vesalius_bench.circuits.scorecard import EXPLAIN, GRADE, JUDGE, State, circ
 from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits
 from vesalius_bench.circuits.settings import BENCHMARK, BenchmarkSettings
 from vesalius_bench.circuits.work import ToExplain, ToGrade, ToJudge, by_kind, explain_case, grade_case, judge_case
+from vesalius_truth.grading.circuits import CircuitGrade
+from vesalius_truth.grading.tags import donor_of
 
 
 class CircuitsBenchmark(AskingSteps):

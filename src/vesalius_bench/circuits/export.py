@@ -1,4 +1,4 @@
-"""`vesalius bench circuits --export DIR`: the benchmark's own answers as a release (`vesalius.grading.release`)."""
+"""`vesalius bench circuits --export DIR`: the benchmark's own answers as a release, made by `grading.release`."""
 
 from pathlib import Path
 
@@ -41,8 +41,8 @@ class Release(ResultDocument, kind="release"):
 @verb
 def export_circuits(directory: str | Path, chosen: Published) -> Release:
     """Write the answers of benchmark circuits in the layout of AgenticInterpBench; of all 84, or of `ids`."""
-    from vesalius.grading.release import write_release
     from vesalius_bench.circuits.selection import chosen_circuits
+    from vesalius_truth.grading.release import write_release
 
     if chosen.specimens is not None or chosen.annotations is not None:
         raise BadInput("`export` writes the answers of the 84 circuits; leave `specimens` and `annotations` out")

@@ -20,11 +20,11 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Sheet, Text, View, made
 from vesalius.errors import BadInput
-from vesalius.grading.natural import ARITHMETIC, grade_natural, natural_tasks
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load, Out, Published
 from vesalius.progress import Progress, silent
+from vesalius_truth.grading.natural import ARITHMETIC, grade_natural, natural_tasks
 
 NATURAL_FILE = "natural.json"
 PROMPTS, SEED = 64, 0

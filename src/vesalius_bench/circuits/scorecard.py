@@ -10,15 +10,6 @@ from typing import Any
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import CircuitRow, InertComponents, NullFigures, Scorecard
 from vesalius.errors import BadInput, Failed
-from vesalius.grading.circuits import (
-    CircuitGrade,
-    circuit_metrics,
-    localisation_metrics,
-    null_metrics,
-    tag_baselines,
-)
-from vesalius.grading.programs import fresh_seed
-from vesalius.grading.tags import NULLS
 from vesalius.runs.directory import Run
 from vesalius.runs.ledger import LedgerState, LedgerStep, Record
 from vesalius.runs.steps import mean, rounded_card
@@ -27,6 +18,15 @@ from vesalius_bench.circuits.selection import CircuitCase
 from vesalius_bench.circuits.settings import BENCHMARK, BenchmarkSettings
 from vesalius_bench.circuits.work import judging_errors
 from vesalius_bench.judges import JudgedCircuit, judged_metrics
+from vesalius_truth.grading.circuits import (
+    CircuitGrade,
+    circuit_metrics,
+    localisation_metrics,
+    null_metrics,
+    tag_baselines,
+)
+from vesalius_truth.grading.programs import fresh_seed
+from vesalius_truth.grading.tags import NULLS
 
 # What the ledger of the circuits benchmark says: which circuits are explained, graded and judged.
 
@@ -160,7 +160,7 @@ def _traces(run: Run, cases: Mapping[str, CircuitGrade], metrics: dict[str, Metr
     traces = [trace for case in cases if (trace := run.trace(case)) is not None]
     if not traces:
         return {}
-    from vesalius.grading.circuits import convergence, error_categories, trace_metrics
+    from vesalius_truth.grading.circuits import convergence, error_categories, trace_metrics
 
     metrics |= _with_errors(trace_metrics(traces), metrics["tag_accuracy"].n_error or 0)
     return {"execution_errors": error_categories(traces), "convergence_by_iteration": convergence(traces)}

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from vesalius.circuits.making import key_file
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, holds_originals, original_folders
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, benchmark_directory, known_names
 from vesalius.errors import BadInput, choices, note
 from vesalius.files import sha256
-from vesalius.grading.keys import ANNOTATIONS, annotation_file, published_key
 from vesalius.model.sources import download
 from vesalius.model.states import WEIGHTS_FILE
+from vesalius_truth.grading.keys import ANNOTATIONS, annotation_file, published_key
+from vesalius_truth.making import key_file
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from vesalius_backbones.runs.access import ModelAccess
 
 if TYPE_CHECKING:
     from vesalius.documents.trace import Trace
-    from vesalius.grading.circuits import CircuitGrade
-    from vesalius.grading.plans import PlanTest
+    from vesalius_truth.grading.circuits import CircuitGrade
+    from vesalius_truth.grading.plans import PlanTest
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def explain_case(case: ToExplain) -> Explained:
 
 def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":
     """Grade one explanation and its nulls; also how many seconds that took."""
-    from vesalius.grading.circuits import grade_circuit
+    from vesalius_truth.grading.circuits import grade_circuit
 
     started = time.monotonic()
     donor = None if case.donor is None else read_explanation(case.donor)
@@ -112,8 +112,8 @@ def judge_case(case: ToJudge) -> dict[str, Any]:
 
 def _plans(trace: "Trace", case: ToJudge, *, seed: int) -> "tuple[PlanTest, ...]":
     """The validation plans of a trace, tried where their hypotheses are wrong."""
-    from vesalius.grading.keys import graded_specimen
-    from vesalius.grading.plans import programs_of, try_plans
+    from vesalius_truth.grading.keys import graded_specimen
+    from vesalius_truth.grading.plans import programs_of, try_plans
 
     if not any(programs_of(attempt) for part in trace.components for attempt in part.attempts):
         return ()

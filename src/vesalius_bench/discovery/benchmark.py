@@ -17,7 +17,6 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
 from vesalius.errors import BadInput, Failed, note, require_whole
-from vesalius.grading.discovery import median_and_mean
 from vesalius.options import BENCHED, Chosen, Compared, Jobs, Out, Sample, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import Run
@@ -28,6 +27,7 @@ from vesalius.runs.steps import ScoredSteps, StepProgress
 from vesalius.version import __version__
 from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits, selection_options
 from vesalius_bench.discovery.cases import DiscoveryCase, hard_circuits, hard_metrics, run_case
+from vesalius_truth.grading.discovery import median_and_mean
 
 BENCHMARK = "discovery"
 #: What a ranking that knows nothing earns; those of the other areas are measured.

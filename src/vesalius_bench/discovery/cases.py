@@ -27,16 +27,16 @@ from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import AREAS, DiscoveryFigures, HardFigures
-from vesalius.grading.discovery import (
+from vesalius.intervene.edges import EdgeGraph
+from vesalius.model.specimen import Specimen
+from vesalius_bench.circuits.selection import CircuitCase
+from vesalius_truth.grading.discovery import (
     TrueCircuit,
     grade_circuit_scores,
     median_and_mean,
     precision_at_size,
     true_circuit,
 )
-from vesalius.intervene.edges import EdgeGraph
-from vesalius.model.specimen import Specimen
-from vesalius_bench.circuits.selection import CircuitCase
 
 # `bench discovery --hard`: models written by hand that mislead discovery, and what is asked of each method on them.
 #

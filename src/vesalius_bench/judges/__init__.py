@@ -6,7 +6,6 @@ out of many. What is graded stays in its block of the prompt (`blocks`), and a j
 zero.
 """
 
-from vesalius.grading.ratings import MEASURES, Item, Measure, MeasureName
 from vesalius_bench.judges.circuit import (
     JudgedCircuit,
     JudgedItem,
@@ -15,6 +14,7 @@ from vesalius_bench.judges.circuit import (
     judged_metrics,
 )
 from vesalius_bench.judges.judge import Judge, Judgement, Opinion, PluginJudge, judge_plugin
+from vesalius_truth.grading.ratings import MEASURES, Item, Measure, MeasureName
 
 __all__ = [
     "MEASURES",

@@ -20,10 +20,10 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.trace import Attempt, Trace
 from vesalius.errors import BadInput
-from vesalius.grading.keys import ReferenceTexts, reference_texts
-from vesalius.grading.plans import PlanTest, plan_metrics
-from vesalius.grading.ratings import MEASURES, Item, Kappa, Measure, MeasureName, cohen_kappa
 from vesalius_bench.judges.judge import Judge, Judgement
+from vesalius_truth.grading.keys import ReferenceTexts, reference_texts
+from vesalius_truth.grading.plans import PlanTest, plan_metrics
+from vesalius_truth.grading.ratings import MEASURES, Item, Kappa, Measure, MeasureName, cohen_kappa
 
 SCHEMA = 1
 NOTHING_SAID, NOTHING_SEEN = "nothing was said", "nothing was observed"

@@ -13,10 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.errors import BadInput, choices
-from vesalius.grading.ratings import MEASURES, MeasureName
 from vesalius.plugins import JUDGES, Plugin, find_plugin
 from vesalius_backbones import Backbone, BackboneError, Message, system, user
 from vesalius_backbones.untrusted_text import fence_key, neutralise, objects
+from vesalius_truth.grading.ratings import MEASURES, MeasureName
 
 # What a judge is told: the rubric and the rules as the system's words, the texts in blocks as the user's.
 

@@ -36,8 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.door import directory_for
-from vesalius.circuits.making import KEY_FILE as SPEC_FILE
-from vesalius.circuits.making import KEY_FOLDER, PROGRAM_FILE
+from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Evidence, Explanation
 from vesalius.documents.metric import Metric
@@ -46,11 +45,6 @@ from vesalius.errors import BadInput, Failed, choices, note, result_kept, shorte
 from vesalius.explanations.retesting import Retester
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.files import write_json
-from vesalius.grading.circuits import Graded, circuit_metrics
-from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, true_circuit, with_zeros
-from vesalius.grading.keys import graded_specimen, true_tags
-from vesalius.grading.programs import GOOD_FROM, Grader
-from vesalius.grading.tags import null_explanation, tag_rows
 from vesalius.json_lines import PREFIX as COMMAND
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import load_model, weights_sha256
@@ -78,6 +72,13 @@ from vesalius_bench.league.documents import (
 from vesalius_functions.bench.benchmark import bench_functions
 from vesalius_functions.interpreters import CONFINED, ORACLE, TABLE, check_interpreter, may_be_foreign
 from vesalius_functions.serving import PREFIX as ANSWERS
+from vesalius_truth.grading.circuits import Graded, circuit_metrics
+from vesalius_truth.grading.discovery import grade_circuit_scores, median_and_mean, true_circuit, with_zeros
+from vesalius_truth.grading.keys import graded_specimen, true_tags
+from vesalius_truth.grading.programs import GOOD_FROM, Grader
+from vesalius_truth.grading.tags import null_explanation, tag_rows
+from vesalius_truth.making import KEY_FILE as SPEC_FILE
+from vesalius_truth.making import PROGRAM_FILE
 
 #: How often a 95 % interval holds an independent mean of as many values: 2 * Phi(1.96 / sqrt(2)) - 1.
 COVERAGE_OF_HONEST = 0.834

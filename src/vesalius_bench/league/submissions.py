@@ -13,7 +13,6 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.scientists import BUILTIN
-from vesalius.grading.tags import NULL_SCIENTISTS, null_explanation
 from vesalius.progress import Progress, silent
 from vesalius_bench.league.documents import (
     IDENTITY,
@@ -27,6 +26,7 @@ from vesalius_bench.league.documents import (
     read_league,
 )
 from vesalius_bench.options import Entrant
+from vesalius_truth.grading.tags import NULL_SCIENTISTS, null_explanation
 
 #: What one circuit of a league, by its name and its directory, is answered with; None where there is no answer.
 Solve = Callable[[str, Path], Explanation | Circuit | None]

@@ -22,7 +22,6 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.documents.view import shortened
 from vesalius.explanations.session.briefing import TAXONOMY
-from vesalius.grading.key_check import key_statistics
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers import figures
 from vesalius_bench.papers.comparison import (
@@ -46,6 +45,7 @@ from vesalius_functions.relations.functions import RelationFunction
 from vesalius_functions.suite import SUITE, Suite, in_words
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.trainings import PLANNED_K
+from vesalius_truth.grading.key_check import key_statistics
 
 TableRows = Callable[[Sources], list[PaperRow]]
 FROM_CODE = "computed here from the code"

@@ -13,7 +13,6 @@ from vesalius.api.door import directory_for, require_place
 from vesalius.api.runs import require_run
 from vesalius.errors import BadInput, choices, result_kept
 from vesalius.files import write_text
-from vesalius.grading.ratings import MEASURES, Item, MeasureName
 from vesalius.options import Out
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
@@ -44,6 +43,7 @@ from vesalius_bench.ratings.reading import (
     scores_by_rater,
 )
 from vesalius_bench.ratings.texts import chosen_specimens, same_specimen
+from vesalius_truth.grading.ratings import MEASURES, Item, MeasureName
 
 LOWEST_HUMAN, LOWEST_JUDGE = "lowest human", "lowest judge"
 Scores = Mapping[Rated, int]

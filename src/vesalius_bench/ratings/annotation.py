@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from vesalius.api.door import directory_for, require_place
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.errors import BadInput, quoted
-from vesalius.grading.ratings import MEASURES, ratings_csv
 from vesalius.options import Out
 from vesalius.runs.directory import (
     EVENTS,
@@ -35,6 +34,7 @@ from vesalius_bench.ratings.documents import (
 )
 from vesalius_bench.ratings.reading import Rating, item_fields, item_text, placed_ratings, read_csv_or_json
 from vesalius_bench.ratings.texts import CandidateText, in_order_of, rubric
+from vesalius_truth.grading.ratings import MEASURES, ratings_csv
 
 #: Characters of a text that are shown, of a comment, and of a rater's name.
 MOST_SHOWN, MOST_COMMENT, MOST_NAME = 20_000, 4_000, 60

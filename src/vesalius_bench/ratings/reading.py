@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import parse_json
-from vesalius.grading.ratings import MEASURES, Item, Kappa, MeasureName, cohen_kappa, plain_cell
+from vesalius_truth.grading.ratings import MEASURES, Item, Kappa, MeasureName, cohen_kappa, plain_cell
 
 REQUIRED = ("specimen", "component", "rater", "measure", "score")
 OPTIONAL = ("iteration", "agent", "explainer", "run", "comment")

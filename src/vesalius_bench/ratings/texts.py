@@ -22,20 +22,19 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from vesalius.circuits.making import KEY_FOLDER
 from vesalius.circuits.originals import WEIGHTS
-from vesalius.circuits.specimens import benchmark_directory
+from vesalius.circuits.specimens import KEY_FOLDER, benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace, Trace
 from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
-from vesalius.grading.keys import ReferenceTexts, known_roles, reference_texts
-from vesalius.grading.ratings import MEASURES, Item, MeasureName
 from vesalius_bench.judges.circuit import plan_of
 from vesalius_bench.ratings.blinding import blind, unsigned
 from vesalius_bench.ratings.documents import Rubric, RubricLevel
 from vesalius_bench.ratings.reading import item_text
+from vesalius_truth.grading.keys import ReferenceTexts, known_roles, reference_texts
+from vesalius_truth.grading.ratings import MEASURES, Item, MeasureName
 
 #: Characters of one program's result or an agent's reasons, and of an error, that the outcome of a plan quotes.
 LONGEST_RESULT, LONGEST_ERROR = 600, 200

@@ -19,10 +19,10 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, choices
 from vesalius.files import parse_json
-from vesalius.grading.keys import ReferenceRoles, ReferenceTexts
 from vesalius_bench.judges.circuit import JudgedCircuit, judge_explanation
 from vesalius_bench.judges.judge import Judge, Judgement
 from vesalius_bench.ratings.reading import LEAST_RATERS, Rating, majority, read_csv_or_json, votes
+from vesalius_truth.grading.keys import ReferenceRoles, ReferenceTexts
 
 MEASURE = "description_quality"
 

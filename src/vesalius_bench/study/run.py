@@ -24,7 +24,6 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.files import sha256, write_text
-from vesalius.grading.keys import ReferenceRoles
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, RUN, Run, read_explanation
 from vesalius.runs.ledger import Record
 from vesalius.version import __version__
@@ -45,6 +44,7 @@ from vesalius_bench.study.documents import (
 )
 from vesalius_bench.study.evidence import CircuitEvidence, ComponentEvidence, short_role
 from vesalius_bench.study.roles import MEASURE, RatedText
+from vesalius_truth.grading.keys import ReferenceRoles
 
 PERFORMED, LOCALISED, MEASURED, EXPLAINED = "performed", "localised", "measured", "explained"
 SHEET_FILE = "rating-sheet.csv"

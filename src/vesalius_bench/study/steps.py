@@ -21,7 +21,6 @@ from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.files import write_json
-from vesalius.grading.keys import ReferenceRoles
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress
@@ -35,6 +34,7 @@ from vesalius_bench.study.documents import Localisation
 from vesalius_bench.study.roles import RatedText, rated_by_judges
 from vesalius_bench.study.run import StudyRun, StudySettings, folder_of
 from vesalius_mechrl.sets.discover import discover_sets
+from vesalius_truth.grading.keys import ReferenceRoles
 
 #: Heads among which sets are searched: the strongest of the sweep.
 POOL = 24

@@ -37,7 +37,6 @@ from vesalius.documents.printed import Plan
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.explanations.natural.explain import require_enough
 from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist, protocol_of
-from vesalius.grading.keys import ReferenceRoles, known_roles
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.options import Foreign, Load, Out, require_drawable
@@ -84,6 +83,7 @@ from vesalius_bench.study.steps import (
 from vesalius_bench.survey.documents import short_name
 from vesalius_mechrl.sets.sources import default_budget
 from vesalius_mechrl.sets.synergy import LEAST_PROMPTS
+from vesalius_truth.grading.keys import ReferenceRoles, known_roles
 
 STUDIES = ("af1",)
 TASK = "Adds three whole numbers; the answer is read at the last token."

@@ -25,7 +25,6 @@ from vesalius.api.runs import require_run
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, result_kept
 from vesalius.files import write_text
-from vesalius.grading.ratings import plain_cell, safe_cell
 from vesalius.options import Out, Paid
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
@@ -59,6 +58,7 @@ from vesalius_functions.evaluators.trained import (
     open_trained,
 )
 from vesalius_functions.knowledge.scoring import REPLY_TOKENS
+from vesalius_truth.grading.ratings import plain_cell, safe_cell
 
 TASKS: tuple[Task, ...] = ("interpretation", "ground-truth", "matching")
 COLUMNS = ("item", "description", "choice_1", "choice_2", "choice_3", "answer", "rater")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from vesalius.circuits.making import KEY_FOLDER
 from vesalius.circuits.planted import TRUTH_FILE
+from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.errors import BadInput
 from vesalius.model.states import read_tensors, write_tensors
 

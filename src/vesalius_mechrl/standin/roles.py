@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.making import KEY_FOLDER
 from vesalius.circuits.planted import TRUTH_FILE
+from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.states import fingerprint

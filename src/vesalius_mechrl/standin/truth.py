@@ -30,8 +30,8 @@ from torch import Tensor
 
 from vesalius.api.loading import loaded
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.making import KEY_FOLDER
 from vesalius.circuits.planted import TRUTH_FILE
+from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.errors import BadInput
 from vesalius.files import write_json
 from vesalius.intervene import effects

@@ -17,7 +17,6 @@ from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput
 from vesalius.explanations.session.briefing import STAGE
 from vesalius.explanations.verdicts import FREE_CODE, FREE_CODE_RULE
-from vesalius.grading import grade
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import HyveResult, explain_hyve
 from vesalius_backbones import (
@@ -29,6 +28,7 @@ from vesalius_backbones import (
     Scripted,
     Unreachable,
 )
+from vesalius_truth.grading import grade
 
 pytestmark = pytest.mark.slow
 EXECUTIONS, CLAIMS, LOOKS = (limit or 0 for limit in (STAGE.executions, STAGE.claims, STAGE.looks))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import vesalius.circuits.key as key
 import vesalius_backbones.factory as factory
+import vesalius_truth.key as key
 from tests.agents.hyve.scripts import call, colourless, opened, spoken
 from tests.agents.hyve.test_pipeline import FakeWorkspace
 from tests.circuits.test_canary import leaks, secrets

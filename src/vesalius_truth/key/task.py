@@ -42,7 +42,7 @@ from vesalius.rasp.readings import second_roles
 #
 # A note in `tasks` says what the RASP program does. A trained model may do something equivalent: attend to the larger
 # values and not to the smaller ones, or unevenly over positions, and still carry the same variable. `in_model.json`
-# holds the measurements (`python -m vesalius.grading.key_check` makes it); the note that grading uses is
+# holds the measurements (`python -m vesalius_truth.grading.key_check` makes it); the note that grading uses is
 # `note_in_model`.
 
 IN_MODEL_FILE = "in_model.json"
@@ -82,7 +82,7 @@ NOTES: dict[tuple[str, str], str] = {
 @cache
 def measurements() -> dict[str, dict[str, dict[str, Any]]]:
     """The figures of every component, by circuit and component; empty where they were never measured."""
-    place = files("vesalius.circuits.key").joinpath(IN_MODEL_FILE)
+    place = files("vesalius_truth.key").joinpath(IN_MODEL_FILE)
     return json.loads(place.read_text(encoding="utf-8"))["circuits"] if place.is_file() else {}
 
 

@@ -26,10 +26,8 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from vesalius.circuits.key import task
-from vesalius.circuits.making import KEY_FOLDER, key_program
 from vesalius.circuits.planted import TRUTH_FILE
-from vesalius.circuits.specimens import benchmark_directory
+from vesalius.circuits.specimens import KEY_FOLDER, benchmark_directory
 from vesalius.components import Component, Edge, Port
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
@@ -37,9 +35,12 @@ from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.config import Config
+from vesalius.model.specimen import Specimen
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
 from vesalius.rasp.placement import is_input
 from vesalius.statistics import RESAMPLES, average_ranks
+from vesalius_truth.key import task
+from vesalius_truth.making import KEY_FILE, key_program
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,17 @@ def grade_circuit_scores(circuit: Circuit, truth: TrueCircuit) -> Areas:
         if edge in truth.constant or truth.judges(edge)
     ]
     return Areas(node_auroc=auroc(nodes), edge_auroc=auroc(edges), edge_auroc_all=auroc(everything))
+
+
+def circuit_areas(specimen: Specimen, circuit: Circuit) -> dict[str, float]:
+    """The areas against the true circuit of a specimen, where it is known; `auroc` is that of the nodes."""
+    name = specimen.source or specimen.id
+    shipped = benchmark_directory(name)
+    directory = shipped or Path(name).expanduser()
+    if shipped is None and not (directory / KEY_FOLDER / KEY_FILE).is_file():
+        return {}
+    areas = grade_circuit_scores(circuit, true_circuit(name, directory)).model_dump()
+    return {name: area for name, area in {"auroc": areas["node_auroc"], **areas}.items() if area is not None}
 
 
 def with_zeros(circuit: Circuit, config: Config) -> Circuit:

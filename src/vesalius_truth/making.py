@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, write_specimen
+from vesalius.circuits.specimens import KEY_FOLDER, SPECIMEN_FILE, Card, as_examples, write_specimen
 from vesalius.errors import BadInput, Failed
 from vesalius.files import parse_json, read_json, write_json
 from vesalius.model.states import load_model
@@ -27,10 +27,10 @@ from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program, load_spec, random_inputs
 from vesalius.rasp.document import from_document, to_document
 from vesalius.sandbox import Limits, Outcome, Sandbox
-from vesalius.training.fit import SettingResult, train_group
-from vesalius.training.gate import Gate, measure
-from vesalius.training.setting import Setting, setting_of
-from vesalius.training.trainer import Event
+from vesalius_truth.training.fit import SettingResult, train_group
+from vesalius_truth.training.gate import Gate, measure
+from vesalius_truth.training.setting import Setting, setting_of
+from vesalius_truth.training.trainer import Event
 
 # The program beside a trained specimen, read without trusting its author.
 #
@@ -39,7 +39,7 @@ from vesalius.training.trainer import Event
 # `spec.py` alone: it runs in a sandbox that holds the RASP language and nothing else, and only the program's data come
 # out.
 
-KEY_FOLDER, KEY_FILE, PROGRAM_FILE = "answer_key", "spec.py", "program.json"
+KEY_FILE, PROGRAM_FILE = "spec.py", "program.json"
 LIMITS = Limits(cpu_seconds=60, wall_seconds=120, result_bytes=16 << 20)
 MAX_BYTES = 1 << 20
 

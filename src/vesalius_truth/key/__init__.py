@@ -6,7 +6,8 @@ Only grading imports it, and the code here that trains the circuits: nothing an 
 - `answer("3")`: what grading compares with: the program text, and a tag and a note per component
 """
 
-from vesalius.circuits.key.task import (
+from vesalius.errors import BadInput, choices
+from vesalius_truth.key.task import (
     CARRY_MORE,
     INERT,
     AnswerKey,
@@ -23,8 +24,7 @@ from vesalius.circuits.key.task import (
     task_roles,
     trained_size,
 )
-from vesalius.circuits.key.tasks import TASKS
-from vesalius.errors import BadInput, choices
+from vesalius_truth.key.tasks import TASKS
 
 __all__ = [
     "CARRY_MORE",

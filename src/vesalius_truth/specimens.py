@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from vesalius.api.door import directory_for
-from vesalius.circuits.making import TrainedModel, make_many, write_trained
 from vesalius.circuits.specimens import SPECIMEN_FILE
 from vesalius.documents.printed import (
     GeneratedTask,
@@ -24,9 +23,10 @@ from vesalius.model.specimen import json_value
 from vesalius.progress import Progress, shown
 from vesalius.rasp import Program, load_spec
 from vesalius.rasp import generate as generated_tasks
-from vesalius.training.fit import FitResult, Retry, SettingResult, fit
-from vesalius.training.setting import setting_of
-from vesalius.training.trainer import StepReport
+from vesalius_truth.making import TrainedModel, make_many, write_trained
+from vesalius_truth.training.fit import FitResult, Retry, SettingResult, fit
+from vesalius_truth.training.setting import setting_of
+from vesalius_truth.training.trainer import StepReport
 
 CHECKPOINT = "checkpoint"
 

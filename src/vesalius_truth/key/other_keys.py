@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.key.task import AnswerKey, ComponentAnswer, is_interchange_inert
 from vesalius.circuits.originals import hook_component
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json
 from vesalius.rasp import Role
+from vesalius_truth.key.task import AnswerKey, ComponentAnswer, is_interchange_inert
 
 ANNOTATIONS = "annotations"
 _PREFIX = "case_"

@@ -16,11 +16,11 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.model import Config, Transformer
 from vesalius.model.states import State, build
-from vesalius.training.gate import headroom
-from vesalius.training.setting import Setting, few_threads
-from vesalius.training.siit import Curriculum, Metrics, Tables, evaluate, tabulate
-from vesalius.training.stack import Copy, Stack
-from vesalius.training.stepper import Checkpoint, Recipe, Stepper, default_copies, default_recipe, identify
+from vesalius_truth.training.gate import headroom
+from vesalius_truth.training.setting import Setting, few_threads
+from vesalius_truth.training.siit import Curriculum, Metrics, Tables, evaluate, tabulate
+from vesalius_truth.training.stack import Copy, Stack
+from vesalius_truth.training.stepper import Checkpoint, Recipe, Stepper, default_copies, default_recipe, identify
 
 #: Training may stop when a copy's metrics have this much headroom at two checks in a row.
 STOP_HEADROOM, STOP_CHECKS = 0.5, 2

@@ -1,7 +1,5 @@
 """Circuits that move tokens: a head attends to a computed position and copies its token."""
 
-from vesalius.circuits.key.task import circuit
-from vesalius.circuits.key.tasks.wording import ABC, BELOW_THIRTY, LETTERS, ZERO_TO_TEN, length_notes
 from vesalius.rasp import (
     Aggregate,
     Comparison,
@@ -14,6 +12,8 @@ from vesalius.rasp import (
     length,
     tokens,
 )
+from vesalius_truth.key.task import circuit
+from vesalius_truth.key.tasks.wording import ABC, BELOW_THIRTY, LETTERS, ZERO_TO_TEN, length_notes
 
 
 def token_at(place: Variable, name: str) -> Variable:

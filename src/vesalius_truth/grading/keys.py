@@ -12,17 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.key import answer, task
-from vesalius.circuits.key.other_keys import (
-    ANNOTATIONS,
-    af1_roles,
-    annotation_beside,
-    annotation_file,
-    established_roles,
-    read_annotation,
-)
-from vesalius.circuits.key.task import AnswerKey, second_task_roles
-from vesalius.circuits.making import key_file, key_program
 from vesalius.circuits.originals import ORIGINAL, WEIGHTS, load_directory
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.documents.explanation import ClaimRecord
@@ -31,6 +20,17 @@ from vesalius.model.sources import ARITHMETIC
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import roles_of
 from vesalius.rasp.readings import second_roles
+from vesalius_truth.key import answer, task
+from vesalius_truth.key.other_keys import (
+    ANNOTATIONS,
+    af1_roles,
+    annotation_beside,
+    annotation_file,
+    established_roles,
+    read_annotation,
+)
+from vesalius_truth.key.task import AnswerKey, second_task_roles
+from vesalius_truth.making import key_file, key_program
 
 __all__ = [
     "ANNOTATIONS",

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.key import answer, task
-from vesalius.circuits.key.other_keys import ANNOTATIONS
 from vesalius.components import Component
 from vesalius.errors import BadInput, Failed
 from vesalius.files import write_json
-from vesalius.grading.keys import graded_specimen
+from vesalius_truth.grading.keys import graded_specimen
+from vesalius_truth.key import answer, task
+from vesalius_truth.key.other_keys import ANNOTATIONS
 
 EXAMPLES = 5
 

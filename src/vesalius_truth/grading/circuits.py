@@ -17,9 +17,9 @@ from vesalius.documents.scorecard import HEADLINES, Baseline
 from vesalius.documents.trace import ComponentTrace, Execution, Stage, Trace
 from vesalius.documents.view import Answer, View
 from vesalius.errors import BadInput
-from vesalius.grading.keys import graded_specimen, second_tags, true_tags
-from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
-from vesalius.grading.tags import TagRow, always, empty, generic, mixed, tag_metrics, tag_rows, turned_wrong
+from vesalius_truth.grading.keys import graded_specimen, second_tags, true_tags
+from vesalius_truth.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
+from vesalius_truth.grading.tags import TagRow, always, empty, generic, mixed, tag_metrics, tag_rows, turned_wrong
 
 #: Tag accuracy of the best language-model agent in the paper that published the benchmark; not measured here.
 PUBLISHED_AGENT = 0.79

@@ -8,8 +8,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from vesalius.circuits.key.task import Task
-from vesalius.circuits.key.tasks.wording import (
+from vesalius.model.specimen import Token
+from vesalius.rasp import Map, Variable, tokens
+from vesalius_truth.key.task import Task
+from vesalius_truth.key.tasks.wording import (
     AROUND_ZERO,
     BELOW_THIRTY,
     BELOW_TWENTY,
@@ -21,8 +23,6 @@ from vesalius.circuits.key.tasks.wording import (
     format_list,
     format_value,
 )
-from vesalius.model.specimen import Token
-from vesalius.rasp import Map, Variable, tokens
 
 # The functions that single look-ups apply to a token: ordinary arithmetic and spelling.
 

@@ -1,7 +1,7 @@
 """The 84 programs, by family: look-ups, counting, routing, combining."""
 
-from vesalius.circuits.key.task import Task
-from vesalius.circuits.key.tasks import combining, counting, lookups, routing
+from vesalius_truth.key.task import Task
+from vesalius_truth.key.tasks import combining, counting, lookups, routing
 
 TASKS: tuple[Task, ...] = tuple(
     sorted(

@@ -4,16 +4,6 @@ Running shares (`frac_prevs`, `pair_balance`) stop at the measure; the others de
 length of the sequence.
 """
 
-from vesalius.circuits.key.task import circuit
-from vesalius.circuits.key.tasks.wording import (
-    ABC,
-    BELOW_THIRTY,
-    LETTERS,
-    WORDS,
-    ZERO_TO_TEN,
-    count_notes,
-    length_notes,
-)
 from vesalius.components import Component
 from vesalius.rasp import (
     Aggregate,
@@ -30,6 +20,16 @@ from vesalius.rasp import (
 )
 from vesalius.rasp import frac_prevs as running_mean
 from vesalius.rasp import hist as occurrences
+from vesalius_truth.key.task import circuit
+from vesalius_truth.key.tasks.wording import (
+    ABC,
+    BELOW_THIRTY,
+    LETTERS,
+    WORDS,
+    ZERO_TO_TEN,
+    count_notes,
+    length_notes,
+)
 
 
 def equals_x(token):

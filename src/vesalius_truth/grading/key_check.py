@@ -1,7 +1,7 @@
 """The answer key counted (at the end), and its notes against the trained weights: where heads attend, and what moves
 with an output.
 
-    python -m vesalius.grading.key_check > src/vesalius/circuits/key/in_model.json
+    python -m vesalius_truth.grading.key_check > src/vesalius_truth/key/in_model.json
 
 For every head: the share of its attention on tokens that falls on those its selector selects (`on_selected`, beside
 what even attention would give, `by_chance`), how far the attention among the selected ones is from even (`uneven`,
@@ -20,7 +20,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.circuits.key import Task, all_tasks, answer
 from vesalius.circuits.specimens import benchmark_root, draw_inputs, load_specimen
 from vesalius.components import Component
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, run
@@ -30,7 +29,8 @@ from vesalius.rasp.generator import outputs_differ
 from vesalius.rasp.language import Aggregate, SelectorWidth
 from vesalius.rasp.placement import Placed
 from vesalius.rasp.program import ProgramTrace
-from vesalius.training.setting import Pairs, draw_pairs, model_tokens
+from vesalius_truth.key import Task, all_tasks, answer
+from vesalius_truth.training.setting import Pairs, draw_pairs, model_tokens
 
 SEED = 424_243
 #: Inputs whose attention is averaged, and pairs of inputs between which outputs are moved; fewer where they are long.

@@ -25,8 +25,8 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from vesalius.rasp.generator import NUMERICAL_TOLERANCE
-from vesalius.training.setting import Setting, draw_pairs, model_tokens, targets
-from vesalius.training.stack import Nodes, Patch, Stack
+from vesalius_truth.training.setting import Setting, draw_pairs, model_tokens, targets
+from vesalius_truth.training.stack import Nodes, Patch, Stack
 
 # Training pairs with all their answers, computed once and kept on the device.
 

@@ -22,9 +22,9 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model.states import read_tensors, write_tensors
-from vesalius.training.setting import Setting, few_threads
-from vesalius.training.siit import Curriculum, Tables, TrainingRows, Weights, copy_losses, draw_rows
-from vesalius.training.stack import Stack
+from vesalius_truth.training.setting import Setting, few_threads
+from vesalius_truth.training.siit import Curriculum, Tables, TrainingRows, Weights, copy_losses, draw_rows
+from vesalius_truth.training.stack import Stack
 
 _BETAS, _EPSILON = (0.9, 0.99), 1e-8
 _WARM_UP, _FLAT, _LAST = 0.02, 0.3, 0.02

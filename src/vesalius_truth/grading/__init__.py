@@ -5,7 +5,7 @@ earn credit go the same way (`nulls`). What can only be read is judged by langua
 (`ratings`), with their agreement (`agreement`); how an explanation came about is counted from traces (`diagnostics`).
 """
 
-from vesalius.grading.circuits import grade
+from vesalius_truth.grading.circuits import grade
 
 __all__ = [
     "grade",

@@ -1,9 +1,9 @@
 """How the 84 specimens are made: trained in groups of similar shape, accepted by the gate, installed as package data.
 
-    python -m vesalius.circuits.key.make train --device DEVICE --out DIR [--groups small wide ...] [--copies N]
-    python -m vesalius.circuits.key.make install --out DIR
-    python -m vesalius.circuits.key.make measure
-    python -m vesalius.circuits.key.make table
+    python -m vesalius_truth.key.make train --device DEVICE --out DIR [--groups small wide ...] [--copies N]
+    python -m vesalius_truth.key.make install --out DIR
+    python -m vesalius_truth.key.make measure
+    python -m vesalius_truth.key.make table
 
 `train` stacks the models of a group on one device and writes every accepted model to DIR/ID. `install` measures the
 gate again, on the CPU, on inputs used neither for training nor for selection, and writes the specimen directories that
@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from vesalius.circuits.key import INERT, Task, all_tasks, examples, task, trained_size
 from vesalius.circuits.specimens import (
     SPECIMEN_FILE,
     Card,
@@ -36,16 +35,17 @@ from vesalius.files import read_json
 from vesalius.model.states import CONFIG_FILE, State, load_model, to_state
 from vesalius.model.transformer import Transformer
 from vesalius.rasp.generator import repetitive_inputs, shuffled
-from vesalius.training.fit import SettingResult, train_group
-from vesalius.training.gate import REPETITIVE_THRESHOLDS, THRESHOLDS, Gate, measure
-from vesalius.training.setting import Setting, Size, find_inert
-from vesalius.training.stepper import Recipe
-from vesalius.training.trainer import CheckReport
+from vesalius_truth.key import INERT, Task, all_tasks, examples, task, trained_size
+from vesalius_truth.training.fit import SettingResult, train_group
+from vesalius_truth.training.gate import REPETITIVE_THRESHOLDS, THRESHOLDS, Gate, measure
+from vesalius_truth.training.setting import Setting, Size, find_inert
+from vesalius_truth.training.stepper import Recipe
+from vesalius_truth.training.trainer import CheckReport
 
 INSTALL_PAIRS, INSTALL_SEED = 2048, 7_000_003
 #: Pairs of inputs that show whether a moved output changes an answer.
 FEWEST_FOR_MOVES = 256
-MODULE = "python -m vesalius.circuits.key.make"
+MODULE = "python -m vesalius_truth.key.make"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Circuits that change tokens by a second signal: the position, a digit, a bound or the half of the sequence."""
 
-from vesalius.circuits.key.task import circuit
-from vesalius.circuits.key.tasks.wording import ABC, ZERO_TO_TEN, length_notes
 from vesalius.rasp import Map, SequenceMap, Variable, indices, length, tokens
+from vesalius_truth.key.task import circuit
+from vesalius_truth.key.tasks.wording import ABC, ZERO_TO_TEN, length_notes
 
 
 def paired(x, y):

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from vesalius.model import Component, Config
 from vesalius.model.states import State
-from vesalius.training.setting import Setting
+from vesalius_truth.training.setting import Setting
 
 _MASKED = -1e9  # attention score of a blocked key, logit of a missing class
 _SMALL_HEAD = 10  # up to here attention is a sum of products along rows, above it a matmul per row

@@ -21,11 +21,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vesalius.circuits.key.natural import NaturalKey, Pair, arithmetic_key, standin_keys
 from vesalius.documents.claims import ClaimRecord
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
+from vesalius_truth.key.natural import NaturalKey, Pair, arithmetic_key, standin_keys
 
 #: Claims that say what a component does not do, or how little.
 NEUTRAL = ("not_needed_alone", "small_part", "lens_only")

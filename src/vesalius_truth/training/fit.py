@@ -15,10 +15,10 @@ from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.model import Transformer
 from vesalius.model.states import save_model
-from vesalius.training.gate import Gate, headroom, measure
-from vesalius.training.setting import Setting
-from vesalius.training.stepper import Checkpoint, Recipe, default_copies, default_recipe
-from vesalius.training.trainer import Candidate, Event, TrainingResult, train
+from vesalius_truth.training.gate import Gate, headroom, measure
+from vesalius_truth.training.setting import Setting
+from vesalius_truth.training.stepper import Checkpoint, Recipe, default_copies, default_recipe
+from vesalius_truth.training.trainer import Candidate, Event, TrainingResult, train
 
 _FAILED = "failed.json"
 
