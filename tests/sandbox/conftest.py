@@ -95,8 +95,8 @@ def target(tmp_path: Path, toolbox: Path, monkeypatch: pytest.MonkeyPatch) -> It
     values = {
         "canary": str(outside / "canary"),
         "outside": str(outside),
-        "key_directory": str(PACKAGE / "circuits" / "key"),
-        "key_file": str(PACKAGE / "circuits" / "key" / "task.py"),
+        "key_directory": str(PACKAGE.parent / "vesalius_truth" / "key"),
+        "key_file": str(PACKAGE.parent / "vesalius_truth" / "key" / "task.py"),
         "generator_file": str(PACKAGE.with_name("vesalius_functions") / "suite.py"),
         "data_directory": str(PACKAGE / "circuits" / "data"),
         "victim": victim.pid,

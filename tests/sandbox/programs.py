@@ -45,7 +45,7 @@ STEALS = {
     "import a room of the key": "import importlib\nimportlib.import_module('vesalius_truth.key.other_keys')\nresult = 'ESCAPED'",
     "import the grader": "from vesalius_truth.grading import grade\nresult = 'ESCAPED'",
     "answer key by resources": "from importlib.resources import files\nfiles('vesalius_truth').joinpath('key/task.py').read_text()\nresult = 'ESCAPED'",
-    "answer key by pkgutil": "import pkgutil\npkgutil.get_data('vesalius_truth', 'key/task.py')\nresult = 'ESCAPED'",
+    "answer key by pkgutil": "import pkgutil\ntext = pkgutil.get_data('vesalius_truth', 'key/task.py')\nresult = 'ESCAPED' if text else 'held'",
     "answer key by loader": "import importlib.util as u\ns = u.spec_from_file_location('k', key_file)\ns.loader.get_data(key_file)\nresult = 'ESCAPED'",
     "answer key by dots": "import vesalius, os\nopen(os.path.dirname(vesalius.__file__) + '/../vesalius_truth/key/task.py').read()\nresult = 'ESCAPED'",
     "import the generators": "import vesalius_functions.suite\nresult = 'ESCAPED'",

@@ -190,8 +190,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
         "canary": str(outside / "canary"),
         "outside": str(outside),
         "passphrase": str(outside / "secret.txt"),
-        "key": str(PACKAGE / "circuits" / "key" / "task.py"),
-        "key_cache": str(PACKAGE / "circuits" / "key" / "__pycache__"),
+        "key": str(PACKAGE.parent / "vesalius_truth" / "key" / "task.py"),
+        "key_cache": str(PACKAGE.parent / "vesalius_truth" / "key" / "__pycache__"),
         "source": str(PACKAGE.parent),
         "python": sys.executable,
         "victim": victim.pid,
@@ -413,7 +413,7 @@ def test_what_is_named_is_given_and_nothing_else(tmp_path: Path, monkeypatch: py
 
 
 def test_an_allowed_path_does_not_open_the_package(tmp_path: Path) -> None:
-    key = PACKAGE / "circuits" / "key" / "task.py"
+    key = PACKAGE.parent / "vesalius_truth" / "key" / "task.py"
     repository = PACKAGE.parents[1]
     code = f"print(open({str(repository / 'README.md')!r}).read(4))\nprint(open({str(key)!r}).read())"
     for layers in (LAYERS, WITHOUT_NAMESPACES):

@@ -294,7 +294,7 @@ def test_nothing_outlives_a_killed_caller(layers: tuple[str, ...]) -> None:
     [
         ("broken", "x", "RuntimeError: no specimen 'x'"),
         ("threaded", 1000, "1 threads running"),
-        ("careless", None, "vesalius.circuits"),
+        ("careless", None, "vesalius_truth"),
         ("generating", None, "vesalius_functions"),
         ("absent", None, "has no attribute 'absent'"),
     ],
