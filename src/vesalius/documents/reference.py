@@ -13,7 +13,8 @@ Results pass between the parts of Vesalius, and onto the disk, as these document
 `vesalius schema NAME` prints the JSON Schema that these lists are made from.
 
 A field with * is in every file. `X?` may be null, `X[]` is a list, `object<X>` maps strings to X, `json` is any value.
-`answer` is Yes, Partly or No by the rule for such results, the figures that decide it, and the next command.
+`answer` is Yes, Partly or No by the rule for such results, the figures that decide it, and the next command. The parts of
+documents of wings (`study.json`, `league.json`, ...) are in `vesalius schema NAME` alone.
 
 This page is generated: `python -m vesalius.documents.reference > docs/reference/documents.md`.
 """
@@ -30,7 +31,8 @@ def reference() -> str:
     for name, kind in kinds.items():
         body, file = schema(name), kind.FILE if issubclass(kind, Document) else None
         lines += [f"## {kind.__name__}: `{file}`" if file else f"## {kind.__name__}", "", *_section(body)]
-        for part, definition in body.get("$defs", {}).items():
+        core = kind.__module__.startswith("vesalius.")
+        for part, definition in body.get("$defs", {}).items() if core else ():
             if part not in described:
                 described.add(part)
                 lines += [f"### {part}", "", *_section(definition)]
