@@ -13,8 +13,8 @@ Results pass between the parts of Vesalius, and onto the disk, as these document
 `vesalius schema NAME` prints the JSON Schema that these lists are made from.
 
 A field with * is in every file. `X?` may be null, `X[]` is a list, `object<X>` maps strings to X, `json` is any value.
-`answer` is Yes, Partly or No by the rule for such results, the figures that decide it, and the next command. The parts of
-documents of wings (`study.json`, `league.json`, ...) are in `vesalius schema NAME` alone.
+`answer` is Yes, Partly or No by the rule for such results, the figures that decide it, and the next command. The parts
+of documents of wings (`study.json`, `league.json`, ...) are in `vesalius schema NAME` alone.
 
 This page is generated: `python -m vesalius.documents.reference > docs/reference/documents.md`.
 """
