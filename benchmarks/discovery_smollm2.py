@@ -1,4 +1,4 @@
-"""What docs/how-to/discover.md tabulates for SmolLM2-135M: three discoveries with their checks.
+"""Three discoveries of SmolLM2-135M with their checks: what docs/background/discovery.md says of ten components.
 
     python -m benchmarks.discovery_smollm2 --out benchmarks/results/discovery_smollm2.json
 

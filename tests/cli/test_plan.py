@@ -186,6 +186,7 @@ def test_a_plan_says_what_it_assumes_and_what_does_not_fit(
         assert "of 64 tokens, which is assumed: a tokenizer and --behaviour would tell" in lines[1]
         assert ("does not fit: 1,024 MB are free" in lines[2]) == (fits is False)
         assert ("take fewer or shorter prompts, or a GPU with 13" in lines[2]) == (fits is False)
+        assert lines[0].endswith(" s") == (fits is not False), "no time where it does not fit"
         assert lines[3].startswith("time: not estimated, since it does not fit" if fits is False else "time: about ")
 
 

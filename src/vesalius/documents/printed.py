@@ -74,7 +74,9 @@ class Plan(Viewable, Record, kind="plan"):
         )
         return View(
             f"Plan of {self.command}",
-            Answer(f"Plan of {self.command}: {passes}, {memory}{free}, about {self.seconds:.1f} s"),
+            Answer(
+                f"Plan of {self.command}: {passes}, {memory}{free}" + (f", about {self.seconds:.1f} s" if fits else "")
+            ),
             [
                 Sheet(("figure", "value"), list(self.as_data().items()), pages_only=True),
                 Facts(

@@ -13,9 +13,14 @@ Results pass between the parts of Vesalius, and onto the disk, as these document
 `vesalius schema NAME` prints the JSON Schema that these lists are made from.
 
 A field with * is in every file. `X?` may be null, `X[]` is a list, `object<X>` maps strings to X, `json` is any value.
+`answer` is Yes, Partly or No by the rule for such results, the figures that decide it, and the next command. The parts
+of documents of wings (`study.json`, `league.json`, ...) are in `vesalius schema NAME` alone.
 
 This page is generated: `python -m vesalius.documents.reference > docs/reference/documents.md`.
 """
+
+#: Fields that mean the same in every document: the heading says what.
+COMMON = ("answer",)
 
 
 def reference() -> str:
@@ -26,7 +31,8 @@ def reference() -> str:
     for name, kind in kinds.items():
         body, file = schema(name), kind.FILE if issubclass(kind, Document) else None
         lines += [f"## {kind.__name__}: `{file}`" if file else f"## {kind.__name__}", "", *_section(body)]
-        for part, definition in body.get("$defs", {}).items():
+        core = kind.__module__.startswith("vesalius.")
+        for part, definition in body.get("$defs", {}).items() if core else ():
             if part not in described:
                 described.add(part)
                 lines += [f"### {part}", "", *_section(definition)]
@@ -37,7 +43,7 @@ def _section(body: Mapping[str, Any]) -> Iterator[str]:
     """What a document or a part of one is, and its fields with their types, a line each."""
     yield from (_prose(body.get("description", "")), "", "```text")
     for name, field in body.get("properties", {}).items():
-        meaning = _prose(field.get("description", ""))
+        meaning = "" if name in COMMON else _prose(field.get("description", ""))
         always = "*" if name in body.get("required", ()) else ""
         yield f"{name}{always}: {_type(field)}" + (f"    # {meaning}" if meaning else "")
     yield from ("```", "")

@@ -27,7 +27,7 @@ LIMIT_BYTES = 2_000_000
 #: A longer text of a document is cut.
 LONGEST_TEXT = 20_000
 TEMPLATES = Path(__file__).parent / "templates"
-#: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0016).
+#: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0045).
 SHARED: dict[str, Any] = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
 VERDICTS: dict[str, str] = SHARED["verdicts"]
 TAG_MEANINGS: dict[Tag, str] = {

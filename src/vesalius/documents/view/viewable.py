@@ -2,7 +2,7 @@
 which follow from it.
 
 Pictures and pages are drawn by `vesalius.report`, which stands on a higher floor: it registers its `Renderer` here, and
-is imported by name when the first picture is asked for (docs/decisions/0011).
+is imported by name when the first picture is asked for (docs/decisions/0045).
 """
 
 import html
