@@ -4,8 +4,8 @@
 
 Every command of `benchmarks.writing.WRITING`, which are all that write, and four more: `agent`, an explanation by a
 scripted language model whose programs run in the sandbox; `workbench`, a process that holds a run as the server of
-`vesalius open` does, resumes it when it is started again, and is killed without its run; and `mcp` and `serve`, an agent
-with its server of tools or of functions, which are killed together and asked again for what was not answered.
+`vesalius open` does, resumes it when it is started again, and is killed without its run; and `mcp` and `serve`, an
+agent with its server of tools or of functions, which are killed together and asked again for what was not answered.
 
 Each is run twice without a kill: what differs between these two (times, and secrets that are drawn) is not compared.
 Then it is started in a process group of its own, killed with SIGKILL after a random share of the time that it took, and
