@@ -32,6 +32,7 @@ from unittest import mock
 import torch
 
 from benchmarks.hostile_own import OWN
+from benchmarks.hostile_results import RESULTS
 from vesalius import consent
 from vesalius.behaviours.files import read_behaviour
 from vesalius.circuits.key.other_keys import read_annotation
@@ -470,7 +471,7 @@ LOADERS: dict[str, Loader] = {
     "calls": Loader(
         make_calls, lambda folder: Records(folder / "calls.jsonl", Redactor(environment={}), writable=False)
     ),
-    **{name: Loader(*pair) for name, pair in OWN.items()},
+    **{name: Loader(*pair) for name, pair in {**OWN, **RESULTS}.items()},
 }
 
 

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vesalius.errors import BadInput, Failed
-from vesalius.files import parse_json, write_text
+from vesalius.files import parse_json, read_text, write_text
 from vesalius_functions.box import Answer, Asked, Box, Function, OutOfQueries, Reply, json_value
 from vesalius_functions.scripts import SCRIPT
 
@@ -222,7 +222,7 @@ def _read_ledger(path: Path) -> dict[str, list[Asked]]:
     """Earlier queries by function; a line that was cut off by a crash is left out."""
     found: dict[str, list[Asked]] = {}
     if path.is_file():
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_text(path).splitlines(), 1):
             if not line.endswith("}"):
                 continue
             row = parse_json(line.encode(), source=f"{path}, line {number}")
