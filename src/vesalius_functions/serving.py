@@ -197,6 +197,8 @@ def answer_in(directory: Path, function: str) -> Answer:
     description = _text(folder / "description.txt")
     if description is None:
         raise Failed(f"{folder}: has no description.txt; let the agent write its answer there")
+    if not description.strip():
+        raise Failed(f"{folder}: its description.txt is empty; let the agent write its answer there")
     queries = len(_read_ledger(directory / LEDGER).get(function, ()))
     return Answer(
         description=description, code=_text(folder / "code.py"), domain=_text(folder / "domain.txt"), queries=queries
