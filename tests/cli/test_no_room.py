@@ -22,11 +22,10 @@ from tests.cli.conftest import Outcome, Vesalius
 from tests.no_room import no_room
 from vesalius.cli import app
 
-QUICK = [name for name, one in WRITING.items() if not one.slow]
 #: Commands whose result is one document: it is computed whole before anything is written, and printed if it cannot be.
 PRINTED = {
     *("sweep", "discover", "explain", "atlas", "what-if", "complete", "neurons", "faithfulness", "retest", "align"),
-    *("ladder", "diff", "compare", "paper", "ratings", "claims verify", "functions reliability"),
+    *("ladder", "improve", "diff", "compare", "paper", "ratings", "claims verify", "functions reliability"),
 }
 #: Rights by which root writes and reads anything, by their numbers in the kernel, and the version of its call.
 OVERRIDES, VERSION = (1, 2), 0x20080522
@@ -108,7 +107,7 @@ def is_one_line(got: Outcome) -> None:
 
 @linux
 @pytest.mark.slow
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", WRITING)
 def test_a_disk_without_room(name: str, vesalius: Vesalius, shared: Path, tmp_path: Path) -> None:
     one, out = WRITING[name], tmp_path / "out"
     ready(one, shared, vesalius)
@@ -127,7 +126,7 @@ def test_a_disk_without_room(name: str, vesalius: Vesalius, shared: Path, tmp_pa
 
 @linux
 @pytest.mark.slow
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", WRITING)
 def test_a_place_that_is_read_only(name: str, vesalius: Vesalius, shared: Path, tmp_path: Path) -> None:
     one, place = WRITING[name], tmp_path / "place"
     out = place / "out"
