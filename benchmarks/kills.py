@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.kills --kills 120 --jobs 4 --out benchmarks/results/kills.json
 
-Every command of `benchmarks.writing.WRITING`, which are all that write, and three more: `agent`, an explanation by a
+Every command of `benchmarks.writing.WRITING`, which are all that write, and four more: `agent`, an explanation by a
 scripted language model whose programs run in the sandbox; `workbench`, a process that holds a run as the server of
-`vesalius open` does, resumes it when it is started again, and is killed without its run; and `mcp`, an agent with its
-server of tools, which are killed together and asked again for what was not answered.
+`vesalius open` does, resumes it when it is started again, and is killed without its run; and `mcp` and `serve`, an
+agent with its server of tools or of functions, which are killed together and asked again for what was not answered.
 
 Each is run twice without a kill: what differs between these two (times, and secrets that are drawn) is not compared.
 Then it is started in a process group of its own, killed with SIGKILL after a random share of the time that it took, and
@@ -54,6 +54,7 @@ OTHERS = {
     "agent": Writing(f"explain frac_prevs --scientist hyve --backbone {SCRIPTED} --protocol paper --out {{out}}"),
     "workbench": Writing("--hold {out}"),
     "mcp": Writing("--ask {out}"),
+    "serve": Writing("--query {out}"),
 }
 COMMANDS = {**WRITING, **OTHERS}
 
@@ -69,6 +70,9 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 #: What differs between an answer and the same one after a kill: what is left of the budget.
 COUNTED = {"left", "text"}
+#: The functions that are served, and what they are asked in this order; each may be asked more often than that.
+SERVED = "functions serve --category strings --count 1 --seed 5 --budget 1000 --out"
+QUERIES = ("a b", "abc", "", "(x", "12 12", "Zebra")
 
 
 def hold_a_run(out: Path) -> None:
@@ -125,6 +129,29 @@ def _request(server: "subprocess.Popen[str]", method: str, params: dict[str, Any
                 print(json.dumps(ready), file=server.stdin, flush=True)
             return reply["result"]
     raise RuntimeError(f"the server ended before it answered {method}")
+
+
+def query_functions(out: Path) -> None:
+    """As an agent of the user: start the server of functions, and call the script for every input without an answer.
+
+    What it was asked, without repetitions, is written at the end: an answer that nobody has seen is counted.
+    """
+    answers = out / "answers"
+    answers.mkdir(parents=True, exist_ok=True)
+    words = [*PYTHON, "-m", "vesalius", *SERVED.split(), str(out / "served")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        if "are served" not in server.stdout.readline():
+            raise RuntimeError("the server of functions ended")
+        (script,) = (out / "served").glob("*/function.py")
+        for number, text in enumerate(QUERIES):
+            if not (target := answers / f"{number}.json").exists():
+                done = subprocess.run([sys.executable, "-I", script, text], capture_output=True, text=True, check=True)
+                write_json(target, {"printed": done.stdout})
+        server.send_signal(signal.SIGINT)
+        server.wait()
+    lines = (out / "served" / "queries.jsonl").read_text().splitlines()
+    write_json(answers / "asked.json", {"queries": [json.loads(line) for line in dict.fromkeys(lines)]})
 
 
 @dataclass
@@ -305,11 +332,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--hold", type=Path, help="hold a run there as the workbench does; the benchmark starts this")
     parser.add_argument("--ask", type=Path, help="ask a server of tools there; the benchmark starts this")
+    parser.add_argument("--query", type=Path, help="ask a server of functions there; the benchmark starts this")
     options = parser.parse_args()
     if options.hold is not None:
         return hold_a_run(options.hold)
     if options.ask is not None:
         return ask_a_server(options.ask)
+    if options.query is not None:
+        return query_functions(options.query)
     chosen = options.only.split(",") if options.only else [one for one in COMMANDS if one not in options.but.split(",")]
     shares = [options.kills // len(chosen) + (number < options.kills % len(chosen)) for number in range(len(chosen))]
     rows: dict[str, Any] = {}
@@ -328,20 +358,21 @@ def _cases(names: list[str], directory: Path, options: argparse.Namespace, share
 
 
 def write_tallies(options: argparse.Namespace, rows: dict[str, Any]) -> None:
-    """The tallies so far; those of other commands in the file stay."""
+    """The tallies so far, each with its machine; those of other commands in the file stay."""
     before = json.loads(options.out.read_text())["commands"] if options.out and options.out.is_file() else {}
-    rows = {**before, **rows}
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    rows = {**before, **{name: {**row, "machine": machine} for name, row in rows.items()}}
     totals = {
         "kills": sum(row["kills"] for row in rows.values()),
         "runs": sum(row["runs"] for row in rows.values()),
+        "commands": len(rows),
         "different": sum(len(row["different"]) for row in rows.values()),
         "orphans": sum(len(row["orphans"]) for row in rows.values()),
         "left_out": [name for name, row in rows.items() if row["left_out"]],
     }
     if options.out:
-        machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-        document = {"benchmark": "kills", "machine": machine, "seed": options.seed, "totals": totals}
-        write_json(options.out, {**document, "commands": rows})
+        document = {"benchmark": "kills", "seed": options.seed, "totals": totals, "commands": rows}
+        write_json(options.out, document)
     else:
         print(json.dumps(totals))
 

@@ -112,6 +112,7 @@ SCRIPTED = f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}"
 #: The commands of each face that ends by itself; {league} and {provider} are made for those that name them.
 WORKING = {
     "bench": "bench circuits --ids 41 --jobs 2 --out out",
+    "ray": "bench circuits --ids 41 --jobs 1 --engine ray --out out",
     "agent": f"explain frac_prevs --scientist hyve --protocol paper --backbone {SCRIPTED}",
     "command": "explain 41 --scientist command:/bin/cat",
     "provider": "explain 41 --scientist hyve --backbone compatible:m --base-url {provider} --out out",

@@ -34,8 +34,8 @@ def test_what_is_left_behind_is_compared_without_its_place(tmp_path: Path) -> No
     assert left_behind(tmp_path / "two") != found[0]
 
 
-def test_every_command_that_writes_is_killed_and_three_more() -> None:
-    assert set(COMMANDS) == {*WRITING, "agent", "workbench", "mcp"}
+def test_every_command_that_writes_is_killed_and_four_more() -> None:
+    assert set(COMMANDS) == {*WRITING, "agent", "workbench", "mcp", "serve"}
 
 
 def test_what_outlives_a_kill_is_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vesalius.errors import BadInput, Failed
-from vesalius.files import parse_json, write_text
+from vesalius.files import parse_json, read_text, write_text
 from vesalius_functions.box import Answer, Asked, Box, Function, OutOfQueries, Reply, json_value
 from vesalius_functions.scripts import SCRIPT
 
@@ -197,6 +197,8 @@ def answer_in(directory: Path, function: str) -> Answer:
     description = _text(folder / "description.txt")
     if description is None:
         raise Failed(f"{folder}: has no description.txt; let the agent write its answer there")
+    if not description.strip():
+        raise Failed(f"{folder}: its description.txt is empty; let the agent write its answer there")
     queries = len(_read_ledger(directory / LEDGER).get(function, ()))
     return Answer(
         description=description, code=_text(folder / "code.py"), domain=_text(folder / "domain.txt"), queries=queries
@@ -222,7 +224,7 @@ def _read_ledger(path: Path) -> dict[str, list[Asked]]:
     """Earlier queries by function; a line that was cut off by a crash is left out."""
     found: dict[str, list[Asked]] = {}
     if path.is_file():
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_text(path).splitlines(), 1):
             if not line.endswith("}"):
                 continue
             row = parse_json(line.encode(), source=f"{path}, line {number}")

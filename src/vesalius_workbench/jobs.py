@@ -34,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed
+from vesalius.files import write_json
 from vesalius.private import secrets_of, without_secrets
 from vesalius.runs.directory import worker_of
 from vesalius.runs.kinds import run_state
@@ -122,9 +123,13 @@ class Jobs:
             place = self._new_place(asked)
             try:
                 place.mkdir(parents=True)
-                (place / JOB).write_text(json.dumps({"schema": 1, **asked.model_dump()}, indent=2) + "\n")
             except OSError as error:
                 raise Failed(f"{place.name}: cannot be made ({error.strerror})") from None
+            try:
+                write_json(place / JOB, {"schema": 1, **asked.model_dump()})
+            except Failed:  # without it the run could be neither resumed nor started again under its name
+                place.rmdir()
+                raise
             self._launch(place, arguments)
         return place
 

@@ -2,7 +2,6 @@
 one line, leaves no half of a file, and what it has computed by then it prints or keeps.
 """
 
-import ctypes
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import resource
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +17,14 @@ import typer
 from benchmarks.writing import READING, SERVING, WRITING, Writing, make_files, make_inputs
 
 from tests.cli.conftest import Outcome, Vesalius
-from tests.no_room import no_room
+from tests.no_room import no_room, read_only
 from vesalius.cli import app
 
-QUICK = [name for name, one in WRITING.items() if not one.slow]
 #: Commands whose result is one document: it is computed whole before anything is written, and printed if it cannot be.
 PRINTED = {
     *("sweep", "discover", "explain", "atlas", "what-if", "complete", "neurons", "faithfulness", "retest", "align"),
-    *("ladder", "diff", "compare", "paper", "ratings", "claims verify", "functions reliability"),
+    *("ladder", "improve", "diff", "compare", "paper", "ratings", "claims verify", "functions reliability"),
 }
-#: Rights by which root writes and reads anything, by their numbers in the kernel, and the version of its call.
-OVERRIDES, VERSION = (1, 2), 0x20080522
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and rights of Linux")
 
 
@@ -49,27 +44,6 @@ def test_every_command_is_known_to_write_or_not() -> None:
     for name, command in known.items():
         writes = {"out", "export", "propose", "csv", "key_out"} & {str(one.name) for one in command.params}
         assert not (writes and name in READING), f"{name} takes {writes}"
-
-
-@contextmanager
-def read_only(place: Path) -> Iterator[None]:
-    """Nothing can be made or changed below a directory, by root neither."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header, before = (ctypes.c_uint32 * 2)(VERSION, 0), (ctypes.c_uint32 * 6)()
-    assert libc.capget(header, before) == 0
-    less = (ctypes.c_uint32 * 6)(*before)
-    less[0] &= ~sum(1 << number for number in OVERRIDES)
-    below = [place, *(path for path in place.rglob("*"))]
-    rights = {path: path.stat().st_mode for path in below}
-    for path in reversed(below):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    assert libc.capset(header, less) == 0
-    try:
-        yield
-    finally:
-        assert libc.capset(header, before) == 0
-        for path, mode in rights.items():
-            path.chmod(mode)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +82,7 @@ def is_one_line(got: Outcome) -> None:
 
 @linux
 @pytest.mark.slow
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", WRITING)
 def test_a_disk_without_room(name: str, vesalius: Vesalius, shared: Path, tmp_path: Path) -> None:
     one, out = WRITING[name], tmp_path / "out"
     ready(one, shared, vesalius)
@@ -127,7 +101,7 @@ def test_a_disk_without_room(name: str, vesalius: Vesalius, shared: Path, tmp_pa
 
 @linux
 @pytest.mark.slow
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", WRITING)
 def test_a_place_that_is_read_only(name: str, vesalius: Vesalius, shared: Path, tmp_path: Path) -> None:
     one, place = WRITING[name], tmp_path / "place"
     out = place / "out"
@@ -140,6 +114,24 @@ def test_a_place_that_is_read_only(name: str, vesalius: Vesalius, shared: Path, 
     is_one_line(got)
     assert got.out == ""  # it is refused before the work
     assert files_in(place) == before
+
+
+@linux
+@pytest.mark.parametrize("transport", [(), ("--http", "--port", "0")])
+def test_the_server_of_tools_does_not_start_where_it_cannot_write_its_run(
+    transport: tuple[str, ...], vesalius: Vesalius, tmp_path: Path
+) -> None:
+    pytest.importorskip("mcp")
+    with no_room():
+        got = vesalius("mcp", *transport, "--run", "run")
+    is_one_line(got)
+    assert (got.code, got.out) == (1, "")
+    assert not any(files_in(tmp_path).values())
+    (tmp_path / "place").mkdir()
+    with read_only(tmp_path / "place"):
+        got = vesalius("mcp", *transport, "--run", "place/run")
+    is_one_line(got)
+    assert (got.code, got.out, os.listdir(tmp_path / "place")) == (2, "", [])
 
 
 @linux

@@ -155,6 +155,8 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("predict", {}, "specimen: Field required"),
         ("no_such_tool", {}, "no_such_tool"),
+        ("submit_function", {"function": "strings/f00000", "description": " \n"}, "description: says nothing"),
+        ("submit_explanation", {"specimen": ABSOLUTE, "components": {}}, "components: "),
         ("predict", {"specimen": "none", "inputs": [[1]]}, "specimen 'none' is not known"),
         ("predict", {"specimen": ABSOLUTE, "inputs": [["no token"]]}, "no token"),
         ("predict", {"specimen": "../../etc", "inputs": [[1]]}, "outside the server's root"),

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from tests.mcp.asking import (
     text_of,
     with_client,
 )
+from tests.no_room import no_room
 from tests.processes import PATIENCE, until
 from vesalius.api.runs import results
 from vesalius.errors import BadInput, Note
@@ -298,6 +300,30 @@ def test_calls_at_once_are_counted_one_after_the_other(tmp_path: Path, monkeypat
         with_client(Server(desk), use)
     assert sorted(numbers) == [1, 2, 3]
     assert len(set(resources)) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_on_a_full_disk_a_call_is_refused_and_nothing_is_taken(tmp_path: Path) -> None:
+    """What an agent submits then is not submitted: it gives it again when there is room."""
+    calls: dict[str, dict[str, Any]] = {
+        "predict": {"specimen": ABSOLUTE, "inputs": [[1, -2]]},
+        "sweep": {"specimen": ABSOLUTE, "n": 4},
+        "submit_explanation": {"specimen": ABSOLUTE, "components": {PART: "MAPPER"}},
+        "submit_function": {"function": "numeric/f00001", "description": "zero"},
+    }
+    with desk_in(tmp_path) as desk:
+        asked(desk, "predict", **calls["predict"])
+        ledger = tmp_path / "run" / "events.jsonl"
+        before = ledger.read_bytes()
+        with no_room(len(before)):
+            for tool, arguments in calls.items():
+                result = asked(desk, tool, **arguments)
+                assert result.is_error
+                assert "could not be written" in text_of(result)
+        assert ledger.read_bytes() == before
+        assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
+        assert not [tool for tool, arguments in calls.items() if asked(desk, tool, **arguments).is_error]
+    assert len(ledger.read_text().splitlines()) == len(before.splitlines()) + len(calls)
 
 
 def test_grades_take_seconds_too(tmp_path: Path) -> None:

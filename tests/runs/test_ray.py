@@ -128,6 +128,45 @@ def test_two_nodes_hold_a_replica_a_gpu_and_survive_a_killed_worker(
         cluster.shutdown()
 
 
+def seen_and_known(case: int) -> tuple[bytes, str | None]:
+    """What `/proc` shows of the worker's environment, and the key that it has in memory."""
+    return Path("/proc/self/environ").read_bytes(), os.environ.get("SOME_API_KEY")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_ray_that_is_started_shows_no_key_and_its_workers_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv(ray_engine.ADDRESS, raising=False)
+    monkeypatch.setenv("SOME_API_KEY", "not to be seen")
+    ((_, (seen, known)),) = ray_engine.map_cases(seen_and_known, [0], jobs=1)
+    assert b"PATH=" in seen
+    assert b"not to be seen" not in seen
+    assert known == os.environ["SOME_API_KEY"] == "not to be seen"
+
+
+def test_a_cluster_that_was_there_is_given_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be of other people; its nodes have the keys that their owner gave them."""
+
+    class There(PretendedRay):
+        def is_initialized(self) -> bool:
+            return False
+
+        def init(self, **options: object) -> None:
+            assert os.environ["RAY_AUTH_TOKEN"] == "of this cluster"
+
+        def shutdown(self) -> None:
+            return
+
+    monkeypatch.setenv(ray_engine.ADDRESS, "10.0.0.1:6379")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "of this cluster")
+    works: list[object] = []
+    monkeypatch.setattr(ray_engine, "attempt", lambda work, case: works.append(getattr(work, "secrets", {})))
+    monkeypatch.setattr(ray_engine, "_ray", lambda: There([0]))
+    assert list(ray_engine.map_cases(twice, [1], jobs=1)) == [(1, None)]
+    assert works == [{}]
+
+
 def test_a_ray_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         @staticmethod

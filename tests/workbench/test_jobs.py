@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 pytest.importorskip("fastapi")
+from tests.no_room import no_room, read_only
 from tests.processes import until, until_gone
 from vesalius.errors import BadInput, Failed
 from vesalius_workbench import jobs as module
@@ -277,3 +278,14 @@ def test_a_server_that_others_can_reach_starts_nothing(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="runs are only watched here; start it without --host"):
             act()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and rights of Linux")
+def test_a_run_that_cannot_be_written_down_leaves_its_name_free(jobs: Jobs) -> None:
+    asked = RunQuestion(specimen="org/model", components=["L0_MLP"], scientist="builtin", name="run")
+    for place, line in ((no_room(), r"job\.json: could not be written"), (read_only(jobs.directory), "cannot be made")):
+        with place, pytest.raises(Failed, match=line):
+            jobs.start(asked)
+        assert os.listdir(jobs.directory) == []
+    assert jobs.start(asked).name == "run"
+    assert jobs.running() == ["run"]

@@ -36,7 +36,6 @@ MOST_FILES = 1_000
 CONFIG_FILE, WEIGHTS_FILE, SET_FILE = "cfg.json", "sae_weights.safetensors", "config.yaml"
 _HOOK = re.compile(r"blocks\.(\d{1,9})\.([a-z0-9_.]+)")
 _OF_LAYER = re.compile(r"layer_(\d{1,9})\.safetensors")
-_SETTING = re.compile(r"^(\w+):\s*['\"]?([^'\"#\n]*?)['\"]?\s*(?:#.*)?$", re.M)
 #: Architectures of SAELens and what they compute.
 _KINDS: dict[str, Kind] = {
     "standard": "relu",
@@ -227,7 +226,8 @@ def _set_of_layers(place: Path, files: list[tuple[int, Path]]) -> list[_File]:
     where = place / SET_FILE
     if not where.is_file():
         raise BadInput(f"{where}: no such file; it names feature_input_hook and feature_output_hook")
-    settings = dict(_SETTING.findall(read_text(where)))
+    lines = (line.partition("#")[0].partition(":") for line in read_text(where).splitlines())
+    settings = {name: value.strip().strip("'\"") for name, _, value in lines}
     reads, writes = (settings.get(key, "") for key in ("feature_input_hook", "feature_output_hook"))
     for hook in (reads, writes):
         if hook not in PLACES:
@@ -375,6 +375,8 @@ def _checked(one: Dictionary, where: Path, config: Config) -> Dictionary:
             raise BadInput(f"{where}: {name} is {list(weight.shape)}; for this model {list(shape)} is expected")
         if not bool(weight.isfinite().all()):
             raise BadInput(f"{where}: {name} holds NaN or infinity")
+    if one.r_mag is not None and not bool(one.r_mag.exp().isfinite().all()):
+        raise BadInput(f"{where}: r_mag is a logarithm, and the size that it says is beyond what numbers hold")
     if one.threshold is not None and bool((one.threshold < 0).any()):
         raise BadInput(f"{where}: a threshold is below 0, where the two layouts say different things")
     if one.centred and one.reads != one.writes:

@@ -161,10 +161,10 @@ SCHEMA = 1
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Tensors of a safetensors file; a missing, truncated or foreign file is refused in one line."""
+    if not path.is_file():  # to open a pipe would wait for one who writes
+        raise BadInput(f"{path}: no such file")
     try:
         return load_file(path)
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file") from None
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{path}: not a complete safetensors file ({error}); download or create it again") from None
 

@@ -282,15 +282,15 @@ def outcome(work: Callable[[Any], Any], case: object) -> Any:
 
 
 @contextmanager
-def _no_secrets() -> Iterator[None]:
-    """A process executed in here has no secret in its environment, which stays readable under `/proc`. Workers are told
-    the environment through their pipe.
+def no_secrets() -> Iterator[dict[str, str]]:
+    """A process executed in here has no secret in its environment, which stays readable under `/proc`; gives what was
+    hidden. Workers are told the environment through their pipe.
     """
     hidden = secrets_of(os.environ)
     for name in hidden:
         del os.environ[name]
     try:
-        yield
+        yield hidden
     finally:
         os.environ.update(hidden)
 
@@ -313,12 +313,12 @@ def _one_thread() -> Iterator[None]:
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
     """A process started in here never sees Ctrl-C; one that comes in the meantime reaches this process afterwards."""
-    with _no_secrets():
+    with no_secrets():
         resource_tracker.ensure_running()  # which unblocks the signal when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         if START_METHOD == "forkserver":
-            with _no_secrets():
+            with no_secrets():
                 forkserver.ensure_running()
         yield
     finally:

@@ -6,17 +6,45 @@ worker has threads, so nothing is ever forked in it: the sandbox executes its ow
 Ray itself does not repeat; a worker that dies takes one case with it, which is tried once more and then counts as a
 failure. A case that says how many GPUs its model is on (`gpus`) is a task that asks for as many, so that replicas stand
 on GPUs of their own, on whatever node has them.
+
+A Ray that is started here has no key in the environment of any of its processes, which stays readable under `/proc` and
+which whatever they start inherits; a task brings the keys along. A cluster that was there before has its own.
 """
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from vesalius.errors import BadInput, Failed
-from vesalius.runs.engine import THREADS, TRIES, Case, Failure, Queue, Result, attempt, gpus_of, require_jobs
+from vesalius.runs.engine import (
+    THREADS,
+    TRIES,
+    Case,
+    Failure,
+    Queue,
+    Result,
+    attempt,
+    gpus_of,
+    no_secrets,
+    require_jobs,
+)
 
 ADDRESS = "RAY_ADDRESS"
+
+
+@dataclass(frozen=True)
+class WithSecrets:
+    """Work in a process that was started without the secrets of this one's environment."""
+
+    work: Callable[[Any], Any]
+    secrets: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, case: object) -> Any:
+        """The work on a case, with the secrets in the memory of the process."""
+        os.environ.update(self.secrets)
+        return self.work(case)
 
 
 def map_cases(
@@ -26,14 +54,13 @@ def map_cases(
     require_jobs(jobs)
     ray = _ray()
     ours = not ray.is_initialized()
-    if ours:
-        _connect(ray, jobs)
+    with_keys = WithSecrets(work, _connect(ray, jobs)) if ours else work
     remote = ray.remote(num_cpus=1, max_retries=0)(attempt)
     queue, running = Queue(cases), {}
     try:
         while True:
             while len(running) < jobs and (given := queue.next()) is not None:
-                running[_submitted(ray, remote, work, given[0])] = given
+                running[_submitted(ray, remote, with_keys, given[0])] = given
             if not running:
                 return
             for done in ray.wait(list(running), num_returns=1)[0]:
@@ -79,13 +106,17 @@ def _ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, jobs: int) -> None:
+def _connect(ray: Any, jobs: int) -> dict[str, str]:
+    """Join the cluster that is named, or start one; the secrets that the processes of the latter do not have."""
     one_thread = {"env_vars": dict.fromkeys(THREADS, "1")}
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "runtime_env": one_thread}
-    if not os.environ.get(ADDRESS):
-        options |= {"num_cpus": jobs, "include_dashboard": False}
     try:
-        ray.init(**options)
+        if os.environ.get(ADDRESS):
+            ray.init(**options)
+            return {}
+        with no_secrets() as hidden:
+            ray.init(**options, num_cpus=jobs, include_dashboard=False)
+            return hidden
     except Exception as error:  # Ray raises many kinds, bare ones among them, where a part of it does not start
         ray.shutdown()
         where = os.environ.get(ADDRESS)

@@ -11,7 +11,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ValidationError, model_validator
 
 from vesalius.documents.base import first_error
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 from vesalius.runs.directory import EVENTS, Run, read_own_run
 from vesalius.runs.ledger import REMEDY, Record, read_ledger
@@ -31,7 +31,7 @@ class ToolRun:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Failed(f"{directory}: cannot be made ({error.strerror}); choose another `run`") from None
+            raise BadInput(f"{directory}: cannot be made ({error.strerror}); choose another `run`") from None
         self._run = Run(directory, settings={"benchmark": TOOLS, **settings}, limits=limits)
         try:
             _require_calls(self._run.ledger.records, directory / EVENTS)

@@ -315,6 +315,9 @@ def score_league(
     target = directory_for(directory / ROWS) / f"{file_name(submitted.name)}.json"
     if target.exists():
         raise BadInput(f"{target}: a submission of this name has a row already; remove it to score again")
+    results = [place / submitted.kind / f"{circuit.id}.json" for circuit in document.circuits]
+    if results and not any(file.is_file() for file in results):
+        raise Failed(f"{place}: holds no result of any circuit; submit again")
     _require_interpreter(submitted.interpreter, interpreter)
     opened = open_key(directory, document, passphrase, key)
     checked = None

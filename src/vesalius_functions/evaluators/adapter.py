@@ -85,10 +85,19 @@ class Adapter:
         weights, pairs = adapted_weights(model), {}
         for name, weight in weights.items():
             down, up = tensors.get(name + DOWN), tensors.get(name + UP)
-            if down is None or up is None or (down.shape[0], up.shape[-1]) != tuple(weight.shape):
+            if down is None or up is None or not _is_pair(down, up, weight):
                 raise BadInput(f"{source}: holds no adapter of {name} with {tuple(weight.shape)}; train it again")
+            if not (bool(down.isfinite().all()) and bool(up.isfinite().all())):
+                raise BadInput(f"{source}: the adapter of {name} holds NaN or infinity; train it again")
             pairs[name] = (down.to(weight.device, torch.float32), up.to(weight.device, torch.float32))
         return cls(pairs)
+
+
+def _is_pair(down: Tensor, up: Tensor, weight: Tensor) -> bool:
+    """Whether two matrices of one rank make a product of the size of a weight."""
+    if down.ndim != 2 or up.ndim != 2 or not (down.is_floating_point() and up.is_floating_point()):
+        return False
+    return (down.shape[0], up.shape[1]) == tuple(weight.shape) and down.shape[1] == up.shape[0] > 0
 
 
 def adapted_weights(model: Transformer) -> dict[str, Tensor]:

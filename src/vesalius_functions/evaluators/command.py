@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from vesalius.api.door import directory_for, verb
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, result_kept
 from vesalius.files import sha256
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import weights_sha256
@@ -98,7 +98,8 @@ def evaluator_train(
         seconds=round(time.monotonic() - started, 1),
         seen=tuple(seen_marks(splits)),
     )
-    evaluator.write(directory / EVALUATOR_FILE)
+    with result_kept(evaluator):
+        evaluator.write(directory / EVALUATOR_FILE)
     shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
     return evaluator
 

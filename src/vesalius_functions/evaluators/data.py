@@ -9,7 +9,7 @@ from typing import Any
 
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.files import parse_json, sha256
+from vesalius.files import parse_json, read_text, sha256
 from vesalius_functions.agents.evaluator import SPLITS, Split, groups_of
 from vesalius_functions.box import CHANCE, Example, Function, UnitTest
 
@@ -52,10 +52,9 @@ def data_digest(directory: Path) -> str:
 
 
 def _read(path: Path) -> list[Row]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"data {path}: cannot be read as a text ({error}); {EXPORT}") from None
+    if not path.is_file():
+        raise BadInput(f"data {path}: no such file; {EXPORT}")
+    lines = read_text(path).split("\n")
     rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not rows:
         raise BadInput(f"data {path}: holds no test; {EXPORT} and more --tests")
@@ -66,12 +65,12 @@ def _row(line: str, where: str) -> Row:
     data: Any = parse_json(line, source=f"data {where}")
     try:
         examples = tuple(Example(one["input"], one["output"]) for one in data["examples"])
-        groups = tuple(map(str, data["group"]))
+        groups = tuple(map(str, data["group"])) if isinstance(data["group"], list) else ()
         row = Row(str(data["category"]), groups, str(data["description"]), UnitTest(examples, int(data["answer"]) - 1))
     except (KeyError, TypeError, ValueError, AssertionError):
         raise BadInput(f"data {where}: is not a unit test with three examples and an answer; {EXPORT}") from None
     if not groups:
-        raise BadInput(f"data {where}: says no `group`, so it may be in two splits; {EXPORT}")
+        raise BadInput(f"data {where}: says no list `group`, so it may be in two splits; {EXPORT}")
     return row
 
 

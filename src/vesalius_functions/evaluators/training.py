@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
@@ -40,6 +41,8 @@ CHECKS, CHECKED = 2, 1_500
 AT_ONCE = {"cuda": 32_768, "cpu": 4_096}
 #: Batches among which tests are sorted by length.
 POOL = 16
+#: What a checkpoint holds of every matrix: as it is, as it was at the best check, and Adam's moments.
+PARTS = ("now", "best", "first", "second")
 RECIPE_FILE, STATE_FILE = "recipe.json", "{}.safetensors"
 
 
@@ -208,8 +211,8 @@ class Training:
     @torch.no_grad()
     def _restore(self, path: Path) -> None:
         saved = read_tensors(path)
-        expected = {f"{kind}/{name}" for kind in ("now", "best", "first", "second") for name in self.parts}
-        if saved.keys() != expected | {"step", "checks"}:
+        expected = {f"{kind}/{name}" for kind in PARTS for name in self.parts}
+        if saved.keys() != expected | {"step", "checks"} or not self._fits(saved):
             raise BadInput(f"{path}: is not a checkpoint of this training; remove it to begin again")
         self.step = int(saved["step"])
         self.checks = [(int(step), accuracy) for step, accuracy in saved["checks"].tolist()]
@@ -221,6 +224,15 @@ class Training:
                 "exp_avg": saved[f"first/{name}"].to(part.device),
                 "exp_avg_sq": saved[f"second/{name}"].to(part.device),
             }
+
+    def _fits(self, saved: Mapping[str, Tensor]) -> bool:
+        """Whether tensors have the sizes of this training and hold numbers, with a step of it and the checks so far."""
+        step, checks = saved["step"], saved["checks"]
+        if step.shape != () or step.dtype != torch.int64 or checks.ndim != 2 or checks.shape[1] != 2:
+            return False
+        sizes = all(saved[f"{kind}/{name}"].shape == part.shape for kind in PARTS for name, part in self.parts.items())
+        numbers = all(bool(one.isfinite().all()) for one in saved.values())
+        return sizes and numbers and len(checks) > 0 and 0 < int(step) <= self.steps
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from vesalius.documents.alignment import Alignment
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.proposal import Proposal
+from vesalius.errors import BadInput, quoted
 from vesalius.explanations.proposals.run import TRYING, pairs_among
 from vesalius.explanations.running import parse_program
 from vesalius.explanations.running.programs import mixture
@@ -46,7 +47,12 @@ def _stand_ins(explanation: Explanation) -> Iterator[tuple[str, ...]]:
     for part in explanation.components:
         for claim in part.claims:
             if claim.kind in STAND_INS and claim.verdict == "supported" and claim.prediction is not None:
-                others = claim.prediction.get(STAND_INS[claim.kind]) or ()
+                others = claim.prediction.get(STAND_INS[claim.kind]) or []
+                if not isinstance(others, list) or not all(isinstance(one, str) for one in others):
+                    raise BadInput(
+                        f"explanation of {part.id}: a claim {claim.kind!r} names {quoted(others, 60)} as its other "
+                        "components; a list of names is expected"
+                    )
                 if others:
                     yield tuple(sorted({part.id, *others}))
 

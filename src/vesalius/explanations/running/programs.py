@@ -13,6 +13,8 @@ from torch import Tensor
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.running.rules import CONDITIONS, Tokens, is_positional, require_rule
 
+#: Characters of a program that is read.
+LONGEST_PROGRAM = 4_000
 Mixture = tuple[tuple[str, float], ...]
 _PART = re.compile(r"(?P<rule>.+?)\s+(?P<weight>\d*\.?\d+)")
 _IF = re.compile(r"if (?P<condition>[^:]+): *(?P<then>[^;]+); *else: *(?P<other>[^;]+)")
@@ -55,6 +57,10 @@ class Program:
 
 def parse_program(text: str) -> Program:
     """Read a program; rules without a weight share what is left evenly."""
+    if len(text) > LONGEST_PROGRAM:
+        raise BadInput(
+            f"attention program {quoted(text, 60)} has {len(text):,} characters; at most {LONGEST_PROGRAM:,} are read"
+        )
     whole = " ".join(text.split())
     found = _IF.fullmatch(whole)
     if found is None:

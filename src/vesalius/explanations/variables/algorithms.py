@@ -142,16 +142,23 @@ class Runner:
             if failed := next((result.error for result in results if not result.ok), None):
                 raise Failed(f"algorithm {self.algorithm.name}: it failed on a prompt: {_last_line(failed)}")
             answers = [result.value for result in results]
-        return [
-            Predicted(
-                one["base"],
-                one["source"],
-                one["after"],
-                tuple(one["same"]),
-                None if one["choices"] is None else (one["choices"][0], one["choices"][1]),
-            )
-            for one in answers
-        ]
+        return [self._read(one) for one in answers]
+
+    def _read(self, given: Any) -> Predicted:
+        """What the harness says of a pair; a program can put another one in its place."""
+        match given:
+            case {
+                "base": base,
+                "source": source,
+                "after": {} as after,
+                "same": [*same],
+                "choices": None | [[*_], [*_]] as options,
+            } if after.keys() == set(self.algorithm.variables) and all(isinstance(one, str) for one in same):
+                return Predicted(base, source, after, tuple(same), None if options is None else tuple(options))
+        raise Failed(
+            f"algorithm {self.algorithm.name}: {quoted(given, 60)} is not what it says of a pair; let its functions "
+            "define nothing else"
+        )
 
 
 def _last_line(error: str) -> str:

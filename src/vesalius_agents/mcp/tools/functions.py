@@ -55,6 +55,8 @@ def submit_function(
     category, name = _split(function)
     _require_open(call, function)
     call.desk.functions(category).box(name)
+    if not description.strip():
+        raise BadInput("description: says nothing; say what the function does, for it is taken once")
     call.noted["answer"] = {function: {"description": description, "code": code, "domain": domain}}
     return Received(text="taken; now call grade_function", received=function)
 
