@@ -54,15 +54,6 @@ def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
     assert {part.tag for part in components.values()} == {"ROUTER"}
 
 
-def test_what_a_head_reads_is_asked_where_it_acts(by_hand: Explanation) -> None:
-    """The previous-token head acts at B and reads the token before it there; the induction head acts at the answer."""
-    claims = {name: {one.kind: one for one in part.claims} for name, part in parts(by_hand).items()}
-    reads = claims["L0H0"]["reads_role"]
-    assert (reads.text, reads.verdict) == ("L0H0 reads first A from B.", "supported")
-    assert "From B it attends to first A: 0.99" in (parts(by_hand)["L0H0"].note or "")
-    assert "reads_role" not in claims["L1H0"]
-
-
 @pytest.mark.parametrize(
     ("general", "names", "verdict", "role"),
     [

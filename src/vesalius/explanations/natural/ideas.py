@@ -99,7 +99,7 @@ def propose_ideas(
     progress(f"where {len(parts)} components act", 0, 0)
     ideas.places, ideas.unclear = _places(lab, parts)
     inner = [(part, place) for part, place in ideas.places.items() if part.is_head and place != END]
-    ideas.reads = {head: found for head, place in inner if (found := _reading(lab, head, place)) is not None}
+    ideas.reads = {head: found for head, place in inner if (found := reading_from(lab, head, place)) is not None}
     mlps = [part for part in parts if not part.is_head]
     if not mlps:
         return ideas
@@ -143,7 +143,7 @@ def _places(lab: NaturalLab, parts: Sequence[Component]) -> tuple[dict[Component
     return found, unclear
 
 
-def _reading(lab: NaturalLab, head: Component, place: str) -> Reading | None:
+def reading_from(lab: NaturalLab, head: Component, place: str) -> Reading | None:
     """The role with most of a head's attention from a place, if it is most of it."""
     at = lab.place(place)
     masses = {

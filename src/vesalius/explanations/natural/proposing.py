@@ -410,7 +410,7 @@ def _causal_claims(
     elif necessity.verdict == "supported" and component in selection.ideas.places:
         claims += _acts_at(lab, component, selection.ideas, left)  # values of other prompts cost a little only
     if any(one.kind == "acts_at" and one.verdict == "supported" for one in claims):
-        claims += _reads(lab, component, selection.ideas, left)
+        claims += _reads(lab, component, selection, left)
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
@@ -466,10 +466,14 @@ def _acts_at(lab: NaturalLab, component: Component, ideas: Ideas, left: list[Not
     return [check(ActsAtAnswer(component=name) if role == END else ActsAt(component=name, role=role), lab)]
 
 
-def _reads(lab: NaturalLab, component: Component, ideas: Ideas, left: list[NotAsked]) -> list[ClaimRecord]:
-    """The claim that a head reads a role from where it acts, unless a few prompts leave that too close to call."""
-    reading, place = ideas.reads.get(component), ideas.places[component]
-    if reading is None:
+def _reads(
+    lab: NaturalLab, component: Component, selection: ChosenComponents, left: list[NotAsked]
+) -> list[ClaimRecord]:
+    """The claim that a head reads a role from where it acts, unless a few prompts leave that too close to call, or that
+    is the token before, of which `reads_from` is asked.
+    """
+    reading, place = selection.ideas.reads.get(component), selection.ideas.places[component]
+    if reading is None or reading.general == selection.looks_at.get(component) == "previous":
         return []
     if not reading.clear:
         left.append(NotAsked(kind="reads_role", about=f"{reading.role} from {place}"))
