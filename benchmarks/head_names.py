@@ -1,8 +1,10 @@
 """Are the names of heads in explanations true? The standard tests by plain hooks and weights, without atlas or claims.
 
     python -m benchmarks.head_names DIRECTORY --out benchmarks/results/head_names.json
+    python -m benchmarks.head_names DIRECTORY --model models/gemma-3-270m-q4_k_m.gguf
 
-reads every explanation of a natural model under the directory. A head that is called a previous-token, duplicate-token,
+reads every explanation of a natural model under the directory (`--model` says where the model lies, if not where it was
+explained). A head that is called a previous-token, duplicate-token,
 prefix-matching or induction head is measured on random tokens that are repeated once; one that is said to read a role,
 or to rest on BOS, on fresh prompts of its behaviour; copying and suppression through the weights: the logit that a
 head's value and output matrices give a token for itself, read from the stream after the first layer as in the IOI
@@ -60,14 +62,21 @@ class StandardTests:
     def copying(self, head: Component) -> float:
         """Mean over tokens of a token's own logit through the value and output matrices, in standard deviations."""
         attention, norm = self.model.blocks[head.layer].attn, self.model.blocks[head.layer].ln1
-        assert self.model.config.norm == "rms"
-        assert norm.w is not None
-        read = self.stream[:, 1 : LENGTH + 1].flatten(0, 1)
-        read = read * (read.pow(2).mean(-1, keepdim=True) + self.model.config.norm_eps).rsqrt() * norm.w.float()
+        read = self._scaled(self.stream[:, 1 : LENGTH + 1].flatten(0, 1), norm)
         written = read @ _value_matrix(attention, head).float() @ attention.W_O[head.head].float()
+        for after in (self.model.blocks[head.layer].ln1_post, self.model.ln_final):
+            written = written if after.w is None else self._centred(written) * after.w.float()
         logits: Tensor = written @ self.model.W_U.float()
         own = logits.gather(1, self.tokens[:, 1 : LENGTH + 1].flatten()[:, None])[:, 0]
         return float(((own - logits.mean(1)) / logits.std(1)).mean())
+
+    def _scaled(self, read: Tensor, norm: Any) -> Tensor:
+        """What a norm makes of the stream, without its bias, which is the same for every token."""
+        read = self._centred(read)
+        return read * (read.pow(2).mean(-1, keepdim=True) + self.model.config.norm_eps).rsqrt() * norm.w.float()
+
+    def _centred(self, read: Tensor) -> Tensor:
+        return read - read.mean(-1, keepdim=True) if self.model.config.norm == "layer" else read
 
 
 def _value_matrix(attention: Any, head: Component) -> Tensor:
@@ -96,6 +105,11 @@ def figures(role: str, head: Component, tests: StandardTests, prompts: PlainChec
         if f"reads {name}" in role.split(", "):
             pattern = prompts.cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.head]
             shown[f"attention on {name}"] = float(pattern[prompts.rows, prompts.position, place].mean()), LEAST_ROLE
+        for query, at in prompts.roles.items():
+            if f"reads {name} from {query}" in role.split(", "):
+                pattern = prompts.cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.head]
+                words = f"attention on {name} from {query}"
+                shown[words] = float(pattern[prompts.rows, at, place].mean()), LEAST_ROLE
     return shown
 
 
@@ -123,6 +137,7 @@ def main() -> None:
     """Print the false names and the share of entries that say nothing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--model", help="the model, where it does not lie where it was explained")
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -130,7 +145,7 @@ def main() -> None:
     tests: dict[str, StandardTests] = {}
     prompts: dict[tuple[str, str], PlainCheck] = {}
     for document in natural_explanations(given.directory):
-        name, behaviour = document["specimen"], document["behaviour"]
+        name, behaviour = given.model or document["specimen"], document["behaviour"]
         if (name, behaviour) not in prompts:
             specimen = ves.load(name, behaviour=behaviour)
             prompts[name, behaviour] = PlainCheck(specimen, given.prompts)

@@ -155,13 +155,18 @@ class PlainCheck:
         return [[joint[i] - torch.stack([one[i] for one in singles]).sum(0) - LEAST] for i in (0, 1)]
 
     def _reads_role(self, text: str) -> Cases | None:
-        (part, *zeroed), role = _parts(text), self._role(text)
-        if role is None:
+        part, *zeroed = _parts(text)
+        role, query = (self._first(words) for words in text.partition(" reads ")[2].split(" from ", 1))
+        if role is None or query is None:
             return None
-        masses = {name: self._mass(part, name) for name in self.roles if name != "end"}
+        masses = {name: self._mass(part, name, query) for name in self.roles if name not in ("end", query)}
         own, before = masses.pop(role), self._lost_without(zeroed)
-        after = self._lost([*self._zeroed(zeroed), self._cut(part, role, rescale=False)])
+        after = self._lost([*self._zeroed(zeroed), self._cut(part, role, query, rescale=False)])
         return [[*(own - other for other in masses.values()), after[i] - before[i] - LEAST_CUT] for i in (0, 1)]
+
+    def _first(self, words: str) -> str | None:
+        """The role that words begin with."""
+        return max((role for role in (*self.roles, "end") if words.startswith(role)), key=len, default=None)
 
     def _attends(self, text: str) -> Cases | None:
         place = next((name for words, name in PLACES.items() if words in text), None)
@@ -190,7 +195,11 @@ class PlainCheck:
 
     def _uses(self, text: str) -> Cases | None:
         role = self._role(text)
-        return None if role is None else [[self._lost([self._cut(_parts(text)[0], role, rescale=True)])[0] - LEAST_CUT]]
+        return (
+            None
+            if role is None
+            else [[self._lost([self._cut(_parts(text)[0], role, "end", rescale=True)])[0] - LEAST_CUT]]
+        )
 
     def _writes_answer(self, text: str) -> Cases:
         output = self._output(_parts(text)[0])[self.rows, self.position]
@@ -332,14 +341,15 @@ class PlainCheck:
 
         return _point(part), edit
 
-    def _cut(self, head: Component, role: str, *, rescale: bool) -> Edit:
-        """A head's attention from the answer position to a role set to zero."""
+    def _cut(self, head: Component, role: str, query: str, *, rescale: bool) -> Edit:
+        """A head's attention from one role's position to another's set to zero."""
+        at = self._place(query)
 
         def edit(pattern: Tensor) -> Tensor:
             pattern = pattern.clone()
-            own = pattern[self.rows, head.head, self.position]
+            own = pattern[self.rows, head.head, at]
             own[self.rows, self.roles[role]] = 0.0
-            pattern[self.rows, head.head, self.position] = own / own.sum(-1, keepdim=True) if rescale else own
+            pattern[self.rows, head.head, at] = own / own.sum(-1, keepdim=True) if rescale else own
             return pattern
 
         return f"blocks.{head.layer}.attn.hook_pattern", edit
@@ -446,9 +456,9 @@ class PlainCheck:
         found = [role for role in self.roles if role != "end" and re.search(rf"\b{re.escape(role)}\b", text)]
         return max(found, key=len, default=None)
 
-    def _mass(self, head: Component, role: str) -> Tensor:
+    def _mass(self, head: Component, role: str, query: str = "end") -> Tensor:
         pattern = self.cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.head]
-        return pattern[self.rows, self.position, self.roles[role]]
+        return pattern[self.rows, self._place(query), self.roles[role]]
 
 
 def _point(part: Component) -> str:

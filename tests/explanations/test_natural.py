@@ -27,6 +27,7 @@ from vesalius.documents.explanation import (
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
+from vesalius.explanations.natural.ideas import Reading
 from vesalius.explanations.natural.names_of_mlps import NOT_FOUND
 from vesalius.explanations.natural.proposing import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
@@ -51,6 +52,26 @@ def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
     assert components["L1H0"].role == "induction head, primary mover"
     assert {name: part.verdict for name, part in components.items()} == {"L0H0": "supported", "L1H0": "supported"}
     assert {part.tag for part in components.values()} == {"ROUTER"}
+
+
+@pytest.mark.parametrize(
+    ("general", "names", "verdict", "role"),
+    [
+        ("duplicate", ("duplicate-token head",), "supported", "duplicate-token head, necessary at S2"),
+        ("duplicate", ("positional head",), "supported", "reads S1 from S2, necessary at S2"),
+        (None, ("duplicate-token head",), "supported", "reads S1 from S2, necessary at S2"),
+        ("duplicate", ("duplicate-token head",), "refuted", "BOS sink, necessary at S2"),
+    ],
+)
+def test_a_head_is_named_by_what_it_reads_where_it_acts(
+    general: str | None, names: tuple[str, ...], verdict: Verdict, role: str
+) -> None:
+    """It attends to BOS from the answer position, where it does nothing."""
+    reads = claim("reads_role", verdict).model_copy(update={"prediction": {"role": "S1", "query": "S2"}})
+    acts = claim("acts_at", "supported").model_copy(update={"prediction": {"role": "S2"}})
+    own = (claim("attends", "supported"), claim("necessary", "supported"), acts, reads)
+    reading = Reading("S1", general, clear=True)
+    assert Findings(Component(1, 2), "BOS", own, names=names, reading=reading).role == role
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ from vesalius.explanations.claims import (
     claim_from,
 )
 from vesalius.explanations.laboratory import NaturalLab
+from vesalius.explanations.natural.ideas import Reading, reading_from
 
 HEADS = [Component(1, head) for head in range(4)]
 
@@ -78,6 +79,7 @@ def saturated() -> NaturalLab:
         (ReadsRole(component="L1H0", role="B"), "supported"),
         (ReadsRole(component="L1H0", role="first A"), "refuted"),
         (ReadsRole(component="L1H3", role="B"), "refuted"),
+        (ReadsRole(component="L0H0", role="first A", query="B"), "supported"),
         (MovesRole(component="L1H0", role="B"), "supported"),
         # By the first A the head finds B: its attention depends on that token, what it moves does not.
         (MovesRole(component="L1H0", role="first A"), "refuted"),
@@ -107,6 +109,13 @@ def saturated() -> NaturalLab:
 )
 def test_of_one_induction_head(single: NaturalLab, claim: Claim, verdict: str) -> None:
     assert check(claim, single).verdict == verdict
+
+
+def test_what_a_head_reads_is_proposed_where_it_acts(single: NaturalLab) -> None:
+    """At B the previous-token head looks at the A before it, in every prompt; another head looks nowhere by half."""
+    assert reading_from(single, Component(0, 0), "B") == Reading("first A", "previous", clear=True)
+    assert reading_from(single, Component(1, 0), "second A") == Reading("B", "induction", clear=True)
+    assert reading_from(single, Component(0, 1), "B") is None
 
 
 def test_what_reads_a_role_cites_the_score_that_the_model_computes(single: NaturalLab) -> None:

@@ -139,7 +139,7 @@ class Account(Record):
             },
             [one.id for one in self.members],
             title="Each component replaced alone",
-            caption="Framed: in the set. Components that a first look showed far below the bar are not measured.",
+            caption="Components that a first look showed far below the bar are not measured.",
         )
         return [
             Facts([*self.lines(), *facts]),

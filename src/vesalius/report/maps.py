@@ -156,13 +156,17 @@ def _cells(one: HeadMap) -> dict[str, float]:
 
 
 def colour_bar(one: HeadMap, top: float = BAR_TOP) -> ColourBar:
-    """Every shade, from the largest negative value to the largest positive one; ticks say their values."""
-    reach = largest(_cells(one))
-    middle = LEFT + (SHADES + 0.5) * BAR_STEP
-    steps = tuple((LEFT + (place + SHADES) * BAR_STEP, abs(place), place < 0) for place in range(-SHADES, SHADES + 1))
+    """Every shade, from the largest negative value, or from 0 where there is none, to the largest positive one; ticks
+    say their values.
+    """
+    values = _cells(one)
+    reach, below = largest(values), SHADES if any(value < 0 for value in values.values()) else 0
+    middle = LEFT + (below + 0.5) * BAR_STEP
+    steps = tuple((LEFT + (place + below) * BAR_STEP, abs(place), place < 0) for place in range(-below, SHADES + 1))
     ticks = tuple(
         (middle + part * SHADES * BAR_STEP, figure(math.copysign(part * part, part) * reach if part else 0.0))
         for part in (-1.0, -0.5, 0.0, 0.5, 1.0)
+        if part >= 0 or below
     )
     return ColourBar(top, steps, ticks, one.unit)
 

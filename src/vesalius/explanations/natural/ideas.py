@@ -5,7 +5,8 @@
    pass for all MLPs); the strongest of them are replaced.
 3. Neurons: ranked by attribution (one more backward pass), the smallest set that makes up most of the MLP's effect on
    prompts that it was not ranked on; then all others are replaced on such prompts.
-4. Variables: the role whose token, or the answer, that the MLP's output at its place brings from other prompts.
+4. Reading: the role that gets most of a head's attention from its place, where that is not the answer position.
+5. Variables: the role whose token, or the answer, that the MLP's output at its place brings from other prompts.
 
 What lies within a standard error of its bar on these prompts is not asked about, and is kept as such.
 """
@@ -21,11 +22,12 @@ from vesalius.components import Component, mlp_units
 from vesalius.discovery.neurons import smallest_size
 from vesalius.documents.explanation import TOKENS
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MASS
 from vesalius.explanations.claims.mlps import KEPT
 from vesalius.explanations.claims.paths import MOST
 from vesalius.explanations.laboratory import END, NaturalLab
 from vesalius.explanations.laboratory.exchanges import ANSWER
+from vesalius.explanations.laboratory.runs import NAMES, SINKS
 from vesalius.explanations.natural.grouping import is_unclear, lower_end_of
 from vesalius.intervene import attribute_units
 from vesalius.intervene.ablations import Resample
@@ -57,13 +59,26 @@ class Inside:
     unclear: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The role that a head may read from where it acts; `general` is what that is in every prompt (*previous*,
+    *duplicate*, *induction*; None: none of these), and `clear` whether a few prompts leave it at about half its
+    attention.
+    """
+
+    role: str
+    general: str | None
+    clear: bool
+
+
 @dataclass
 class Ideas:
-    """`places[component]` is the role where it may act, `inside[mlp]` what an MLP may do. `unclear` are components
-    of which a few prompts leave it at about half what arises there.
+    """`places[component]` is the role where it may act, `reads[head]` what it may read from there, `inside[mlp]` what
+    an MLP may do. `unclear` are components of which a few prompts leave it at about half what arises there.
     """
 
     places: dict[Component, str] = field(default_factory=dict)
+    reads: dict[Component, Reading] = field(default_factory=dict)
     unclear: set[Component] = field(default_factory=set)
     inside: dict[Component, Inside] = field(default_factory=dict)
 
@@ -83,6 +98,8 @@ def propose_ideas(
         return ideas
     progress(f"where {len(parts)} components act", 0, 0)
     ideas.places, ideas.unclear = _places(lab, parts)
+    inner = [(part, place) for part, place in ideas.places.items() if part.is_head and place != END]
+    ideas.reads = {head: found for head, place in inner if (found := reading_from(lab, head, place)) is not None}
     mlps = [part for part in parts if not part.is_head]
     if not mlps:
         return ideas
@@ -124,6 +141,20 @@ def _places(lab: NaturalLab, parts: Sequence[Component]) -> tuple[dict[Component
         most = effects / lab.scale - MOST * whole
         unclear |= {parts[i] for i, one in zip(of, most.T, strict=True) if is_unclear([(one, 0.0)])}
     return found, unclear
+
+
+def reading_from(lab: NaturalLab, head: Component, place: str) -> Reading | None:
+    """The role with most of a head's attention from a place, if it is most of it."""
+    at = lab.place(place)
+    masses = {
+        role: mass for role, mass in lab.attention_masses(head, place).items() if role not in (*SINKS, "itself", END)
+    }
+    role = max(masses, key=lambda role: float(masses[role].mean()), default=None)
+    if role is None or float(masses[role].mean()) <= MIN_MASS:
+        return None
+    rows, key = torch.arange(lab.n), lab.place(role)
+    general = (name for name in NAMES if bool(lab.general_targets[name][rows, at, key].all()))
+    return Reading(role, next(general, None), not is_unclear([(masses[role], MIN_MASS)]))
 
 
 def _apart(lab: NaturalLab) -> list[str]:

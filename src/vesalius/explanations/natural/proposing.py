@@ -50,7 +50,7 @@ from vesalius.explanations.laboratory.attending import score_terms, terms_record
 from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, PORT_WORDS, SINKS, AttentionPort
 from vesalius.explanations.natural.grouping import Redundancy
-from vesalius.explanations.natural.ideas import Ideas, Inside
+from vesalius.explanations.natural.ideas import Ideas, Inside, Reading
 from vesalius.explanations.natural.names_of_mlps import SHARED, by_ways, is_shared, name_of_mlp, place_words
 from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.explanations.natural.written import Written, written_by
@@ -61,8 +61,9 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 # A role has two halves. Where a head attends, if the claim that it attends there is supported: *reads X* (a token role
 # of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*. *Induction head*,
 # *prefix-matching head*, *previous-token head* and *duplicate-token head* need the tests of the atlas as well, which
-# hold no behaviour; without them a head *attends to ..., in this template*. A head that suppresses what it reads by the
-# atlas is a *copy-suppression head* in every behaviour. What part it plays:
+# hold no behaviour; without them a head *attends to ..., in this template*. Where a head acts at another position than
+# the answer's, and was shown to read a role from there, that is where it attends: *reads X from Y*. A head that
+# suppresses what it reads by the atlas is a *copy-suppression head* in every behaviour. What part it plays:
 #
 #     inhibits the answer          replacing it helps
 #     primary mover of X           of the heads that move X it costs most when replaced at the answer position
@@ -106,8 +107,9 @@ STANDS_IN = {"backup_of": "backup", "redundant": "redundant"}
 class Findings:
     """The claims about one component and what follows from them.
 
-    `names` are those of the atlas, `written` the tokens that an MLP writes, `why` what makes a head attend. `raises`:
-    the right answer's own logit falls when it is resampled, so it gains from the component, by whichever way.
+    `names` are those of the atlas, `reading` what it may read from where it acts, `written` the tokens that an MLP
+    writes, `why` what makes a head attend. `raises`: the right answer's own logit falls when it is resampled, so it
+    gains from the component, by whichever way.
     `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
     keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim), `grouped` those about
     the roles it moves and the heads that move them too (role, claim). `fed` says which inputs an MLP needs by the paths
@@ -127,6 +129,7 @@ class Findings:
     why: dict[str, Any] | None = None
     fed: tuple[ClaimRecord, ...] = ()
     not_asked: tuple[NotAsked, ...] = ()
+    reading: Reading | None = None
 
     @property
     def claims(self) -> tuple[ClaimRecord, ...]:
@@ -158,6 +161,10 @@ class Findings:
 
     @property
     def _where(self) -> str | None:
+        if self.reading is not None and self.supported("reads_role"):
+            claim = next(claim for claim in self.own if claim.kind == "reads_role")
+            there = f"reads {self.reading.role} from {(claim.prediction or {})['query']}"
+            return self._standard(self.reading.general) or there
         if self.looks_at is None or not self._attends:
             return None
         if self.looks_at in SINKS:
@@ -165,10 +172,14 @@ class Findings:
         verb = "reads" if self.supported("uses") else "attends to"
         if self.looks_at not in STANDARD:
             return f"{verb} {self.looks_at}"
-        standard = next((name for name in STANDARD[self.looks_at] if name in self.names), None)
+        standard = self._standard(self.looks_at)
         if standard is not None or SUPPRESSING in self.names:
             return standard or f"{verb} {MEANINGS[self.looks_at]}"
         return f"{verb} {MEANINGS[self.looks_at]}, in this template"
+
+    def _standard(self, general: str | None) -> str | None:
+        """Its name of the atlas that goes with a general role."""
+        return next((name for name in STANDARD.get(general or "", ()) if name in self.names), None)
 
     @property
     def _attends(self) -> bool:
@@ -268,7 +279,7 @@ class Findings:
         """
         if not self.component.is_head:
             return "MAPPER" if self.supported("carries") else None
-        return "ROUTER" if self._attends_elsewhere else None
+        return "ROUTER" if self._attends_elsewhere or self.supported("reads_role") else None
 
 
 def _costs_nothing(findings: Findings) -> bool:
@@ -335,6 +346,7 @@ def investigate(lab: NaturalLab, selection: ChosenComponents, component: Compone
         written=_written(lab, selection.ideas, component, own),
         fed=tuple(claim for claim in own if id(claim) in fed),
         not_asked=tuple(left),
+        reading=selection.ideas.reads.get(component),
     )
     return replace(found, why=_why(lab.at_least(SECOND_LOOK), found))
 
@@ -397,6 +409,8 @@ def _causal_claims(
         claims += _ways(lab, selection.ideas, component, left)
     elif necessity.verdict == "supported" and component in selection.ideas.places:
         claims += _acts_at(lab, component, selection.ideas, left)  # values of other prompts cost a little only
+    if any(one.kind == "acts_at" and one.verdict == "supported" for one in claims):
+        claims += _reads(lab, component, selection, left)
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
@@ -450,6 +464,21 @@ def _acts_at(lab: NaturalLab, component: Component, ideas: Ideas, left: list[Not
         return []
     name = str(component)
     return [check(ActsAtAnswer(component=name) if role == END else ActsAt(component=name, role=role), lab)]
+
+
+def _reads(
+    lab: NaturalLab, component: Component, selection: ChosenComponents, left: list[NotAsked]
+) -> list[ClaimRecord]:
+    """The claim that a head reads a role from where it acts, unless a few prompts leave that too close to call, or that
+    is the token before, of which `reads_from` is asked.
+    """
+    reading, place = selection.ideas.reads.get(component), selection.ideas.places[component]
+    if reading is None or reading.general == selection.looks_at.get(component) == "previous":
+        return []
+    if not reading.clear:
+        left.append(NotAsked(kind="reads_role", about=f"{reading.role} from {place}"))
+        return []
+    return [check(ReadsRole(component=str(component), role=reading.role, query=place), lab)]
 
 
 def _how_much(lab: NaturalLab, necessity: ClaimRecord, name: str) -> list[ClaimRecord]:

@@ -247,6 +247,17 @@ def _uses(claim: ClaimRecord, findings: Findings) -> str | None:
     return sentences.get(claim.verdict)
 
 
+def _reads_role(claim: ClaimRecord, findings: Findings) -> str | None:
+    """What a head reads from where it acts: its attention, and what cutting it costs."""
+    if claim.verdict != "supported":
+        return None
+    asked, cut = claim.prediction or {}, _decisive(claim)
+    return (
+        f"From {asked['query']} it attends to {asked['role']}: {figure(claim.evidence[0])} of its attention; taking "
+        f"that out costs {figure(cut)} of {_unit(cut)}."
+    )
+
+
 def _compared(claim: ClaimRecord) -> bool:
     """Whether any of its evidence has controls: none are run where the least that counts decides."""
     return any(one.controls for one in claim.evidence)
@@ -355,6 +366,7 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "writes_answer": _writes,
     "suppresses": _suppresses,
     "uses": _uses,
+    "reads_role": _reads_role,
     "lens_only": _when(
         supported="The logit lens shows it, {} of the score, yet no replacement costs anything: not causal by itself."
     ),
