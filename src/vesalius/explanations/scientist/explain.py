@@ -64,7 +64,7 @@ REFINEMENTS = 3
 MOST_REFINED = 6
 #: A component is looked at again when its exchanges are predicted worse than this.
 REFINE_BELOW = 0.95
-#: A program is better when exchanges are predicted better by this on average.
+#: A program is better when exchanges are predicted better by this on average, and no more inputs than this are lost.
 BETTER = 0.01
 #: A runner-up is tried if its score is less than this below the one in use.
 RUNNER_UP = 0.3
@@ -209,28 +209,38 @@ def _refined(
     known = [investigation]
     forced: dict[Component, int] = {}
     tried: dict[Component, int] = {}
+    whole: frozenset[Component] = frozenset()
     pairs = int(REFINING_PAIRS * share)
     checks = exchange_accuracy(runs, program, recorded, pairs=pairs, seed=seed + 3)
+    agreed = float(agreement(program, recorded).float().mean())
 
-    def attempt(trial: dict[Component, int], needed: float) -> bool:
-        nonlocal investigation, program, checks
-        other = explain_components(runs, investigation.pool, seed=seed, forced=trial, known=known, without=without)
+    def attempt(trial: dict[Component, int], needed: float, whole: frozenset[Component]) -> bool:
+        nonlocal investigation, program, checks, agreed
+        pool = investigation.pool
+        other = explain_components(runs, pool, seed=seed, forced=trial, whole=whole, known=known, without=without)
         known.append(other)
         other_program = assemble(other, recorded, exchanges=int(EXCHANGES * share), seed=seed + 2)
         other_checks = exchange_accuracy(runs, other_program, recorded, pairs=pairs, seed=seed + 3)
-        if _quality(other_checks) <= _quality(checks) + needed:
+        other_agreed = float(agreement(other_program, recorded).float().mean())
+        if _quality(other_checks) <= _quality(checks) + needed or other_agreed < agreed - BETTER:
             return False
-        investigation, program, checks = other, other_program, other_checks
+        investigation, program, checks, agreed = other, other_program, other_checks, other_agreed
         return True
 
     simpler = {c: place for c, finding in investigation.findings.items() if (place := finding.simpler) is not None}
-    if simpler and attempt(simpler, -BETTER):
+    if simpler and attempt(simpler, -BETTER, whole):
         forced, tried = dict(simpler), dict(simpler)
     few = len(checks) <= MOST_REFINED
+    constant = _constant_in_rows(program, recorded)
+    if few and any((checks[component] or 0.0) < REFINE_BELOW for component in constant):
+        tell("exchanging all positions together")
+        others = {component: place for component, place in forced.items() if component not in constant}
+        if attempt(others, BETTER, constant):
+            forced, tried, whole = others, dict(others), constant
     placed = {c: place for c, finding in investigation.findings.items() if (place := finding.placed) is not None}
     if few and placed and any(share is not None and share < REFINE_BELOW for share in checks.values()):
         tell("trying tables that keep positions apart")
-        if attempt({**forced, **placed}, BETTER):
+        if attempt({**forced, **placed}, BETTER, whole):
             forced, tried = {**forced, **placed}, {**tried, **placed}
     for _ in range(REFINEMENTS if few else 0):
         weakest = _weakest(checks, investigation, tried)
@@ -239,9 +249,24 @@ def _refined(
         tell(f"trying another hypothesis for {weakest}")
         tried[weakest] = tried.get(weakest, 0) + 1
         trial = {**forced, weakest: tried[weakest]}
-        if attempt(trial, BETTER):
+        if attempt(trial, BETTER, whole):
             forced = trial
     return investigation, program
+
+
+def _constant_in_rows(program: CircuitProgram, recorded: RecordedRun) -> frozenset[Component]:
+    """Components whose value is the same at all positions of each input; the last layer is read at its own only."""
+    env = program.environment(recorded.sequences)
+    last = max(component.layer for component in program.variables)
+
+    def constant(codes: Tensor) -> bool:
+        return bool(((codes == codes[:, :1]) | ~env.real).all())
+
+    return frozenset(
+        component
+        for component, variable in program.variables.items()
+        if component.layer < last and variable.family != "nothing" and constant(env[str(component)])
+    )
 
 
 def _quality(checks: dict[Component, float | None]) -> float:

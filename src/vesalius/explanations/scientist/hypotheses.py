@@ -350,11 +350,12 @@ def _head_hypotheses(
     own = _own_route_table(env, attention)
     yield from (Copy(name, "table", own, INDICES, anywhere=True, size=1.5) for name in names)
     for by in [*upstream, *([] if causal else [LENGTH])]:
-        # Steering by a variable of the circuit is preferred to steering by the length itself.
-        dearer = 0.2 * (by == LENGTH)
         for anywhere in (True, False):
+            # Steering by a variable of the circuit is preferred to steering by the length itself, and both to steering
+            # by the own position as well: where little shows at a position, any table of the two fits.
+            size = 1.4 + 0.2 * (by == LENGTH) + 0.15 * (not anywhere)
             table = _route_table(observations, env, by, attention, anywhere=anywhere)
-            yield from (Copy(name, "table", table, by, anywhere, size=1.4 + dearer) for name in names)
+            yield from (Copy(name, "table", table, by, anywhere, size=size) for name in names)
     for gate in upstream:
         for constant in _constants(env, gate)[:4]:
             yield from (Gated(name, gate, constant) for name in names if name != gate)
