@@ -56,6 +56,18 @@ def test_a_pointer_is_found() -> None:
     assert {chosen.selector.keys, chosen.selector.queries} == {"indices", TOKENS}
 
 
+def test_a_pointer_does_not_depend_on_the_own_position_where_it_is_seen_at_one_only() -> None:
+    """A table of the own position and the variable fits as well there, and says more than was seen."""
+    rows = torch.randint(5, (300, 5), generator=torch.Generator().manual_seed(0))
+    env = environment(rows.tolist())
+    env.values["L0_MLP"] = pointed = (rows + 1) % 5
+    attention = (torch.arange(5) == pointed[:, :, None]) / 2
+    observations = made_up([1] * len(rows), rows.gather(1, pointed)[:, 1].float().tolist(), head=True)
+    chosen = rank_heads(observations, env, ["L0_MLP", TOKENS], attention=attention, numeric=True)[0].hypothesis
+    assert isinstance(chosen, Gathered)
+    assert {chosen.selector.keys, chosen.selector.queries} == {"indices", "L0_MLP"}
+
+
 def test_a_mean_over_a_set_of_tokens_is_found() -> None:
     rows = torch.randint(5, (300, 5), generator=torch.Generator().manual_seed(0))
     kept = rows > 1
