@@ -238,10 +238,11 @@ def rank_heads(
     causal: bool = False,
     without: frozenset[str] = frozenset(),
     numbers: Mapping[str, tuple[float, ...]] | None = None,
+    outputs: Float[Tensor, "row pos"] | None = None,
 ) -> list[Scored]:
     """Hypotheses about a head, the chosen one first, then by score. `names`: tokens and upstream variables; families
     in `without` are left out, and the list is empty when none is left. `numbers`: what codes stand for, where that is
-    a number.
+    a number; `outputs`: those of the model, where they are numbers.
     """
     scored: list[Scored] = []
     seen: set[bytes] = set()
@@ -262,7 +263,7 @@ def rank_heads(
         return []
     _widen(env, scored, consider)
     if max(each.score for each in scored) < WELL_PREDICTED:
-        for hypothesis in large_grammar(env, attention, names, numbers or {}):
+        for hypothesis in large_grammar(env, attention, names, numbers or {}, outputs):
             consider(hypothesis)
     top = max(each.score for each in scored)
     near = [each for each in scored if each.score >= top - TIE]

@@ -181,6 +181,7 @@ class _Search:
             causal=runs.model.config.causal,
             without=self.without,
             numbers=_numbers(runs, program),
+            outputs=self.pool.outputs[observations.pairings.base] if runs.numeric else None,
         )
         return [Ranked(each.score, each.hypothesis) for each in heads[:KEPT]], len(heads)
 
