@@ -377,7 +377,9 @@ def _route_table(
     *,
     anywhere: bool,
 ) -> dict[tuple[int, int], int]:
-    """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters."""
+    """The position most attended to where it is in view, for every value of `by`, at each position apart, or anywhere
+    the head matters: where the position that a value leads to is out of view, a head attends to anything.
+    """
     steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if by == LENGTH else env[by]
     row, query = env.real.nonzero(as_tuple=True)
     if anywhere:
@@ -385,8 +387,11 @@ def _route_table(
         row, query = row[kept], query[kept]
     own = torch.zeros_like(query) if anywhere else query
     groups, member = distinct(torch.stack([own, steering[row, query]], 1))
-    weight = attention.new_zeros(len(groups), attention.shape[2]).index_add_(0, member, attention[row, query])
-    return {(p, v): int(place) for (p, v), place in zip(groups.tolist(), weight.argmax(1), strict=True)}
+    in_view = env.visible[row, query] & (attention[row, query].sum(-1, keepdim=True) > 0)
+    given, n = attention.new_zeros(2, len(groups), attention.shape[2])
+    given.index_add_(0, member, attention[row, query] * in_view)
+    mean = given / n.index_add_(0, member, in_view.to(n.dtype)).clamp(min=1)
+    return {(p, v): int(place) for (p, v), place in zip(groups.tolist(), mean.argmax(1), strict=True)}
 
 
 def _own_route_table(env: Environment, attention: Tensor) -> dict[tuple[int, int], int]:
