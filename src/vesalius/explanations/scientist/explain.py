@@ -18,7 +18,7 @@ back. Figures on all of these are in-sample; honest ones need freshly generated 
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -32,7 +32,13 @@ from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.hypotheses import FAMILIES
-from vesalius.explanations.scientist.investigate import ComponentSearch, SearchState, assemble, explain_components
+from vesalius.explanations.scientist.investigate import (
+    ComponentSearch,
+    SearchState,
+    assemble,
+    explain_components,
+    feeds,
+)
 from vesalius.explanations.scientist.program import CircuitProgram
 from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
 from vesalius.explanations.scientist.settling import settled
@@ -242,6 +248,11 @@ def _refined(
         tell("trying tables that keep positions apart")
         if attempt({**forced, **placed}, BETTER, whole):
             forced, tried = {**forced, **placed}, {**tried, **placed}
+    unread = set(_readers(checks, investigation)) if few else set()
+    for component, place in sorted(unread)[:REFINEMENTS]:
+        tell(f"trying a hypothesis for {component} that reads more")
+        if attempt({**forced, component: place}, BETTER, whole):
+            forced, tried = {**forced, component: place}, {**tried, component: place}
     for _ in range(REFINEMENTS if few else 0):
         weakest = _weakest(checks, investigation, tried)
         if weakest is None:
@@ -272,6 +283,22 @@ def _constant_in_rows(program: CircuitProgram, recorded: RecordedRun) -> frozens
 def _quality(checks: dict[Component, float | None]) -> float:
     shares = [share for share in checks.values() if share is not None]
     return sum(shares) / max(1, len(shares))
+
+
+def _readers(checks: dict[Component, float | None], investigation: SearchState) -> Iterator[tuple[Component, int]]:
+    """Components, each with the place of a hypothesis that is as good as the one in use and also reads a component that
+    is predicted badly: what shows in a few inputs adds too little to a score to be read for it.
+    """
+    weak = [component for component, share in checks.items() if share is not None and share < REFINE_BELOW]
+    for reader, finding in investigation.findings.items():
+        for component in weak:
+            name = str(component)
+            if name in finding.hypothesis.reads or not feeds(component, reader):
+                continue
+            for place, (score, hypothesis) in enumerate(finding.ranked):
+                if score >= finding.score and {name, *finding.hypothesis.reads} <= {*hypothesis.reads}:
+                    yield reader, place
+                    break
 
 
 def _weakest(
