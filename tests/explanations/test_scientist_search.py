@@ -190,10 +190,30 @@ def test_a_value_that_follows_from_the_length_is_seen_at_all_positions_together(
     assert told_apart(alone) < 9
 
 
+def test_what_reads_a_badly_predicted_component_as_well_is_tried() -> None:
+    """A wider table that is as good and reads L0_MLP as well; none that is worse, or that reads less."""
+    weak = SimpleNamespace(hypothesis=table(), score=1.0, ranked=[])
+
+    def tried(shares: dict[Component, float | None], *ranked: Ranked) -> list[tuple[Component, int]]:
+        reader = SimpleNamespace(hypothesis=ranked[0].hypothesis, score=ranked[0].score, ranked=list(ranked))
+        return list(explain._readers(shares, SimpleNamespace(findings={L0M: weak, L1M: reader})))
+
+    own = Ranked(0.95, TableForm(("tokens",)))
+    wider, worse, other = (
+        Ranked(0.96, TableForm(("L0_MLP", "tokens"))),
+        Ranked(0.94, TableForm(("L0_MLP", "tokens"))),
+        Ranked(0.96, TableForm(("L0_MLP",))),
+    )
+    assert tried({L0M: 0.7, L1M: 1.0}, own, other, wider) == [(L1M, 2)]
+    assert tried({L0M: 0.7, L1M: 1.0}, own, other, worse) == []
+    assert tried({L0M: 0.99, L1M: 0.5}, own, other, wider) == []
+    assert tried({L0M: None, L1M: 1.0}, own, wider) == []
+
+
 @pytest.mark.parametrize(("lost", "kept"), [(10, 0), (0, 1)])
 def test_a_refinement_that_loses_inputs_is_refused(lost: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exchanges are predicted better, but the program no longer gives the outputs of one input in ten."""
-    finding = SimpleNamespace(simpler=None, placed=1, ranked=[], score=1.0)
+    finding = SimpleNamespace(simpler=None, placed=1, ranked=[], score=1.0, hypothesis=table("tokens"))
     searches = [SimpleNamespace(runs=None, pool=None, findings={L0M: finding}) for _ in range(2)]
     programs = [CircuitProgram({L0M: table("tokens")}, None, causal=True, numeric=False) for _ in range(2)]
     right = {id(programs[0]): torch.ones(100), id(programs[1]): (torch.arange(100) >= lost).float()}
