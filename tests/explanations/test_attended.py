@@ -8,10 +8,11 @@ from vesalius.components import Component
 from vesalius.explanations.claims import DependsOnlyOn, Hypothesis
 from vesalius.explanations.scientist.attended import Relation
 from vesalius.explanations.scientist.gathering import Gathered, Selector, Width
-from vesalius.explanations.scientist.hypotheses import rank_heads
-from vesalius.explanations.scientist.program import MEAN_SCALE, TOKENS, CircuitProgram, OutputMap, Table
+from vesalius.explanations.scientist.hypotheses import _route_table, rank_heads
+from vesalius.explanations.scientist.observe import Observations, Probe
+from vesalius.explanations.scientist.program import MEAN_SCALE, TOKENS, CircuitProgram, OutputMap, StraightLine, Table
 from vesalius.explanations.scientist.program import Hypothesis as Variable
-from vesalius.explanations.scientist.runs import Sequences
+from vesalius.explanations.scientist.runs import Sequences, natural_pairings
 from vesalius.explanations.scientist.simplify import in_order, merged
 from vesalius.explanations.scientist.translation import translate
 from vesalius.explanations.scientist.writing import _about_head
@@ -56,6 +57,18 @@ def test_a_pointer_is_found() -> None:
     assert {chosen.selector.keys, chosen.selector.queries} == {"indices", TOKENS}
 
 
+def test_a_pointer_does_not_depend_on_the_own_position_where_it_is_seen_at_one_only() -> None:
+    """A table of the own position and the variable fits as well there, and says more than was seen."""
+    rows = torch.randint(5, (300, 5), generator=torch.Generator().manual_seed(0))
+    env = environment(rows.tolist())
+    env.values["L0_MLP"] = pointed = (rows + 1) % 5
+    attention = (torch.arange(5) == pointed[:, :, None]) / 2
+    observations = made_up([1] * len(rows), rows.gather(1, pointed)[:, 1].float().tolist(), head=True)
+    chosen = rank_heads(observations, env, ["L0_MLP", TOKENS], attention=attention, numeric=True)[0].hypothesis
+    assert isinstance(chosen, Gathered)
+    assert {chosen.selector.keys, chosen.selector.queries} == {"indices", "L0_MLP"}
+
+
 def test_a_mean_over_a_set_of_tokens_is_found() -> None:
     rows = torch.randint(5, (300, 5), generator=torch.Generator().manual_seed(0))
     kept = rows > 1
@@ -64,6 +77,51 @@ def test_a_mean_over_a_set_of_tokens_is_found() -> None:
     assert isinstance(chosen, Gathered)
     assert (chosen.of, chosen.how) == (TOKENS, "mean")
     assert {chosen.selector.constant, *chosen.selector.others} == {2, 3, 4}
+
+
+def test_numbers_are_fitted_where_the_outputs_are_their_mean() -> None:
+    """Classes stand for 0.5, 3, 0.5 and -1, which nothing but the outputs says."""
+    rows = torch.randint(4, (300, 5), generator=torch.Generator().manual_seed(0))
+    numbers = torch.tensor([0.5, 3.0, 0.5, -1.0])
+    kept = rows != 0
+    mean = (numbers[rows] * kept).sum(1) / kept.sum(1).clamp(min=1)
+    env = environment(rows.tolist())
+    attention = kept[:, None, :].expand(-1, 5, -1) / (1 + kept.sum(1)[:, None, None])
+    observations = made_up([1] * len(rows), mean.tolist(), head=True)
+    outputs = mean[:, None].expand(-1, 5)
+    ranked = rank_heads(observations, env, [TOKENS], attention=attention, numeric=True, outputs=outputs)
+    chosen = ranked[0].hypothesis
+    assert isinstance(chosen, Gathered)
+    assert (chosen.of, chosen.how, chosen.numbers[1:]) == (TOKENS, "mean", (3.0, 0.5, -1.0))
+    assert {chosen.selector.constant, *chosen.selector.others} == {1, 2, 3}
+    without = rank_heads(observations, env, [TOKENS], attention=attention, numeric=True)
+    assert without[0].score < ranked[0].score - 0.05
+
+
+def test_a_route_is_read_off_where_it_leads_into_view() -> None:
+    """Value v leads to position v + 2, which the first positions of a causal model do not see: there it looks at 0."""
+    env = environment([[0, 1, 2, 0, 1, 2]] * 3, causal=True)
+    env.values["L0_MLP"] = env[TOKENS]
+    leads = (torch.arange(6) == env[TOKENS][:, :, None] + 2) & env.visible
+    attention = torch.where(leads.any(-1, keepdim=True), leads, torch.arange(6) == 0).float()
+    place = torch.zeros(1, dtype=torch.long)
+    everywhere = Observations(
+        Probe(HEAD, None, 0), natural_pairings(3), place.repeat(6), torch.arange(6), torch.ones(6, 1), 1.0
+    )
+    routes = _route_table(everywhere, env, "L0_MLP", attention, anywhere=True)
+    assert routes == {(0, 0): 2, (0, 1): 3, (0, 2): 4}
+
+
+def test_classes_that_stand_for_one_number_are_one_class_of_their_mean() -> None:
+    table = Table((TOKENS,), {(0,): 0, (1,): 1, (2,): 2}, 3)
+    head = Gathered("L0_MLP", Selector("all"), "mean", (0.5, 2.0, 0.5))
+    output = OutputMap(("L1H0",), {}, 0.0, StraightLine(1.0, 0.0, MEAN_SCALE))
+    before = CircuitProgram({TABLE: table, HEAD: head}, output, causal=False, numeric=True)
+    after = merged(before, TABLE)
+    assert after.variables[TABLE].codes == {(0,): 0, (1,): 1, (2,): 0}
+    assert after.variables[HEAD].numbers == (0.5, 2.0)
+    inputs = Sequences(torch.randint(3, (60, 5), generator=torch.Generator().manual_seed(1)))
+    assert torch.equal(before.predict(before.environment(inputs)), after.predict(after.environment(inputs)))
 
 
 def test_an_order_is_read_off_pairs_of_which_some_were_never_seen() -> None:

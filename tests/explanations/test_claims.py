@@ -137,6 +137,16 @@ def test_where_a_program_fails_and_a_component_cannot_be_looked_at_nothing_is_re
     assert ELSEWHERE not in {evidence.outcome for evidence in record.evidence}
 
 
+@pytest.mark.parametrize(("high", "verdict"), [(0.98, "undecided"), (0.95, "refuted")])
+def test_an_interchange_that_reaches_its_bar_refutes_nothing_by_itself(lab, monkeypatch, high, verdict):
+    """No input has equal claimed values; the interval of the interchange holds 0.97, or does not."""
+    nothing_equal = lambda lab, program, names: torch.zeros_like(lab.real)  # noqa: E731
+    measured, figures = interchange._accuracy, {"value": 0.93, "high": high}
+    monkeypatch.setattr(interchange, "equal_in", nothing_equal)
+    monkeypatch.setattr(interchange, "_accuracy", lambda *args: measured(*args).model_copy(update=figures))
+    assert check(Computes(component=FLAGS, hypothesis=hypothesis()), lab).verdict == verdict
+
+
 def test_the_right_variable_in_the_wrong_component_is_refuted(lab):
     swapped = Hypothesis(program=program(), carriers={FLAGS: ("share",), SHARE: ("is_x",)})
     assert check(Computes(component=FLAGS, hypothesis=swapped), lab).verdict == "refuted"

@@ -3,6 +3,7 @@ and the conventions follow how programs are compiled.
 """
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.wiring import Wiring
-from vesalius.explanations.scientist import explain_specimen
+from vesalius.explanations.scientist import explain, explain_specimen
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
 from vesalius.explanations.scientist.hypotheses import FAMILIES, TableForm, rank_heads, table_over
@@ -24,6 +25,7 @@ from vesalius.explanations.scientist.observe import (
     Contexts,
     Observations,
     Probe,
+    Written,
     observe,
     observe_rare_arguments,
     one_position_edit,
@@ -153,6 +155,78 @@ def test_arguments_hardly_seen_are_observed() -> None:
     in_order = seen.row[seen.position == more.position[-1]]
     assert torch.isclose(more.raw[-1], seen.raw[seen.row == more.pairings.base[more.row[-1]]], atol=1e-5).all(1).any()
     assert len(in_order)
+
+
+def test_what_was_written_is_carried_on_to_the_end_of_a_longer_row() -> None:
+    acts = torch.tensor([[9.0, 1.0, 2.0, 3.0], [9.0, 5.0, 6.0, 7.0]])[..., None]
+    real = torch.tensor([[True, True, False], [True, True, True]])
+    written = Written(acts, real).up_to(torch.tensor([3, 2]))
+    assert written.acts[..., 0].tolist() == [[9, 1, 2, 2], [9, 5, 6, 7]]
+    assert written.real.tolist() == [[True, True, True], [True, True, False]]
+
+
+def test_a_value_that_follows_from_the_length_is_seen_at_all_positions_together() -> None:
+    """The head of circuit 111 compares what L1_MLP wrote there with what it wrote here: alone, short lengths look
+    alike.
+    """
+    specimen = ves.load("111")
+    assert isinstance(specimen.vocabulary, FiniteVocabulary)
+    runs = CircuitRuns(specimen, specimen.vocabulary, [L0H0, L0M, L1M])
+    pool = runs.record(draw_sequences(specimen, 260, seed=0))
+    alone = observe(runs, pool, L1M, [], seed=0)
+    together = alone.at_all_positions(runs, pool)
+    assert together.row.tolist() == list(range(260))
+
+    def told_apart(observations: Observations) -> int:
+        """Lengths whose fingerprints at position 0 differ from all others by more than from each other."""
+        first = observations.position == 0
+        lengths, seen = pool.sequences.lengths[observations.row[first]], observations.raw[first]
+        means = torch.stack([seen[lengths == length].mean(0) for length in range(1, 10)])
+        within = torch.stack([(seen[lengths == n] - means[n - 1]).norm(dim=1).mean() for n in range(1, 10)])
+        between = torch.cdist(means, means) + torch.diag(torch.full((9,), torch.inf))
+        return int((between.amin(1) > 2 * within).sum())
+
+    assert told_apart(together) == 9
+    assert told_apart(alone) < 9
+
+
+def test_what_reads_a_badly_predicted_component_as_well_is_tried() -> None:
+    """A wider table that is as good and reads L0_MLP as well; none that is worse, or that reads less."""
+    weak = SimpleNamespace(hypothesis=table(), score=1.0, ranked=[])
+
+    def tried(shares: dict[Component, float | None], *ranked: Ranked) -> list[tuple[Component, int]]:
+        reader = SimpleNamespace(hypothesis=ranked[0].hypothesis, score=ranked[0].score, ranked=list(ranked))
+        return list(explain._readers(shares, SimpleNamespace(findings={L0M: weak, L1M: reader})))
+
+    own = Ranked(0.95, TableForm(("tokens",)))
+    wider, worse, other = (
+        Ranked(0.96, TableForm(("L0_MLP", "tokens"))),
+        Ranked(0.94, TableForm(("L0_MLP", "tokens"))),
+        Ranked(0.96, TableForm(("L0_MLP",))),
+    )
+    assert tried({L0M: 0.7, L1M: 1.0}, own, other, wider) == [(L1M, 2)]
+    assert tried({L0M: 0.7, L1M: 1.0}, own, other, worse) == []
+    assert tried({L0M: 0.99, L1M: 0.5}, own, other, wider) == []
+    assert tried({L0M: None, L1M: 1.0}, own, wider) == []
+
+
+@pytest.mark.parametrize(("lost", "kept"), [(10, 0), (0, 1)])
+def test_a_refinement_that_loses_inputs_is_refused(lost: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exchanges are predicted better, but the program no longer gives the outputs of one input in ten."""
+    finding = SimpleNamespace(simpler=None, placed=1, ranked=[], score=1.0, hypothesis=table("tokens"))
+    searches = [SimpleNamespace(runs=None, pool=None, findings={L0M: finding}) for _ in range(2)]
+    programs = [CircuitProgram({L0M: table("tokens")}, None, causal=True, numeric=False) for _ in range(2)]
+    right = {id(programs[0]): torch.ones(100), id(programs[1]): (torch.arange(100) >= lost).float()}
+    shares = {id(programs[0]): {L0M: 0.7}, id(programs[1]): {L0M: 0.96}}
+    monkeypatch.setattr(explain, "explain_components", lambda *args, **options: searches[1])
+    monkeypatch.setattr(explain, "assemble", lambda *args, **options: programs[1])
+    monkeypatch.setattr(explain, "exchange_accuracy", lambda runs, one, *args, **options: shares[id(one)])
+    monkeypatch.setattr(explain, "agreement", lambda one, recorded: right[id(one)])
+    monkeypatch.setattr(explain, "_constant_in_rows", lambda *args: frozenset())
+    _, chosen = explain._refined(
+        searches[0], programs[0], None, 1.0, seed=0, without=frozenset(), tell=lambda message: None
+    )
+    assert chosen is programs[kept]
 
 
 @pytest.fixture(scope="module")

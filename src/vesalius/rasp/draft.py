@@ -353,7 +353,7 @@ class Draft:
         """The mean of the numbers that codes stand for over the selected positions, those undefined left out."""
         if name in self.numerical:
             operand = self.variables[of]
-            plain = all(code != UNDEFINED and operand.value(code) == numbers[code] for code in operand.codes)
+            plain = all(0 <= code < len(numbers) and operand.value(code) == numbers[code] for code in operand.codes)
             values = operand.variable if plain else self.rule(f"{name}_numbers", (of,), _number_of(numbers))
             return Coded(Aggregate(select, values, numerical=True, name=name), frozenset(), self.nothing, scale=scale)
         total = self._total(f"{name}_total", select, of, numbers)

@@ -121,7 +121,8 @@ def _examine(
         return "undecided", (agreement, accuracy)
     as_a_whole = _fails(agreement, MIN_AGREEMENT)
     if as_a_whole or _fails(accuracy, MIN_CHANGED_ACCURACY):
-        verdict, local = _local(test, program, level, as_a_whole=as_a_whole)
+        close = accuracy.high is not None and accuracy.high >= MIN_CHANGED_ACCURACY
+        verdict, local = _local(test, program, level, may_hold=as_a_whole or close)
         return verdict, (agreement, accuracy, *local)
     worst = _once(lab, program, ("worst", component, carried), lambda: _worst(test, program, result))
     verdict = _verdict(accuracy, worst)
@@ -136,15 +137,16 @@ def _examine(
     return "refuted" if fails else verdict, (agreement, accuracy, worst, contest, *arguments, *moved)
 
 
-def _local(test: "InterchangeTest", program: Program, level: float, *, as_a_whole: bool) -> Outcome:
+def _local(test: "InterchangeTest", program: Program, level: float, *, may_hold: bool) -> Outcome:
     """Whether a program that fails may fail elsewhere: by the rule of `depends_only_on` the component tells the claimed
     values apart and nothing else, whatever the rest of the program makes of them.
 
     Then nothing speaks against the claim, and it is undecided, not refuted. It is not supported either: the component
     may carry the same distinctions under other names, as the share of what is not x for the share of x.
 
-    Where this is open, a program that fails as a whole leaves the claim open. One that gives the model's answers and
-    yet does not predict the interchange of this component is wrong about it.
+    Where this is open, a program that fails as a whole leaves the claim open, and so does an interchange whose interval
+    reaches the bar (`may_hold`). A program that gives the model's answers and yet does not predict the interchange of
+    this component is wrong about it.
     """
     if test.crossed:
         return "refuted", ()
@@ -154,7 +156,7 @@ def _local(test: "InterchangeTest", program: Program, level: float, *, as_a_whol
     if verdict != "supported":
         at_equal = evidence[0]
         breaks = at_equal.n >= MIN_INPUTS and at_equal.high is not None and at_equal.high < MIN_UNCHANGED
-        return "undecided" if verdict == "undecided" and as_a_whole and not breaks else "refuted", evidence
+        return "undecided" if verdict == "undecided" and may_hold and not breaks else "refuted", evidence
     return "undecided", tuple(one.model_copy(update={"outcome": ELSEWHERE}) for one in evidence)
 
 

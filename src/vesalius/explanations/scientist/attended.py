@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.explanations.scientist.gathering import Gathered, Selector, Width
-from vesalius.explanations.scientist.program import INDICES, Environment, Hypothesis, View
+from vesalius.explanations.scientist.program import INDICES, TOLERANCE, Environment, Hypothesis, View
 from vesalius.rasp.draft import UNDEFINED
 
 #: Selections that are combined with values and operations.
@@ -31,6 +31,10 @@ LEAST_LIFT = 0.05
 MOST_VALUES = 64
 #: An order is of so many values at least, and so small a share of what was seen may speak against it.
 FEWEST_IN_ORDER, MOST_AGAINST = 3, 0.02
+#: Numbers are fitted to so many values of a variable at most; means with them must give this share of the outputs.
+MOST_NUMBERED, MEANS_FIT = 16, 0.95
+#: Fitted numbers are rounded to as few decimals as give as many of the outputs.
+MOST_DECIMALS = 3
 #: Hypotheses are the larger, the more has to be said about what they select.
 KIND_SIZE = {"all": 1.3, "constant": 1.4, "compare": 1.5, "pairs": 1.7}
 HOW_SIZE = {"first": 0.0, "most": 0.01, "last": 0.02, "mean": 0.015, "sum": 0.03}
@@ -43,15 +47,48 @@ class Attended:
     env: Environment
     attention: Float[Tensor, "row query key"]
     baseline: Float[Tensor, "row query 1"]
+    outputs: Float[Tensor, "row pos"] | None = None
 
     @classmethod
-    def of(cls, env: Environment, attention: Float[Tensor, "row query key"]) -> "Attended":
-        """The inputs whose attention is known (it is zero in rows of exchanges)."""
+    def of(
+        cls,
+        env: Environment,
+        attention: Float[Tensor, "row query key"],
+        outputs: Float[Tensor, "row pos"] | None = None,
+    ) -> "Attended":
+        """The inputs whose attention is known (it is zero in rows of exchanges), and their outputs where these are
+        numbers.
+        """
         rows = (attention.sum((1, 2)) > 0).nonzero()[:MOST_INPUTS, 0]
         values = {name: codes[rows] for name, codes in env.values.items()}
         taken = Environment(values, View(env.real[rows], env.visible[rows] & env.real[rows][:, :, None]))
         seen = attention[rows] * taken.visible
-        return cls(taken, seen, 1 / (taken.visible.sum(-1, keepdim=True) + 1.0))
+        given = None if outputs is None else outputs[rows]
+        return cls(taken, seen, 1 / (taken.visible.sum(-1, keepdim=True) + 1.0), given)
+
+    def numbers(self, of: str, selector: Selector) -> tuple[float, ...] | None:
+        """The number that each value of a variable stands for, if the outputs are its mean over what is selected."""
+        values = self.env[of]
+        if self.outputs is None or int(values.max()) >= MOST_NUMBERED:
+            return None
+        kinds = torch.nn.functional.one_hot(values.clamp(min=0), int(values.max()) + 1) * (values >= 0)[..., None]
+        counts = selector.mask(self.env).float() @ kinds.float()
+        here = self.env.real & (counts.sum(-1) > 0)
+        if int(here.sum()) < 2 * counts.shape[-1]:
+            return None
+        shares = (counts / counts.sum(-1, keepdim=True).clamp(min=1))[here].double()
+        outputs = self.outputs[here].double()
+        # Some values may never be seen together with others, so the smallest solution is taken.
+        exact = torch.linalg.lstsq(shares, outputs[:, None], driver="gelsd").solution[:, 0]
+
+        def right(numbers: Tensor) -> float:
+            return float(((shares @ numbers - outputs).abs() < TOLERANCE).float().mean())
+
+        if right(exact) < MEANS_FIT or float(exact.max() - exact.min()) < TOLERANCE:
+            return None
+        rounded = (exact.round(decimals=decimals) for decimals in range(MOST_DECIMALS))
+        fewest = next((each for each in rounded if right(each) >= right(exact)), exact.round(decimals=MOST_DECIMALS))
+        return tuple((fewest + 0.0).tolist())
 
     def lift(self, mask: Bool[Tensor, "row query key"]) -> float:
         """The share of attention on the selected keys, less the share by chance, where some but not all are."""
@@ -127,11 +164,12 @@ def large_grammar(
     attention: Float[Tensor, "row query key"],
     names: list[str],
     numbers: Mapping[str, tuple[float, ...]],
+    outputs: Float[Tensor, "row pos"] | None = None,
 ) -> Iterator[Hypothesis]:
     """Hypotheses about a head that attention makes likely; `numbers` are what the codes of variables stand for, where
-    that is a number.
+    that is a number. Where the `outputs` are numbers, those of other variables are fitted to them.
     """
-    attended = Attended.of(env, attention)
+    attended = Attended.of(env, attention, outputs)
     if not len(attended.attention):
         return
     everything = Selector("all")
@@ -139,6 +177,10 @@ def large_grammar(
         size = KIND_SIZE[selector.kind]
         if selector.kind != "all":
             yield Width(selector, size=size)
+        for of in names:
+            fitted = None if of in numbers else attended.numbers(of, selector)
+            if fitted is not None:
+                yield Gathered(of, selector, "mean", fitted, size + HOW_SIZE["mean"])
         for of in (*names, INDICES):
             plain = selector.kind == "compare" and INDICES in (selector.keys, of)
             hows = ["first", *([] if plain else ["most", "last"])]

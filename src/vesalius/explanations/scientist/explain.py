@@ -18,7 +18,7 @@ back. Figures on all of these are in-sample; honest ones need freshly generated 
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -32,7 +32,13 @@ from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.hypotheses import FAMILIES
-from vesalius.explanations.scientist.investigate import ComponentSearch, SearchState, assemble, explain_components
+from vesalius.explanations.scientist.investigate import (
+    ComponentSearch,
+    SearchState,
+    assemble,
+    explain_components,
+    feeds,
+)
 from vesalius.explanations.scientist.program import CircuitProgram
 from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
 from vesalius.explanations.scientist.settling import settled
@@ -64,7 +70,7 @@ REFINEMENTS = 3
 MOST_REFINED = 6
 #: A component is looked at again when its exchanges are predicted worse than this.
 REFINE_BELOW = 0.95
-#: A program is better when exchanges are predicted better by this on average.
+#: A program is better when exchanges are predicted better by this on average, and no more inputs than this are lost.
 BETTER = 0.01
 #: A runner-up is tried if its score is less than this below the one in use.
 RUNNER_UP = 0.3
@@ -209,29 +215,44 @@ def _refined(
     known = [investigation]
     forced: dict[Component, int] = {}
     tried: dict[Component, int] = {}
+    whole: frozenset[Component] = frozenset()
     pairs = int(REFINING_PAIRS * share)
     checks = exchange_accuracy(runs, program, recorded, pairs=pairs, seed=seed + 3)
+    agreed = float(agreement(program, recorded).float().mean())
 
-    def attempt(trial: dict[Component, int], needed: float) -> bool:
-        nonlocal investigation, program, checks
-        other = explain_components(runs, investigation.pool, seed=seed, forced=trial, known=known, without=without)
+    def attempt(trial: dict[Component, int], needed: float, whole: frozenset[Component]) -> bool:
+        nonlocal investigation, program, checks, agreed
+        pool = investigation.pool
+        other = explain_components(runs, pool, seed=seed, forced=trial, whole=whole, known=known, without=without)
         known.append(other)
         other_program = assemble(other, recorded, exchanges=int(EXCHANGES * share), seed=seed + 2)
         other_checks = exchange_accuracy(runs, other_program, recorded, pairs=pairs, seed=seed + 3)
-        if _quality(other_checks) <= _quality(checks) + needed:
+        other_agreed = float(agreement(other_program, recorded).float().mean())
+        if _quality(other_checks) <= _quality(checks) + needed or other_agreed < agreed - BETTER:
             return False
-        investigation, program, checks = other, other_program, other_checks
+        investigation, program, checks, agreed = other, other_program, other_checks, other_agreed
         return True
 
     simpler = {c: place for c, finding in investigation.findings.items() if (place := finding.simpler) is not None}
-    if simpler and attempt(simpler, -BETTER):
+    if simpler and attempt(simpler, -BETTER, whole):
         forced, tried = dict(simpler), dict(simpler)
     few = len(checks) <= MOST_REFINED
+    constant = _constant_in_rows(program, recorded)
+    if few and any((checks[component] or 0.0) < REFINE_BELOW for component in constant):
+        tell("exchanging all positions together")
+        others = {component: place for component, place in forced.items() if component not in constant}
+        if attempt(others, BETTER, constant):
+            forced, tried, whole = others, dict(others), constant
     placed = {c: place for c, finding in investigation.findings.items() if (place := finding.placed) is not None}
     if few and placed and any(share is not None and share < REFINE_BELOW for share in checks.values()):
         tell("trying tables that keep positions apart")
-        if attempt({**forced, **placed}, BETTER):
+        if attempt({**forced, **placed}, BETTER, whole):
             forced, tried = {**forced, **placed}, {**tried, **placed}
+    unread = set(_readers(checks, investigation)) if few else set()
+    for component, place in sorted(unread)[:REFINEMENTS]:
+        tell(f"trying a hypothesis for {component} that reads more")
+        if attempt({**forced, component: place}, BETTER, whole):
+            forced, tried = {**forced, component: place}, {**tried, component: place}
     for _ in range(REFINEMENTS if few else 0):
         weakest = _weakest(checks, investigation, tried)
         if weakest is None:
@@ -239,14 +260,45 @@ def _refined(
         tell(f"trying another hypothesis for {weakest}")
         tried[weakest] = tried.get(weakest, 0) + 1
         trial = {**forced, weakest: tried[weakest]}
-        if attempt(trial, BETTER):
+        if attempt(trial, BETTER, whole):
             forced = trial
     return investigation, program
+
+
+def _constant_in_rows(program: CircuitProgram, recorded: RecordedRun) -> frozenset[Component]:
+    """Components whose value is the same at all positions of each input; the last layer is read at its own only."""
+    env = program.environment(recorded.sequences)
+    last = max(component.layer for component in program.variables)
+
+    def constant(codes: Tensor) -> bool:
+        return bool(((codes == codes[:, :1]) | ~env.real).all())
+
+    return frozenset(
+        component
+        for component, variable in program.variables.items()
+        if component.layer < last and variable.family != "nothing" and constant(env[str(component)])
+    )
 
 
 def _quality(checks: dict[Component, float | None]) -> float:
     shares = [share for share in checks.values() if share is not None]
     return sum(shares) / max(1, len(shares))
+
+
+def _readers(checks: dict[Component, float | None], investigation: SearchState) -> Iterator[tuple[Component, int]]:
+    """Components, each with the place of a hypothesis that is as good as the one in use and also reads a component that
+    is predicted badly: what shows in a few inputs adds too little to a score to be read for it.
+    """
+    weak = [component for component, share in checks.items() if share is not None and share < REFINE_BELOW]
+    for reader, finding in investigation.findings.items():
+        for component in weak:
+            name = str(component)
+            if name in finding.hypothesis.reads or not feeds(component, reader):
+                continue
+            for place, (score, hypothesis) in enumerate(finding.ranked):
+                if score >= finding.score and {name, *finding.hypothesis.reads} <= {*hypothesis.reads}:
+                    yield reader, place
+                    break
 
 
 def _weakest(

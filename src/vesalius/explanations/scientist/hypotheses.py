@@ -238,10 +238,11 @@ def rank_heads(
     causal: bool = False,
     without: frozenset[str] = frozenset(),
     numbers: Mapping[str, tuple[float, ...]] | None = None,
+    outputs: Float[Tensor, "row pos"] | None = None,
 ) -> list[Scored]:
     """Hypotheses about a head, the chosen one first, then by score. `names`: tokens and upstream variables; families
     in `without` are left out, and the list is empty when none is left. `numbers`: what codes stand for, where that is
-    a number.
+    a number; `outputs`: those of the model, where they are numbers.
     """
     scored: list[Scored] = []
     seen: set[bytes] = set()
@@ -262,7 +263,7 @@ def rank_heads(
         return []
     _widen(env, scored, consider)
     if max(each.score for each in scored) < WELL_PREDICTED:
-        for hypothesis in large_grammar(env, attention, names, numbers or {}):
+        for hypothesis in large_grammar(env, attention, names, numbers or {}, outputs):
             consider(hypothesis)
     top = max(each.score for each in scored)
     near = [each for each in scored if each.score >= top - TIE]
@@ -350,11 +351,12 @@ def _head_hypotheses(
     own = _own_route_table(env, attention)
     yield from (Copy(name, "table", own, INDICES, anywhere=True, size=1.5) for name in names)
     for by in [*upstream, *([] if causal else [LENGTH])]:
-        # Steering by a variable of the circuit is preferred to steering by the length itself.
-        dearer = 0.2 * (by == LENGTH)
         for anywhere in (True, False):
+            # Steering by a variable of the circuit is preferred to steering by the length itself, and both to steering
+            # by the own position as well: where little shows at a position, any table of the two fits.
+            size = 1.4 + 0.2 * (by == LENGTH) + 0.15 * (not anywhere)
             table = _route_table(observations, env, by, attention, anywhere=anywhere)
-            yield from (Copy(name, "table", table, by, anywhere, size=1.4 + dearer) for name in names)
+            yield from (Copy(name, "table", table, by, anywhere, size=size) for name in names)
     for gate in upstream:
         for constant in _constants(env, gate)[:4]:
             yield from (Gated(name, gate, constant) for name in names if name != gate)
@@ -375,7 +377,9 @@ def _route_table(
     *,
     anywhere: bool,
 ) -> dict[tuple[int, int], int]:
-    """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters."""
+    """The position most attended to where it is in view, for every value of `by`, at each position apart, or anywhere
+    the head matters: where the position that a value leads to is out of view, a head attends to anything.
+    """
     steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if by == LENGTH else env[by]
     row, query = env.real.nonzero(as_tuple=True)
     if anywhere:
@@ -383,8 +387,11 @@ def _route_table(
         row, query = row[kept], query[kept]
     own = torch.zeros_like(query) if anywhere else query
     groups, member = distinct(torch.stack([own, steering[row, query]], 1))
-    weight = attention.new_zeros(len(groups), attention.shape[2]).index_add_(0, member, attention[row, query])
-    return {(p, v): int(place) for (p, v), place in zip(groups.tolist(), weight.argmax(1), strict=True)}
+    in_view = env.visible[row, query] & (attention[row, query].sum(-1, keepdim=True) > 0)
+    given, n = attention.new_zeros(2, len(groups), attention.shape[2])
+    given.index_add_(0, member, attention[row, query] * in_view)
+    mean = given / n.index_add_(0, member, in_view.to(n.dtype)).clamp(min=1)
+    return {(p, v): int(place) for (p, v), place in zip(groups.tolist(), mean.argmax(1), strict=True)}
 
 
 def _own_route_table(env: Environment, attention: Tensor) -> dict[tuple[int, int], int]:

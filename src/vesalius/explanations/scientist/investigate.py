@@ -112,12 +112,14 @@ def explain_components(
     *,
     seed: int,
     forced: dict[Component, int] | None = None,
+    whole: frozenset[Component] = frozenset(),
     known: Sequence[SearchState] = (),
     without: frozenset[str] = frozenset(),
     progress: Callable[[Component], None] | None = None,
 ) -> SearchState:
-    """Explain every component; `forced` takes a lower-ranked hypothesis for some. What `known` searches of the same
-    runs have observed is reused, and what they found of a component where the program before it is the same.
+    """Explain every component; `forced` takes a lower-ranked hypothesis for some, and those in `whole` are observed at
+    all positions together. What `known` searches of the same runs have observed is reused, and what they found of a
+    component where the program before it is the same.
     """
     findings: dict[Component, ComponentSearch] = {}
     program = CircuitProgram({}, None, runs.model.config.causal, runs.numeric)
@@ -125,12 +127,14 @@ def explain_components(
         if progress:
             progress(component)
         upstream = [c for c in findings if feeds(c, component) and not findings[c].observations.is_inert]
-        if known:
-            observations = known[0].findings[component].observations
-        else:
-            observations = observe(runs, pool, component, upstream, seed=seed + 17 * order)
+        observed = [state.findings[component].observations for state in known]
+        observations = observed[0] if observed else observe(runs, pool, component, upstream, seed=seed + 17 * order)
+        if component in whole:
+            again = next((each for each in observed if each.probe.whole), None)
+            observations = again or observations.at_all_positions(runs, pool)
         choice = (forced or {}).get(component, 0)
         same = [state.findings[component] for state in known if _begins_with(state.program, program)]
+        same = [one for one in same if one.observations is observations]
         finding = next((one for one in same if one.choice == choice), None)
         if finding is None:
             search = _Search(runs, pool, program, observations, upstream, without)
@@ -177,6 +181,7 @@ class _Search:
             causal=runs.model.config.causal,
             without=self.without,
             numbers=_numbers(runs, program),
+            outputs=self.pool.outputs[observations.pairings.base] if runs.numeric else None,
         )
         return [Ranked(each.score, each.hypothesis) for each in heads[:KEPT]], len(heads)
 

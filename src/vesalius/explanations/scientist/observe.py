@@ -12,12 +12,15 @@
 3. A hypothesis gives every observation a value; its score is the share of the fingerprints' variance (within positions)
    that the value predicts on rows it was not fitted on. A finer hypothesis cannot win by fitting noise, a coarser one
    loses.
-4. Tables are read off observations, so an argument that random inputs almost never give stays unknown. The program
+4. A value that is the same at every position, as what follows from the length, is one that the model never met at one
+   position alone, and a reader may compare it there with here. Where the exchanges of such a component are badly
+   predicted, its values are put in at all positions together (`at_all_positions`).
+5. Tables are read off observations, so an argument that random inputs almost never give stays unknown. The program
    computed so far tells, without running the model, which of many candidate runs give rare arguments; those are run
    (`observe_rare_arguments`).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -59,19 +62,35 @@ class Contexts:
         return Contexts(self.base[chosen], self.background[chosen])
 
 
+class Written(NamedTuple):
+    """What a component wrote in some rows, and where these have a token."""
+
+    acts: Float[Tensor, "row with_bos width"]
+    real: Bool[Tensor, "row pos"]
+
+    def up_to(self, lengths: Int[Tensor, " row"]) -> "Written":
+        """The same on rows of these lengths; what is missing at the end is what was written last."""
+        places = torch.arange(self.acts.shape[1])
+        filled = places.minimum(self.real.sum(1, keepdim=True))[..., None].expand(-1, -1, self.acts.shape[2])
+        return Written(self.acts.gather(1, filled), places[:-1] < lengths[:, None])
+
+
 @dataclass(frozen=True)
 class Probe:
-    """The contexts of one component and the seed of the projection: enough to fingerprint any further value of it."""
+    """The contexts of one component and the seed of the projection: enough to fingerprint any further value of it.
+    `whole`: what was written at all positions of a row is put in together.
+    """
 
     component: Component
     contexts: Contexts
     seed: int
+    whole: bool = False
 
     def fingerprints(
         self,
         runs: CircuitRuns,
         pool: RecordedRun,
-        acts: Float[Tensor, "row with_bos width"],
+        written: "Written",
         row: Int[Tensor, " n"],
         position: Int[Tensor, " n"],
     ) -> Float[Tensor, "n width"]:
@@ -89,29 +108,33 @@ class Probe:
             fits = (position < pool.sequences.lengths[base]).nonzero()[:, 0]
             if not len(fits):
                 continue
-            outputs, kept = read(runs, pool, acts, row[fits], position[fits], context)
+            outputs, kept = read(runs, pool, written, row[fits], position[fits], context)
             embedded = (outputs.unsqueeze(-1) if embedding is None else embedding[outputs]) * kept[..., None]
             result[fits] += embedded.flatten(1) @ mixing
         return result
 
     def _everywhere(
-        self, runs: CircuitRuns, pool: RecordedRun, acts: Tensor, row: Tensor, position: Tensor, context: int
+        self, runs: CircuitRuns, pool: RecordedRun, written: "Written", row: Tensor, position: Tensor, context: int
     ) -> tuple[Tensor, Tensor]:
-        """One position exchanged at a time, outputs read everywhere."""
+        """One position exchanged at a time (or all of them), outputs read everywhere."""
         base = self.contexts.base[context].expand(len(row))
-        edit = one_position_edit(pool, self.component, self.contexts.take(torch.tensor([context])), acts[row], position)
+        alone = self.contexts.take(torch.tensor([context]))
+        edit = one_position_edit(pool, self.component, alone, written.acts[row], position)
+        if self.whole:
+            both = written.real[row] & pool.sequences.real[base]
+            edit = replace(edit, where=torch.cat([both.new_zeros(len(both), 1), both], 1))
         outputs, _ = runs.patched(pool, base, edit)
         return outputs, pool.sequences.real[base]
 
     def _own_position(
-        self, runs: CircuitRuns, pool: RecordedRun, acts: Tensor, row: Tensor, position: Tensor, context: int
+        self, runs: CircuitRuns, pool: RecordedRun, written: "Written", row: Tensor, position: Tensor, context: int
     ) -> tuple[Tensor, Tensor]:
         """In the last layer a position's exchange shows at that position only, so all are exchanged in one run."""
         rows, member = row.unique(return_inverse=True)
-        everywhere = torch.ones((len(rows), acts.shape[1]), dtype=torch.bool)
+        everywhere = torch.ones((len(rows), written.acts.shape[1]), dtype=torch.bool)
         everywhere[:, 0] = False
         base = self.contexts.base[context].expand(len(rows))
-        outputs, _ = runs.patched(pool, base, Edit(self.component, acts[rows], everywhere))
+        outputs, _ = runs.patched(pool, base, Edit(self.component, written.acts[rows], everywhere))
         return outputs[member, position][:, None], torch.ones(len(row), 1)
 
 
@@ -285,6 +308,17 @@ class Observations:
         places, _, spread = _spread(self.raw, self.position)
         return places[spread <= (SILENT_NUMBERS if numeric else SILENT_SHARE) * spread.max()]
 
+    def at_all_positions(self, runs: CircuitRuns, pool: RecordedRun) -> "Observations":
+        """Once a row, what the component wrote at all its positions put in together, up to the length that the
+        value came with; without the rows that hold values of two inputs.
+        """
+        lengths, base = pool.sequences.lengths, self.probe.contexts.base
+        covered = (self.pairings.source < 0) | (lengths[self.pairings.source] >= lengths[self.pairings.base])
+        row = covered.nonzero()[:, 0]
+        probe = replace(self.probe, contexts=Contexts(base, base), whole=True)
+        raw = _raw(runs, pool, probe, self.pairings, row, torch.zeros_like(row))
+        return Observations(probe, self.pairings, row, torch.zeros_like(row), raw, self.effect)
+
     def with_more(
         self,
         runs: CircuitRuns,
@@ -326,15 +360,19 @@ def _raw(
     runs: CircuitRuns, pool: RecordedRun, probe: Probe, pairings: Pairings, row: Tensor, position: Tensor
 ) -> Tensor:
     """Fingerprints of what the component wrote in the rows of `pairings`, natural or with another one exchanged."""
-    return probe.fingerprints(runs, pool, _written(runs, pool, probe.component, pairings), row, position)
+    written = _written(runs, pool, probe.component, pairings)
+    if probe.whole:
+        origin = torch.where(pairings.source < 0, pairings.base, pairings.source)
+        written = written.up_to(pool.sequences.lengths[origin])
+    return probe.fingerprints(runs, pool, written, row, position)
 
 
-def _written(runs: CircuitRuns, pool: RecordedRun, component: Component, pairings: Pairings) -> Tensor:
+def _written(runs: CircuitRuns, pool: RecordedRun, component: Component, pairings: Pairings) -> Written:
     acts = pool.component_outputs[component][pairings.base]
     for other in dict.fromkeys(moved for moved in pairings.moved if moved is not None):
         _, kept = runs.interchange(pool, pairings, other, keep=(component,))
         acts[pairings.rows_of(other)] = kept[component]
-    return acts
+    return Written(acts, pool.sequences.real[pairings.base])
 
 
 def _observed_places(
@@ -381,6 +419,8 @@ def observe_rare_arguments(
     seed: int,
 ) -> Observations:
     """The observations with those places added at which the variables `reads` have values seldom seen so far."""
+    if observations.probe.whole:
+        return observations
     upstream = [component for component in program.variables if str(component) in reads]
     candidates = candidate_pairings(len(pool.sequences), upstream, CANDIDATES, seed=seed)
     env = program.exchanged(pool.sequences, candidates)

@@ -107,6 +107,9 @@ def _uses_by(variable: Hypothesis, name: str, code: int) -> Iterator[tuple[tuple
         yield from ((("place", own), place) for (own, value), place in variable.table.items() if value == code)
     elif isinstance(variable, Gated) and variable.by == name:
         yield ("open",), code == variable.value
+    elif isinstance(variable, Gathered) and variable.numbers and name not in variable.selector.reads:
+        if variable.of == name and code < len(variable.numbers):
+            yield ("number",), variable.numbers[code]
     elif (
         isinstance(variable, Gathered | Width) and variable.selector.kind == "pairs" and name in variable.selector.reads
     ):
@@ -157,6 +160,8 @@ def _renamed(variable: Hypothesis, name: str, rename: Mapping[int, int]) -> Hypo
     if isinstance(variable, Width) and variable.selector.kind == "constant":
         constant, *others = _renamed_set((variable.selector.constant, *variable.selector.others), rename)
         return replace(variable, selector=replace(variable.selector, constant=constant, others=tuple(others)))
+    if isinstance(variable, Gathered) and variable.numbers and variable.of == name:
+        variable = replace(variable, numbers=_renamed_numbers(variable.numbers, rename))
     if isinstance(variable, Gathered | Width) and variable.selector.kind == "pairs":
         return replace(variable, selector=_renamed_pairs(variable.selector, name, rename))
     if isinstance(variable, Copy) and variable.by == name:
@@ -165,6 +170,12 @@ def _renamed(variable: Hypothesis, name: str, rename: Mapping[int, int]) -> Hypo
     if isinstance(variable, Gated) and variable.by == name:
         return replace(variable, value=rename.get(variable.value, variable.value))
     return variable
+
+
+def _renamed_numbers(numbers: tuple[float, ...], rename: Mapping[int, int]) -> tuple[float, ...]:
+    """What the new codes stand for; several old codes of one new one stand for the same."""
+    renamed = {rename.get(code, code): number for code, number in enumerate(numbers)}
+    return tuple(renamed.get(code, 0.0) for code in range(max(renamed) + 1))
 
 
 def _renamed_pairs(selector: Selector, name: str, rename: Mapping[int, int]) -> Selector:

@@ -409,8 +409,12 @@ def _shut(of_value: dict[Value, Hashable], closed: Hashable, *, valued: bool) ->
 
 def _conditions(entries: Entries) -> Iterator[_Condition]:
     for place in (0, 1):
-        for candidate in _whether({key[place] for key in entries}):
-            yield _condition(renamed(candidate, (ARGUMENTS[place],)), entries)
+        values = {key[place] for key in entries}
+        for candidate in _whether(values):
+            function = compiled(candidate.formula, 1)
+            members = {value for value in values if is_true(function, (value,))}
+            holds = frozenset(key for key in entries if key[place] in members)
+            yield _Condition(renamed(candidate, (ARGUMENTS[place],)), holds)
     yield _condition(Candidate("equality", "x == y", "whether {x} equals {y}"), entries)
     if ordered(value for key in entries for value in key) is not None:
         yield _condition(Candidate("order", "x < y", "whether {x} is smaller than {y}"), entries)
