@@ -92,6 +92,52 @@ def test_rules_worked_by_hand(rule: str, query: int, keys: list[int]) -> None:
     assert bool(own[0, query]) == (keys != [0] or rule == "BOS")
 
 
+def enumeration() -> Tokens:
+    """ "<bos> def ( a , b , c ) doc b end": of three items the second is named again."""
+    names = ("def", "(", "a", ",", "b", ",", "c", ")", "doc", "b", "end")
+    ids = torch.tensor([[0, *(2 + list(dict.fromkeys(names)).index(name) for name in names)]])
+    commas = torch.tensor([[False, *(name == "," for name in names)]])
+    return Tokens(ids, torch.ones_like(ids, dtype=torch.bool), 1, {"comma": commas})
+
+
+@pytest.mark.parametrize(
+    ("rule", "query", "keys"),
+    [
+        ("named items", 11, [10]),
+        ("item named last", 11, [10]),
+        ("item named last", 10, [10]),
+        ("place of item named last", 11, [5]),
+        ("next item", 11, [7]),
+        ("items left", 11, [3, 7]),
+        ("next item", 9, [0]),  # nothing is named again yet
+    ],
+)
+def test_rules_of_lists_worked_by_hand(rule: str, query: int, keys: list[int]) -> None:
+    weights, own = enumeration().look(rule)
+    expected = torch.zeros(12)
+    expected[keys] = 1 / len(keys)
+    assert torch.allclose(weights[0, query], expected)
+    assert bool(own[0, query]) == (keys != [0])
+
+
+def test_only_prompts_that_name_an_item_again_have_rules_of_lists() -> None:
+    tokens = enumeration()
+    before = Tokens(tokens.ids[:, :10], tokens.real[:, :10], 1, {"comma": tokens.classes["comma"][:, :10]})
+    assert "next item" in library([before, tokens])
+    assert "next item" not in library([before])
+
+
+@pytest.mark.parametrize("tokens", [sentence(), enumeration()])
+def test_no_rule_reads_what_comes_after_a_query(tokens: Tokens) -> None:
+    for rule in library([sentence(), enumeration()]):
+        whole, own = tokens.look(rule)
+        for end in range(1, tokens.ids.shape[1]):
+            cut = {name: here[:, :end] for name, here in tokens.classes.items()}
+            looks, known = Tokens(tokens.ids[:, :end], tokens.real[:, :end], tokens.first, cut).look(rule)
+            assert torch.allclose(looks, whole[:, :end, :end]), (rule, end)
+            assert bool((known == own[:, :end]).all()), (rule, end)
+
+
 def test_near_falls_by_a_factor_e() -> None:
     weights = sentence().look("near 2")[0][0, 6]
     assert float(weights[4] / weights[6]) == pytest.approx(float(torch.tensor(-1.0).exp()))
