@@ -142,7 +142,9 @@ def test_what_stands_at_the_embedding_by_construction_supports_no_claim(adds: Sp
         given = {"algorithm": DIFFERENCE, "variables": places}
         proposal = read_proposal(given, adds.model.config)
         run = run_proposal(adds, proposal, n=8)
-        return Runs(proposal=proposal).record(run, seed=0).verdict, [one.given for one in run.variables]
+        return Runs(component="L0H0", proposal=proposal).record(run, seed=0).verdict, [
+            one.given for one in run.variables
+        ]
 
     assert verdict({"A": "resid0@A", "answer": "resid2@end"}) == ("untested", [True, True])
     assert verdict({"A": "resid0@A", "difference": "resid1@B"}) == ("supported", [True, False])
