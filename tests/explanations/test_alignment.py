@@ -81,6 +81,9 @@ def test_variables_are_found_where_the_weights_hold_them(alignment: Alignment) -
         assert one.places[0].kept.value == 1.0
     assert alignment.answer is not None
     assert alignment.answer["verdict"] == "yes"
+    said = alignment.answer["text"].removeprefix("by_hand, ").partition(" holds ")[2]
+    assert said.startswith("difference in the residual stream before layer 1 at B (1.00 ")
+    assert said.endswith("; by construction at the embedding or the output: A, B, C, answer")
 
 
 @pytest.mark.slow
@@ -117,8 +120,8 @@ def test_a_variable_that_the_model_does_not_compute_has_no_place(specimen: Speci
     assert not any(place.carries for place in total.places)
     assert (total.accuracy.value or 0.0) <= 0.2
     assert result.answer is not None
-    assert result.answer["verdict"] == "partly"
-    assert "no place carries total" in result.answer["text"]
+    assert result.answer["verdict"] == "no"  # the other variables stand at the ends by construction
+    assert " carries total (best 0." in result.answer["text"]
     assert total.tried == 3 * 4 + 4 * 4 + 6  # residual streams; heads and MLPs of two layers; pairs of roles before L1
 
 
@@ -158,6 +161,10 @@ def test_the_arithmetic_model_has_no_place_for_the_difference() -> None:
     places = {one.name: one.place for one in result.variables}
     assert places == {"A": "resid0@A", "B": "resid0@B", "C": "resid0@C", "difference": None, "answer": "resid3@end"}
     assert (result.variable("difference").accuracy.value or 0.0) <= 0.2
+    answer = result.answered()
+    assert answer.verdict == "no"
+    assert answer.text.startswith("no place of arithmetic, addition")
+    assert " carries difference (best 0." in answer.text
 
 
 # Subspaces.

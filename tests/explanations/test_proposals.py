@@ -15,6 +15,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.budget import Budget
 from vesalius.explanations.command import InstrumentTable
 from vesalius.explanations.findings import Statement
+from vesalius.explanations.proposals.claim import Runs
 from vesalius.explanations.proposals.making import null_of
 from vesalius.explanations.proposals.reading import read_proposal
 from vesalius.explanations.proposals.run import GRADING, TRYING, proposal_prompts, run_proposal, size_of, stand_ins
@@ -133,6 +134,21 @@ def test_a_false_algorithm_and_a_wrong_place_are_refuted(adds: Specimen) -> None
     assert (false.agreement.value, false.variables[0].at.verdict) == (0.0, "no")
     assert placed.variables[0].at.verdict == "no"
     assert placed.variables[0].at.accuracy.value == 0.0
+
+
+@pytest.mark.slow
+def test_what_stands_at_the_embedding_by_construction_supports_no_claim(adds: Specimen) -> None:
+    def verdict(places: Mapping[str, str]) -> tuple[str, list[bool]]:
+        given = {"algorithm": DIFFERENCE, "variables": places}
+        proposal = read_proposal(given, adds.model.config)
+        run = run_proposal(adds, proposal, n=8)
+        return Runs(component="L0H0", proposal=proposal).record(run, seed=0).verdict, [
+            one.given for one in run.variables
+        ]
+
+    assert verdict({"A": "resid0@A", "answer": "resid2@end"}) == ("untested", [True, True])
+    assert verdict({"A": "resid0@A", "difference": "resid1@B"}) == ("supported", [True, False])
+    assert verdict({"A": "resid0@A", "difference": "resid1@A"}) == ("refuted", [True, False])
 
 
 def without(specimen: Specimen, material: Trial, heads: list[Component]) -> torch.Tensor:

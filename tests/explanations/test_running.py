@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.devices import LogicalDevices
+from tests.explanations.difference_model import BEHAVIOUR, difference_model
 from tests.explanations.induction_model import as_specimen, induction_model
+from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial, rows_of
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns
@@ -27,6 +29,7 @@ from vesalius.documents.running import (
     PROGRAMS,
     SHUFFLED,
     TOKEN_VALUES,
+    VARIABLE_VALUES,
     WHOLE,
     Rung,
     Running,
@@ -40,6 +43,7 @@ from vesalius.explanations.running.fitting import Fits, _polished, _towards, gra
 from vesalius.explanations.running.ladder import Readings, Stage, Words, _Tables, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, library
+from vesalius.explanations.running.values import donors
 from vesalius.model.devices import spread
 from vesalius.model.specimen import Specimen
 
@@ -90,6 +94,52 @@ def test_rules_worked_by_hand(rule: str, query: int, keys: list[int]) -> None:
     expected[keys] = 1 / len(keys)
     assert torch.allclose(weights[0, query], expected)
     assert bool(own[0, query]) == (keys != [0] or rule == "BOS")
+
+
+def enumeration() -> Tokens:
+    """ "<bos> def ( a , b , c ) doc b end": of three items the second is named again."""
+    names = ("def", "(", "a", ",", "b", ",", "c", ")", "doc", "b", "end")
+    ids = torch.tensor([[0, *(2 + list(dict.fromkeys(names)).index(name) for name in names)]])
+    commas = torch.tensor([[False, *(name == "," for name in names)]])
+    return Tokens(ids, torch.ones_like(ids, dtype=torch.bool), 1, {"comma": commas})
+
+
+@pytest.mark.parametrize(
+    ("rule", "query", "keys"),
+    [
+        ("named items", 11, [10]),
+        ("item named last", 11, [10]),
+        ("item named last", 10, [10]),
+        ("place of item named last", 11, [5]),
+        ("next item", 11, [7]),
+        ("items left", 11, [3, 7]),
+        ("next item", 9, [0]),  # nothing is named again yet
+    ],
+)
+def test_rules_of_lists_worked_by_hand(rule: str, query: int, keys: list[int]) -> None:
+    weights, own = enumeration().look(rule)
+    expected = torch.zeros(12)
+    expected[keys] = 1 / len(keys)
+    assert torch.allclose(weights[0, query], expected)
+    assert bool(own[0, query]) == (keys != [0])
+
+
+def test_only_prompts_that_name_an_item_again_have_rules_of_lists() -> None:
+    tokens = enumeration()
+    before = Tokens(tokens.ids[:, :10], tokens.real[:, :10], 1, {"comma": tokens.classes["comma"][:, :10]})
+    assert "next item" in library([before, tokens])
+    assert "next item" not in library([before])
+
+
+@pytest.mark.parametrize("tokens", [sentence(), enumeration()])
+def test_no_rule_reads_what_comes_after_a_query(tokens: Tokens) -> None:
+    for rule in library([sentence(), enumeration()]):
+        whole, own = tokens.look(rule)
+        for end in range(1, tokens.ids.shape[1]):
+            cut = {name: here[:, :end] for name, here in tokens.classes.items()}
+            looks, known = Tokens(tokens.ids[:, :end], tokens.real[:, :end], tokens.first, cut).look(rule)
+            assert torch.allclose(looks, whole[:, :end, :end]), (rule, end)
+            assert bool((known == own[:, :end]).all()), (rule, end)
 
 
 def test_near_falls_by_a_factor_e() -> None:
@@ -314,14 +364,15 @@ def test_a_false_program_is_refuted(specimen: Specimen, running: Running) -> Non
 
 
 def by_hooks(
-    specimen: Specimen, material: Trial, running: Running, *, alone: bool
+    specimen: Specimen, material: Trial, running: Running, step: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Scores with nothing replaced, with programs (reading tokens `alone`), and with everything replaced: plain hooks
-    on one prompt after the other.
+    """Scores with nothing replaced, with programs (reading what the rung says), and with everything replaced: plain
+    hooks on one prompt after the other.
     """
     model, prompts = specimen.model, material.prompts
     assert prompts is not None
     programs = {Component.parse(one.head): parse_program(one.program) for one in running.heads}
+    donor = dict(zip(*(part.tolist() for part in donors(prompts)), strict=True))
     scores = []
     for row in range(len(prompts)):
         tokens, other = prompts.tokens[row : row + 1], prompts.counterfactual[row : row + 1]
@@ -329,11 +380,20 @@ def by_hooks(
         _, cache = model.run_with_cache(other)
         bare = [model.run_with_cache(torch.tensor([[tokens[0, 0], one]]))[1] for one in tokens[0].tolist()]
         values: dict[int, torch.Tensor] = {}
+        given = {}
+        if step == VARIABLE_VALUES and row in donor:
+            places = [[int(where[one]) for where in prompts.roles.values()] for one in (row, donor[row])]
+            said = prompts.tokens[donor[row]].clone()
+            for own, its in zip(*places, strict=True):
+                said[its] = tokens[0, own]
+            ends = [[*of, int(prompts.position[one])] for of, one in zip(places, (row, donor[row]), strict=True)]
+            _, told = model.run_with_cache(said[None])
+            given = {own: (told, its) for own, its in zip(*ends, strict=True)}
 
         def keep(v, hook, values=values):
             values[hook.layer()] = v
 
-        def heads(z, hook, cache=cache, values=values, seen=seen, bare=bare):
+        def heads(z, hook, cache=cache, values=values, seen=seen, bare=bare, given=given):
             z, layer = z.clone(), hook.layer()
             for head in range(model.config.n_heads):
                 program = programs.get(Component(layer, head))
@@ -341,9 +401,11 @@ def by_hooks(
                     z[:, :, head] = cache[hook.name][:, :, head]
                     continue
                 read = values[layer][0, :, head]
-                if alone:
+                if step != PROGRAMS:
                     name = f"blocks.{layer}.attn.hook_v"
                     read = torch.stack([one[name][0, int(place > 0), head] for place, one in enumerate(bare)])
+                    for place, (told, its) in given.items():
+                        read[place] = told[name][0, its, head]
                 z[0, :, head] = program.pattern(seen)[0] @ read
             return z
 
@@ -359,11 +421,43 @@ def by_hooks(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "alone"), [(PROGRAMS, False), (TOKEN_VALUES, True)])
-def test_rungs_equal_plain_hooks(specimen: Specimen, named: NamedSet, running: Running, step: str, alone: bool) -> None:
-    full, scores, nothing = by_hooks(specimen, named.sets.report, running, alone=alone)
+@pytest.mark.parametrize("step", [PROGRAMS, VARIABLE_VALUES, TOKEN_VALUES])
+def test_rungs_equal_plain_hooks(specimen: Specimen, named: NamedSet, running: Running, step: str) -> None:
+    full, scores, nothing = by_hooks(specimen, named.sets.report, running, step)
     share = (scores.mean() - nothing.mean()) / (full.mean() - nothing.mean())
     assert kept(running, step) == pytest.approx(float(share), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_values_from_variables_hold_what_no_token_alone_holds() -> None:
+    """At B's position stands A - B after the first layer: what L1 reads there is no token's, and a donor has it."""
+    specimen = as_specimen(difference_model(), BEHAVIOUR)
+    looks = {Component(0, 0): "2 back", Component(1, 0): "3 back", Component(1, 1): "1 back"}
+    given = {head: parse_program(text) for head, text in looks.items()}
+    named = NamedSet(tuple(given), ladder_prompts(specimen, 12, seed=0), len(given))
+    running = put_in_place(specimen, named, given=given)
+    assert running is not None
+    assert kept(running, PROGRAMS) == pytest.approx(1.0, abs=1e-6)
+    assert kept(running, VARIABLE_VALUES) == pytest.approx(1.0, abs=1e-6)
+    assert kept(running, TOKEN_VALUES) < 0.8
+
+
+def test_a_donor_has_the_same_words_at_roles_in_the_same_order() -> None:
+    """Of four prompts the second has its roles the other way round, and the third shares fewer words than the last."""
+    rows = [[9, 1, 2, 3, 4], [9, 2, 1, 3, 4], [9, 5, 6, 7, 8], [9, 5, 6, 3, 4]]
+    roles = {"first": [1, 2, 1, 1], "second": [2, 1, 2, 2]}
+    prompts = Prompts(
+        tokens=torch.tensor(rows),
+        mask=torch.ones(4, 5, dtype=torch.bool),
+        position=torch.full((4,), 4),
+        correct=torch.zeros(4, dtype=torch.long),
+        wrong=torch.zeros(4, dtype=torch.long),
+        counterfactual=torch.tensor(rows),
+        texts=[""] * 4,
+        roles={name: torch.tensor(places) for name, places in roles.items()},
+    )
+    who, of = donors(prompts)
+    assert dict(zip(who.tolist(), of.tolist(), strict=True)) == {0: 2, 2: 0, 3: 2}
 
 
 @pytest.mark.slow

@@ -162,6 +162,25 @@ def test_an_agent_on_a_natural_model(tmp_path: Path) -> None:
     assert roles["L0H3"]["note"] not in said_to_the_model(sample)
 
 
+@pytest.mark.slow
+def test_an_agent_gives_its_explanation_as_data(tmp_path: Path) -> None:
+    """A claim of the kind `runs` that cannot be read, and one that is false: A - B has no place at B's token."""
+    data = {"kind": "runs", "algorithm": "arithmetic", "variables": {"difference": "resid1@B"}}
+    model = scripted(
+        ("check_claim", {"component": "L0H3", "claim": {**data, "variables": {"sum": "resid1@B"}}}),
+        ("check_claim", {"component": "L0H3", "claim": data}),
+        ("submit_explanation", {"components": {}, "information_flow": "-", "task_description": "A - B + C"}),
+    )
+    (sample,) = samples(evaluated(natural(components=PAIR, n=8, agent=True), tmp_path, model=model))
+    said = [m.error.message if m.error else m.text for m in sample.messages if m.role == "tool"]
+    assert "'sum' is not in the algorithm" in said[0]
+    assert "refuted: Run in the model's place, the explanation holds: 1 variable." in said[1]
+    kept = Explanation.model_validate(sample.store["vesalius:answer"])
+    assert kept.proposed is not None
+    assert [(one.variable, one.at.verdict) for one in kept.proposed.found] == [("difference", "no")]
+    assert not any(claim.kind == "runs" for part in kept.components for claim in part.claims)
+
+
 @pytest.mark.parametrize(
     ("make", "options", "said"),
     [

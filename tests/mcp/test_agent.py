@@ -343,3 +343,24 @@ def test_an_agent_aligns_an_algorithm_and_sees_no_path(tmp_path: Path) -> None:
         assert "program.py" not in json.dumps(kept)
         refused = text_of(asked(desk, "align", **asking, algorithm="/etc/passwd"))
         assert "choose one of arithmetic" in refused
+
+
+def test_an_explanation_given_as_data_is_run_in_the_models_place(tmp_path: Path) -> None:
+    """A - B at B's token is refuted, C at the embedding says nothing, and what cannot be read gets one line."""
+    right = {"kind": "runs", "algorithm": "arithmetic", "variables": {"difference": "resid1@B"}}
+    with desk_in(tmp_path) as desk:
+
+        def given(**fields: Any) -> Any:
+            return asked(desk, "check_claim", specimen="arithmetic", claim={**right, **fields})
+
+        false = given().structured_content
+        assert false["verdict"] == "refuted"
+        answers, difference = false["evidence"]
+        assert (answers["measure"], answers["value"], answers["passed"]) == ("share that the model gives", 1.0, True)
+        assert difference["experiment"] == "difference exchanged at resid1@B"
+        assert (difference["value"], difference["passed"]) == (0.0, False)
+        trivial = given(variables={"C": "resid0@C"}).structured_content
+        assert (trivial["verdict"], trivial["evidence"][1]["value"]) == ("untested", 1.0)
+        refused = text_of(given(programs={"L0H0": "the answer"}))
+        assert "rule 'the answer' does not exist" in refused
+        assert "\n" not in refused

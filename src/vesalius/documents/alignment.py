@@ -14,6 +14,8 @@ from vesalius.documents.view import Answer, Code, Facts, Grid, Group, Section, S
 
 ALIGNMENT_FILE, ALIGNMENT_PAGE = "alignment.json", "alignment.html"
 NO_PLACE = "no place"
+#: The places before the first layer and after the last, in words.
+EMBEDDING, OUTPUT = "the embedding", "the output"
 #: What a place does: more than half of the pairs come out as predicted; fewer, but more than with any control; neither.
 Verdict = Literal["carries", "in part", "no"]
 VERDICTS: tuple[Verdict, ...] = ("carries", "in part", "no")
@@ -60,6 +62,13 @@ class AlignedPlace(Record):
         """Whether it carries the variable, by rule."""
         return self.verdict == "carries"
 
+    @property
+    def given(self) -> bool:
+        """Whether it is the embedding or the output: inputs stand in the one and answers in the other, whatever the
+        model computes in between.
+        """
+        return f"{EMBEDDING} " in self.words or f"{OUTPUT} " in self.words
+
 
 class Carriers(Record):
     """What brings a variable to a place: these components' outputs there, exchanged together, alone (`share`), beside
@@ -96,6 +105,11 @@ class AlignedVariable(Record):
         """The places that carry it, if only in part, whole ones, in order of layers."""
         whole = [one for one in self.places if one.verdict != "no" and one.directions is None]
         return sorted(whole, key=lambda one: (one.first_layer is None, one.first_layer or 0))
+
+    @property
+    def between(self) -> AlignedPlace | None:
+        """The first place between the embedding and the output that carries it."""
+        return next((one for one in self.places if one.carries and not one.given and one.directions is None), None)
 
     def path(self) -> str:
         """Where it is from layer to layer, and what brings it there."""
@@ -172,8 +186,9 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
 
     def listed(self) -> Line:
         """What a list of results says of it."""
-        found = sum(one.place is not None for one in self.variables)
-        return Line(self._subject(), f"{found} of {len(self.variables)} variables have a place", seconds=self.seconds)
+        asked = [one for one in self.variables if one.between is not None or one.place is None]
+        found = sum(one.place is not None for one in asked)
+        return Line(self._subject(), f"{found} of {len(asked)} variables have a place in between", seconds=self.seconds)
 
     def compared(self, other: "Alignment") -> Compared:
         """How another alignment differs: variables with another place there."""
@@ -191,11 +206,14 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         )
 
     def answered(self) -> Answer:
-        """Whether the variables have places, and which."""
-        placed = [
-            (one.name, None if one.place is None else f"{one.places[0].words}", one.accuracy) for one in self.variables
+        """Whether the variables have places between the embedding and the output, and which."""
+        found = [
+            (one.name, None if (at := one.between) is None else at.words, one.accuracy if at is None else at.accuracy)
+            for one in self.variables
+            if one.between is not None or one.place is None
         ]
-        return alignment_answer(self._subject(), self.algorithm, self.agreement, placed)
+        given = [one.name for one in self.variables if one.between is None and one.place is not None]
+        return alignment_answer(self._subject(), self.algorithm, self.agreement, found, given)
 
     def _subject(self) -> str:
         return f"{self.request.specimen}, {title_of(self.request.behaviour or '')}"

@@ -220,19 +220,24 @@ CARRIED = 0.5
 
 
 def alignment_answer(
-    subject: str, algorithm: str, agreement: Metric, placed: Sequence[tuple[str, str | None, Metric]]
+    subject: str,
+    algorithm: str,
+    agreement: Metric,
+    placed: Sequence[tuple[str, str | None, Metric]],
+    given: Sequence[str] = (),
 ) -> Answer:
-    """Whether the variables of an algorithm have places: each with where it is, or None, and its accuracy."""
+    """Whether the variables of an algorithm have places: each with where it is, or None, and its accuracy. Those that
+    are `given`, at the embedding or the output, stand there whatever the model computes, and come last.
+    """
     if agreement.value is None or agreement.value < CARRIED:
         return Answer(f"{algorithm} does not describe {subject}: it gives {agreement.text()} of the answers", "no")
     has = [f"{name} in {place} ({metric.text()})" for name, place, metric in placed if place is not None]
     lacks = [f"{name} (best {metric.text()})" for name, place, metric in placed if place is None]
-    if not has:
-        return Answer(f"no place of {subject} carries a variable of {algorithm}: {', '.join(lacks)}", "no")
+    ends = f"; by construction at the embedding or the output: {', '.join(given)}" if given else ""
+    if has and lacks:
+        return Answer(f"{subject} holds {'; '.join(has)}; no place carries {', '.join(lacks)}{ends}", "partly")
+    if has:
+        return Answer(f"{subject} holds {'; '.join(has)}{ends}", "yes")
     if lacks:
-        return Answer(
-            f"{len(has)} of {len(placed)} variables of {algorithm} have a place in {subject}: {'; '.join(has)}; no "
-            f"place carries {', '.join(lacks)}",
-            "partly",
-        )
-    return Answer(f"every variable of {algorithm} has a place in {subject}: {'; '.join(has)}", "yes")
+        return Answer(f"no place of {subject} carries {', '.join(lacks)}{ends}", "no")
+    return Answer(f"no variable of {algorithm} has a place between the ends of {subject}{ends}", "partly")

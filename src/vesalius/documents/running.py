@@ -22,11 +22,12 @@ PROGRAM, POSITION_ONLY, DEPENDS = "program", "position only", "depends on contex
 MARGIN, LEAST_BY_POSITION = 0.05, 0.7
 #: Where the counterfactual moves this much of a head's attention, its program must react, by this change overlap.
 LEAST_MOVED, LEAST_CHANGE = 0.1, 0.2
-WHOLE, CIRCUIT, FROZEN, PROGRAMS, TOKEN_VALUES, NAMED_MLPS = STEPS = (
+WHOLE, CIRCUIT, FROZEN, PROGRAMS, VARIABLE_VALUES, TOKEN_VALUES, NAMED_MLPS = STEPS = (
     "whole model",
     "circuit",
     "frozen patterns",
     "programs",
+    "variable values",
     "token values",
     "named MLPs",
 )
@@ -46,6 +47,7 @@ _MEANINGS = {
     CIRCUIT: "the heads of the set and all MLPs; every other head has its counterfactual value",
     FROZEN: "and these heads attend as in the intact run",
     PROGRAMS: "and these heads attend as their programs say",
+    VARIABLE_VALUES: "programs, and heads read at roles what another prompt with the same words at its roles has there",
     TOKEN_VALUES: "programs, and heads read each token as if it stood alone",
     NAMED_MLPS: "programs, and of the MLPs only those of the set",
     SHUFFLED: "each head has the program of another that looks elsewhere",

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.documents.alignment import EMBEDDING, OUTPUT
 from vesalius.model.attention import take_positions
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.transformer import Transformer
@@ -59,7 +60,7 @@ class Place:
         if self.layer is None:
             return f"{' + '.join(map(str, self.components))} at {at}"
         subspace = "" if self.directions is None else f"{self.directions.shape[1]} directions of "
-        ends = {0: "the embedding", n_layers: "the output"}
+        ends = {0: EMBEDDING, n_layers: OUTPUT}
         return f"{subspace}{ends.get(self.layer, f'the residual stream before layer {self.layer}')} at {at}"
 
     @property

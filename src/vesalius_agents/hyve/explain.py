@@ -182,8 +182,9 @@ def explain_hybrid(
         stages = Stages(asker, session, typed=True)
         state = study_components(stages, _prepared(stages, first, compact=options.get("compact", False)))
         names = stages.name([_told(part, finding) for part, finding in _paired(first, state)])
+        proposed = session.last_proposal()
     merged = _merged(first, state, names, stages)
-    figures = {"cost": asker.usage.cost or 0.0, "seconds": time.monotonic() - started}
+    figures = {"cost": asker.usage.cost or 0.0, "seconds": time.monotonic() - started, "proposed": proposed}
     trace = trace_of(state, asker, specimen.id, "typed", backbone.name)
     return HyveResult(merged.model_copy(update=figures), trace)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.hyve.scripts import ROOT, opened
+from tests.agents.hyve.scripts import ROOT, call, opened, spoken
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.api import load
@@ -127,6 +127,39 @@ def test_a_natural_model_without_a_behaviour_is_refused() -> None:
 
     with pytest.raises(BadInput, match="name what to explain it for"):
         explain_hyve(replace(specimen({0: 1.0}), behaviour=None), backbone=backbone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("explain", [explain_hyve, explain_hybrid])
+def test_an_explanation_given_as_data_is_run_and_submitted(explain: Any) -> None:
+    """Of a head that is left open the model first says that both heads look at themselves, then what was planted."""
+    proposals = [{"L0H0": "self", "L1H0": "self"}, {"L0H0": "1 back", "L1H0": "after earlier copy"}]
+    script = runpy.run_path(str(SCRIPT))["reply"]
+
+    def reply(request: ModelRequest) -> Any:
+        if request.label == "names":
+            return {"json": {"L1H1": "nothing", "task": "repeats"}}
+        if "validation" not in request.label:
+            return script(request)
+        step = spoken(request)
+        if step < len(proposals):
+            return call("check_claim", claim={"kind": "runs", "programs": proposals[step]})
+        return {"json": {"explanation": "no more"}}
+
+    backbone, wire = opened(reply)
+    found = explain(specimen({0: 1.0}), backbone=backbone, components=["L1H1"], n=16)
+    told = [message.text for request in wire.requests for message in request.messages if message.role == "tool"]
+    verdicts = [text.partition(":")[0] for text in dict.fromkeys(told) if "Run in the model's place" in text]
+    assert verdicts[0] == "refuted"
+    assert verdicts[1] in ("supported", "undecided")  # open where the rule keeps more than the head's own pattern
+    proposed = found.explanation.proposed
+    assert proposed is not None
+    assert dict(proposed.proposal.programs) == {"L0H0": "1 back 1.00", "L1H0": "after earlier copy 1.00"}
+    assert proposed.kept is not None
+    assert (proposed.kept.value or 0.0) > 0.9
+    (part,) = found.explanation.components
+    assert part.verdict != "supported"  # what is said of the whole behaviour says nothing of a head without a part
+    assert not any(claim.kind == "runs" for claim in part.claims)
 
 
 def test_hybrid_keeps_what_is_built_in_and_tests_the_rest_by_claims() -> None:

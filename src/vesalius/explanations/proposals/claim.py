@@ -16,6 +16,10 @@ from vesalius.explanations.claims.base import Claim, Outcome, all_of
 from vesalius.explanations.laboratory import Lab
 from vesalius.explanations.proposals.run import LEAST_EXCESS
 
+#: The rule of evidence that no verdict reads.
+REPORTED = "reported; "
+OF_VARIABLES = "at least 0.5, and more than the controls"
+
 
 class Runs(Claim, frozen=True):
     """The explanation, run in the model's place, keeps the behaviour."""
@@ -42,7 +46,7 @@ class Runs(Claim, frozen=True):
     def record(self, run: RunProposal, *, seed: int) -> ClaimRecord:
         """The claim with what came out: supported where every part of it holds."""
         evidence = [*_of_programs(run, seed), *_of_variables(run, seed), *_of_stand_ins(run, seed)]
-        verdicts: list[Verdict] = [_verdict(one) for one in evidence]
+        verdicts: list[Verdict] = [_verdict(one) for one in evidence if not one.rule.startswith(REPORTED)]
         verdict: Verdict = all_of(*verdicts) if verdicts else "untested"
         return ClaimRecord(kind=RUNS, text=self.text, verdict=verdict, evidence=tuple(evidence))
 
@@ -78,9 +82,9 @@ def _of_variables(run: RunProposal, seed: int) -> list[Evidence]:
             measure="share as predicted",
             **_ends(one.at.accuracy),
             controls=FrozenDict({name: metric.value for name, metric in one.at.controls.items()}),
-            rule="at least 0.5, and more than the controls",
+            rule=f"{REPORTED}inputs and answers stand there by construction" if one.given else OF_VARIABLES,
             seed=seed,
-            passed=passed[one.at.verdict],
+            passed=None if one.given else passed[one.at.verdict],
         )
         for one in run.variables
     ]
@@ -90,9 +94,9 @@ def _of_variables(run: RunProposal, seed: int) -> list[Evidence]:
         experiment="the algorithm's answers",
         measure="share that the model gives",
         **_ends(run.agreement),
-        rule="at least 0.5",
+        rule="at least 0.5" if run.found else f"{REPORTED}no variable is placed between the embedding and the output",
         seed=seed,
-        passed=None if run.agreement.low is None else run.agreement.low >= CARRIED,
+        passed=None if run.agreement.low is None or not run.found else run.agreement.low >= CARRIED,
     )
     return [answers, *figures]
 

@@ -30,7 +30,7 @@ def proposal_of(explanation: Explanation, alignment: Alignment | None = None) ->
     if explanation.proposed is not None:
         return explanation.proposed.proposal
     running = explanation.running
-    placed = {} if alignment is None else {one.name: one.place for one in alignment.variables if one.place is not None}
+    placed = {} if alignment is None else dict(_placed(alignment))
     algorithm = None
     if alignment is not None and placed:
         algorithm = alignment.algorithm if alignment.algorithm in shipped() else alignment.program
@@ -41,6 +41,13 @@ def proposal_of(explanation: Explanation, alignment: Alignment | None = None) ->
         variables=FrozenDict(placed),
         stand_ins=tuple(dict.fromkeys(_stand_ins(explanation))),
     )
+
+
+def _placed(alignment: Alignment) -> Iterator[tuple[str, str]]:
+    """The place of each variable: one between the embedding and the output, where one carries it."""
+    for one in alignment.variables:
+        if one.place is not None:
+            yield one.name, one.place if one.between is None else one.between.place
 
 
 def _stand_ins(explanation: Explanation) -> Iterator[tuple[str, ...]]:

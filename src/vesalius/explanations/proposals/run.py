@@ -78,11 +78,7 @@ def run_proposal(
             unsafe=unsafe,
         )
         agreement, forwards = graded.agreement, graded.forwards
-        ends = (0, config.n_layers)
-        variables = tuple(
-            PlacedVariable(variable=name, at=at, given=at.place.partition("@")[0] in {f"resid{end}" for end in ends})
-            for name, at in graded.places.items()
-        )
+        variables = tuple(PlacedVariable(variable=name, at=at, given=at.given) for name, at in graded.places.items())
     return RunProposal(
         proposal=proposal,
         running=running,

@@ -6,11 +6,11 @@ anew for each prompt, so that no single draw decides.
 """
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
@@ -28,11 +28,13 @@ from vesalius.documents.running import (
     RANDOM,
     SHUFFLED,
     TOKEN_VALUES,
+    VARIABLE_VALUES,
     WHOLE,
     Rung,
 )
 from vesalius.explanations.running.programs import Program
 from vesalius.explanations.running.rules import Tokens, library
+from vesalius.explanations.running.values import Values, token_values, variable_values
 from vesalius.intervene import Plan, Readout, run
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.patterns import OWN, PatternEdits
@@ -45,7 +47,14 @@ DRAWS = 2
 #: A rung that keeps more of the range than the one before, and by so much, is a fault; less counts nowhere.
 LEAST_FAULT = 0.05
 #: What each rung is compared with.
-BELOW = {CIRCUIT: WHOLE, FROZEN: CIRCUIT, PROGRAMS: FROZEN, TOKEN_VALUES: PROGRAMS, NAMED_MLPS: PROGRAMS}
+BELOW = {
+    CIRCUIT: WHOLE,
+    FROZEN: CIRCUIT,
+    PROGRAMS: FROZEN,
+    VARIABLE_VALUES: PROGRAMS,
+    TOKEN_VALUES: PROGRAMS,
+    NAMED_MLPS: PROGRAMS,
+}
 Patterns = Mapping[Component, Float[Tensor, "prompt query key"]]
 
 
@@ -113,29 +122,32 @@ def measured(
     model, material, replacement, heads = shares.model, shares.material, shares.replacement, words.heads
     recordings = shares.recordings.read_as(_readings(material, model))
     patterns = _Tables(stage, words, seed)
-    alone = _TokenValues.of(model, stage.tokens, heads, prefix, cost) if heads else None
     full = recordings.scores().cpu()
     parts, every = list(model.components), set(model.components)
     named = set(heads) | {part for part in parts if not part.is_head}
-    variants: list[tuple[str, set[Component], Patterns | None, bool]] = [(CIRCUIT, every - named, None, False)]
+    variants: list[tuple[str, set[Component], Patterns | None, Values | None]] = [(CIRCUIT, every - named, None, None)]
     if heads:
-        variants += [(name, every - named, one, False) for name, one in patterns.variants()]
-        variants.append((TOKEN_VALUES, every - named, patterns.programs, True))
+        variants += [(name, every - named, one, None) for name, one in patterns.variants()]
+        alone = token_values(model, stage.tokens, heads, prefix, cost)
+        assert material.prompts is not None
+        if (given := variable_values(model, alone, material.prompts, cost)) is not None:
+            variants.append((VARIABLE_VALUES, every - named, patterns.programs, given))
+        variants.append((TOKEN_VALUES, every - named, patterns.programs, alone))
         if any(not part.is_head for part in every - set(words.mlps)):
-            variants.append((NAMED_MLPS, every - set(heads) - set(words.mlps), patterns.programs, False))
+            variants.append((NAMED_MLPS, every - set(heads) - set(words.mlps), patterns.programs, None))
     found: dict[str, list[Tensor]] = {WHOLE: [full]}
 
-    def rows(removed: Collection[Component], looks: Patterns | None, *, read: bool) -> Float[Tensor, "prompt 4"]:
+    def rows(removed: Collection[Component], looks: Patterns | None, read: Values | None) -> Float[Tensor, "prompt 4"]:
         plan = Plan.grid(model.config, [tuple(removed)], choices=replacement.choices, positions=material.where)
         if looks:
-            edits = pattern_edits(model, heads, looks, alone if read else None)
+            edits = pattern_edits(model, heads, looks, read)
             plan = replace(plan, patterns=edits)
         return run(recordings, plan, replacement.values, cost=cost).cpu()
 
     for place, (name, removed, looks, read) in enumerate(variants, 1):
         checkpoint()
         progress("running the explanation in the model's place", place, len(variants))
-        found.setdefault(name, []).append(rows(removed, looks, read=read))
+        found.setdefault(name, []).append(rows(removed, looks, read))
     return Readings({name: torch.stack(several).mean(0) for name, several in found.items()}, shares.nothing)
 
 
@@ -252,54 +264,14 @@ class _Tables:
         return found
 
 
-@dataclass(frozen=True)
-class _TokenValues:
-    """What each key-value head reads where a token stands alone after BOS, for every prompt and position."""
-
-    vectors: Float[Tensor, "vectors pos d_head"]
-    place: Callable[[Component], Int[Tensor, " prompt"]]
-
-    @classmethod
-    def of(
-        cls, model: Transformer, tokens: Tokens, heads: Sequence[Component], prefix: Sequence[int], cost: Cost
-    ) -> "_TokenValues":
-        config, first = model.config, len(prefix)
-        distinct, where = tokens.ids.unique(return_inverse=True)
-        layers = sorted({head.layer for head in heads})
-        alone = torch.cat([torch.tensor(prefix).expand(len(distinct), first).long(), distinct[:, None]], 1)
-        values = []
-        for part in alone.split(256):
-            with torch.no_grad():
-                _, cache = model.run_with_cache(
-                    part.to(model.device),
-                    names=[f"blocks.{layer}.attn.hook_v" for layer in layers],
-                    choose=torch.zeros(len(part), 1, dtype=torch.long, device=model.device),
-                )
-            values.append(torch.stack([cache[f"blocks.{layer}.attn.hook_v"].cpu() for layer in layers]))
-        cost.rows += len(alone) * alone.shape[1] / tokens.ids.shape[1]
-        table = torch.cat(values, 1)  # [layer, token, pos, kv head, d_head]
-        here = table[:, where, -1]  # [layer, prompt, pos, kv head, d_head]
-        if first:  # BOS has nothing before it
-            here[:, :, :first] = table[:, :1, :first].expand(-1, len(where), -1, -1, -1)
-        vectors = here.permute(0, 3, 1, 2, 4)  # [layer, kv head, prompt, pos, d_head]
-        group, n = config.n_heads // vectors.shape[1], len(where)
-
-        def place(head: Component) -> Tensor:
-            assert head.head is not None
-            row = layers.index(head.layer) * vectors.shape[1] + head.head // group
-            return row * n + torch.arange(n)
-
-        return cls(vectors.reshape(-1, *vectors.shape[3:]), place)
-
-
 def pattern_edits(
-    model: Transformer, heads: Sequence[Component], looks: Patterns, alone: _TokenValues | None = None
+    model: Transformer, heads: Sequence[Component], looks: Patterns, values: Values | None = None
 ) -> PatternEdits:
     """Patterns for every head on every prompt, one row of a plan for each prompt."""
     n = len(looks[heads[0]])
     row = torch.arange(n).repeat(len(heads))
     index = torch.tensor([head.layer * model.config.n_heads + (head.head or 0) for head in heads])
     table = torch.cat([looks[head] for head in heads]).to(model.device)
-    values = torch.full_like(row, OWN) if alone is None else torch.cat([alone.place(head) for head in heads])
-    read = None if alone is None else alone.vectors.to(model.device)
-    return PatternEdits(row, index.repeat_interleave(n), torch.arange(len(table)), table, values, read)
+    place = torch.full_like(row, OWN) if values is None else torch.cat([values.place(head) for head in heads])
+    read = None if values is None else values.vectors.to(model.device)
+    return PatternEdits(row, index.repeat_interleave(n), torch.arange(len(table)), table, place, read)

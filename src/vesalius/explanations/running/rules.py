@@ -12,6 +12,11 @@ look for. Weights are even over the keys of a query, but for `near N`, which fal
     sentence start                                   the token after the last stop
     repeated name, first of repeated name,           capitalised words that come twice (where, and where first), and
     unrepeated name                                  those that came once so far
+    named items, item named last                     where items of a list came again after it, and where one did last
+    place of item named last, next item, items left  where that item stands in the list, the one after it, and those
+                                                     that did not come again
+
+An item of a list is a token between commas that has another beside it: `a, b, c`.
 """
 
 import re
@@ -127,7 +132,8 @@ def library(tokens: Sequence[Tokens]) -> list[str]:
     of_classes = [f"{which} {one}" for one in classes for which in ("last", "all")]
     names = [rule for rule in _NAMES if NAME in classes]
     sentence = ["sentence start"] if STOP in classes else []
-    return [*positional(), *_BY_TOKEN, *of_classes, *sentence, *names]
+    lists = list(_LISTS) if any(part.look("named items")[1].any() for part in tokens) else []
+    return [*positional(), *_BY_TOKEN, *of_classes, *sentence, *names, *lists]
 
 
 def positional() -> list[str]:
@@ -158,7 +164,19 @@ def _weights(rule: str) -> Callable[[Tokens], Tensor]:
     which, _, name = rule.partition(" ")
     if which in ("last", "all") and name in CLASSES:
         return lambda tokens: _of_class(tokens, name, nearest=which == "last")
-    known = [BOS, SELF, UNIFORM, "K back", "near N", *_BY_TOKEN, "last CLASS", "all CLASS", "sentence start", *_NAMES]
+    known = [
+        BOS,
+        SELF,
+        UNIFORM,
+        "K back",
+        "near N",
+        *_BY_TOKEN,
+        "last CLASS",
+        "all CLASS",
+        "sentence start",
+        *_NAMES,
+        *_LISTS,
+    ]
     raise BadInput(
         f"attention rule {rule!r} does not exist; choose one of {choices(known)}; CLASS is {choices(CLASSES)}"
     )
@@ -247,8 +265,40 @@ def _repeated(tokens: Tokens, *, where: str) -> Tensor:
     return once & tokens.seen()
 
 
+def _items(tokens: Tokens) -> Bool[Tensor, "prompt query item"]:
+    """The items of lists of which each query sees enough to say so: three tokens on."""
+    comma = tokens.classes.get(COMMA, torch.zeros_like(tokens.real))
+    wide = torch.nn.functional.pad(comma, (3, 3))
+    n = comma.shape[1]
+    before, after, third, last = (wide[:, 3 + by : 3 + by + n] for by in (-1, 1, 3, -3))
+    items = ~comma & tokens.real & ((before & after) | (after & third) | (before & last))
+    return items[:, None, :] & torch.ones(n, n, dtype=torch.bool).tril(-3)
+
+
+def _of_list(tokens: Tokens, *, where: str) -> Tensor:
+    """Items of a list that a token up to each query names again: where it does (`all`, or the `last`), their `place` in
+    the list and the `next` one after it; and those that are `left`.
+    """
+    known = _items(tokens)
+    mentions = tokens.copies() & known  # [where an item is named, the item]
+    named = mentions.any(-1)[:, None, :] & tokens.seen()
+    if where == "left":
+        so_far = torch.einsum("bqm,bmi->bqi", named.float(), mentions.float()) > 0
+        return known & ~so_far & named.any(-1, keepdim=True)
+    if where == "all":
+        return named
+    last = _nearest(named)
+    if where == "last":
+        return last
+    place = torch.einsum("bqm,bmi->bqi", last.float(), mentions.float()) > 0
+    if where == "place":
+        return place
+    return _after(_after(place) & tokens.classes.get(COMMA, torch.zeros_like(tokens.real))[:, None, :])
+
+
 _BY_TOKEN = ("earlier copy", "after earlier copy", "after earlier pair", "copy of previous token")
 _NAMES = ("repeated name", "first of repeated name", "unrepeated name")
+_LISTS = ("named items", "item named last", "place of item named last", "next item", "items left")
 _RULES: dict[str, Callable[[Tokens], Tensor]] = {
     BOS: _first,
     SELF: lambda tokens: _back(tokens, 0),
@@ -261,4 +311,9 @@ _RULES: dict[str, Callable[[Tokens], Tensor]] = {
     "repeated name": lambda tokens: _repeated(tokens, where="again"),
     "first of repeated name": lambda tokens: _repeated(tokens, where="first"),
     "unrepeated name": lambda tokens: _repeated(tokens, where="once"),
+    "named items": lambda tokens: _of_list(tokens, where="all"),
+    "item named last": lambda tokens: _of_list(tokens, where="last"),
+    "place of item named last": lambda tokens: _of_list(tokens, where="place"),
+    "next item": lambda tokens: _of_list(tokens, where="next"),
+    "items left": lambda tokens: _of_list(tokens, where="left"),
 }

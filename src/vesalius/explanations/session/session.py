@@ -382,11 +382,18 @@ class Session:
             cost=cost,
             seconds=time.monotonic() - self._started,
         )
-        proposed = None if self.memory.proposal is None else self.run(self.memory.proposal)
-        own = {"behaviour": self.setting.behaviour, "performance": self.setting.performance, "proposed": proposed}
+        own = {
+            "behaviour": self.setting.behaviour,
+            "performance": self.setting.performance,
+            "proposed": self.last_proposal(),
+        }
         explained = [Component.parse(part.id) for part in explanation.components]
         account = self.setting.account(explained) if explained else None
         return explanation.model_copy(update={"scientist": scientist, **own}).with_account(account)
+
+    def last_proposal(self) -> RunProposal | None:
+        """The last explanation that was given as data, on prompts that no proposal has seen."""
+        return None if self.memory.proposal is None else self.run(self.memory.proposal)
 
     def run(self, proposal: Proposal, *, trying: bool = False) -> RunProposal:
         """What a proposal is worth: on prompts for `trying` some, or on those that no proposal has seen."""
