@@ -50,7 +50,7 @@ def paper_contents(paper: str, runs: Runs = ()) -> PaperContents:
         results=tuple(read),
         entries=tuple(
             PaperEntry(
-                id=table.id,
+                id=entry.id,
                 title=table.title,
                 published=len(table.published),
                 measured=len(table.measured),
@@ -58,8 +58,9 @@ def paper_contents(paper: str, runs: Runs = ()) -> PaperContents:
                 differs=table.differs,
                 recorded=table.recorded,
                 models=tuple(dict.fromkeys(row.model for row in table.measured if row.model)),
+                needs="" if table.measured else entry.needs,
             )
-            for table, _ in pairs
+            for entry, (table, _) in zip(tables.entries, pairs, strict=True)
         ),
     )
 
