@@ -85,7 +85,7 @@ def test_a_run_stands_below_the_published_rows(vesalius: Vesalius, tmp_path: Pat
             ("hyve", "--table", "6", "--run"),
             "vesalius: Table 6 of hyve cannot be run like this: needs ratings by people",
         ),
-        (("mechrl", "--figure", "1"), "vesalius: figure '1' of mechrl does not exist; there are learning, regret"),
+        (("mechrl", "--figure", "1"), "vesalius: figure '1' of mechrl does not exist; there are learning, regret, "),
         (("find", "--table", "A5"), "vesalius: table 'A5' of find does not exist; there are 1, 2, A1, A2, A3, A4"),
         (("hyve", "--table", "11", "--run"), "vesalius: Table 11 of hyve cannot be run like this: it asks a language"),
         (

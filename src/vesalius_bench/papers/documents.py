@@ -85,7 +85,7 @@ class PaperTable(ResultDocument, kind="paper_table"):
         ]
         note = f" ({self.note})" if self.note else ""
         remarks = [
-            *([] if self.published else ["published as a picture without numbers"]),
+            *([] if self.published or self.note else ["published as a picture without numbers"]),
             *(source if mark == "ours" else f"{mark}: {source}" for source, mark in marks.items()),
             *([] if self.measured else [f"not measured here; to measure: {self.command}"]),
             *([f"recorded with the code; to measure yours: {self.command}"] if self.recorded else []),
@@ -161,7 +161,7 @@ class PaperContents(ResultDocument, kind="paper_contents"):
             (
                 entry.id,
                 entry.title,
-                f"{entry.published} rows" if entry.published else "a picture",
+                f"{entry.published} rows" if entry.published else "no numbers",
                 entry.shown,
                 entry.command,
             )

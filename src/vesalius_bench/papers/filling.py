@@ -27,6 +27,7 @@ from vesalius_mechrl.benchmark import bench_mechrl
 
 #: The models that are studied where none is named.
 STUDY_MODEL, MECHRL_MODEL = "arithmetic", "smollm2-135m"
+MECHRL_WORK = "5 seeds of 200,000 steps, K = 1 and K = 5, and a single environment"
 ASKING: tuple[Filled, ...] = ("agent", "judged", "study agent", "dialogue", "evaluator")
 StepOptions = dict[str, JsonValue]
 
@@ -135,7 +136,7 @@ def _steps(filled_by: Filled, fills: tuple[str, ...], filling: Filling) -> Itera
         yield step("study af1", {"model": filling.model or STUDY_MODEL, **agent}, "one model")
     elif filled_by == "mechrl":
         model = filling.model or MECHRL_MODEL
-        yield step("bench mechrl", {"specimen": model, "paper": True}, "5 seeds of 200,000 steps, K = 1 and K = 5")
+        yield step("bench mechrl", {"specimen": model, "paper": True, "collapse": True}, MECHRL_WORK)
     elif filled_by == "reliability":
         asked = {"backbone": filling.backbone, **cap} if models else {}
         work = f"{limit or SUITE['entities']} entities on the words of each other"

@@ -18,7 +18,7 @@ from vesalius_bench.ratings.agreement import read_ratings_of, with_ratings
 from vesalius_functions.documents import Selectivity
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.page_kinds import COLOURS, draw_kinds
-from vesalius_mechrl.pictures import draw_learning, draw_regret
+from vesalius_mechrl.pictures import draw_collapse, draw_learning, draw_regret
 
 Runs = Sequence[str | Path]
 INSTALL = "pip install 'vesalius[functions]'"
@@ -213,6 +213,9 @@ def _pictures(table: PaperTable, sources: Sources) -> list[Picture]:
             )
             for study in documents
         ]
+    if table.id == "Figure collapse":
+        drawn = [(study, study.as_data()["entropy"]) for study in documents if study.entropy]
+        return [draw_collapse(curves, one.heads, title=f"{one.specimen}, {one.mode}") for one, curves in drawn]
     if table.paper == "mechrl":
         return [draw_learning(study.curves, title=f"{study.specimen}, {study.mode}") for study in documents]
     if table.paper == "hyve":
