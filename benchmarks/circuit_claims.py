@@ -38,7 +38,7 @@ from vesalius.model.hooks import Hook
 from vesalius.rasp import Program
 from vesalius.rasp.document import from_document
 from vesalius.statistics import share_interval
-from vesalius.training.setting import model_tokens
+from vesalius_truth.training.setting import model_tokens
 
 SEED, PAIRS, LONG_PAIRS, LONG = 727_272, 400, 80, 30
 FALSE_BELOW, HOLDS_FROM, LEAST_EFFECT, TOLERANCE = 0.9, 0.95, 0.01, 0.05

@@ -30,7 +30,7 @@ def _row(tables: PaperTables, entry: PrintedTable, results: Sources) -> str:
 
 
 def measured(tables: PaperTables, entry: PrintedTable, results: Sources) -> str:
-    """How many rows of a table each recorded result gives, and the model that they were made with."""
+    """How many rows of a table each recorded result gives, and the model that they were made with; or why none does."""
     if not entry.reads:
         return "from the code"
     table: PaperTable = filled(tables, entry, results.filling(entry.id, entry.reads))
@@ -39,7 +39,7 @@ def measured(tables: PaperTables, entry: PrintedTable, results: Sources) -> str:
         place = (row.run.partition(", ")[0], row.model)
         counts[place] = counts.get(place, 0) + 1
     said = [f"{n} row{'s' * (n > 1)} from `{run}` ({model})" for (run, model), n in counts.items()]
-    return ", ".join(said) or "no"
+    return ", ".join(said) or (f"no: {entry.needs}" if entry.needs else "no")
 
 
 def page(text: str) -> str:

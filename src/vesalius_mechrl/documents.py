@@ -277,15 +277,23 @@ class MechrlStudy(ShownDocument, kind="mechrl"):
             files=[("numbers", str(self.numbers)), *(("picture", str(one)) for one in self.pictures)],
         )
 
+    def first_picks(self) -> list[tuple[str, int, FirstPick, FirstPick]]:
+        """Of every kind of policy and seed: how undecided it is about its first pick near 2,000 steps, where the paper
+        saw a single environment collapse, and at the end of its training.
+        """
+        return [
+            (name, seed, min(run, key=lambda point: abs(point.step - COLLAPSED)), run[-1])
+            for name, runs in self.entropy.items()
+            for seed, run in enumerate(runs, 1)
+        ]
+
     def _collapse(self) -> list[Sheet]:
-        """The entropy of the first pick near 2,000 steps, where the paper saw a single environment collapse."""
         if not self.entropy:
             return []
-        rows = []
-        for name, runs in self.entropy.items():
-            for seed, run in enumerate(runs, 1):
-                early = min(run, key=lambda point: abs(point.step - COLLAPSED))
-                rows.append((name, seed, early.step, early.entropy, run[-1].step, run[-1].entropy))
+        rows = [
+            (name, seed, early.step, early.entropy, last.step, last.entropy)
+            for name, seed, early, last in self.first_picks()
+        ]
         columns = ("policy", "seed", "step", "entropy", "last step", "entropy then")
         title = f"How undecided a policy is about its first pick (nats; any head alike: {log(self.heads):.2f})"
         return [Sheet(columns, rows, title=title)]

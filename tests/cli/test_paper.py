@@ -10,6 +10,7 @@ from tests.cli.conftest import Vesalius
 from tests.runs.paper_results import metric, write_run
 from vesalius_bench.papers import filling
 from vesalius_bench.papers.published import PAPERS, printed
+from vesalius_bench.papers.sources import Sources
 from vesalius_functions.knowledge.geography import installed
 
 
@@ -20,6 +21,21 @@ def test_without_a_number_everything_is_listed(vesalius: Vesalius, paper: str) -
     assert [entry["id"] for entry in listing["entries"]] == [entry.id for entry in PAPERS[paper].entries]
     assert all(entry["command"].startswith("vesalius ") and entry["differs"] for entry in listing["entries"])
     assert ("not here" in vesalius("paper", paper).out) == any(not entry["measured"] for entry in listing["entries"])
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_is_not_measured_says_what_it_needs(
+    vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch, paper: str
+) -> None:
+    """Without recorded results: people, judges or a language model; what needs none of them has a command alone."""
+    monkeypatch.setattr("vesalius_bench.papers.tables.recorded_sources", Sources)
+    listing = json.loads(vesalius("paper", paper, "--json").out)["entries"]
+    needs = {entry["id"]: entry.get("needs", "") for entry in listing if not entry["measured"]}
+    asks = {entry.id for entry in PAPERS[paper].entries if entry.by_hand or entry.filled_by in filling.ASKING}
+    assert {id for id, text in needs.items() if text} == asks
+    if paper == "hyve":
+        assert needs["Table 6"] == "needs ratings by people"
+        assert "not here: needs ratings by people  " in vesalius("paper", paper).out
 
 
 @pytest.mark.parametrize(
@@ -69,7 +85,7 @@ def test_a_run_stands_below_the_published_rows(vesalius: Vesalius, tmp_path: Pat
             ("hyve", "--table", "6", "--run"),
             "vesalius: Table 6 of hyve cannot be run like this: needs ratings by people",
         ),
-        (("mechrl", "--figure", "1"), "vesalius: figure '1' of mechrl does not exist; there are learning, regret"),
+        (("mechrl", "--figure", "1"), "vesalius: figure '1' of mechrl does not exist; there are learning, regret, "),
         (("find", "--table", "A5"), "vesalius: table 'A5' of find does not exist; there are 1, 2, A1, A2, A3, A4"),
         (("hyve", "--table", "11", "--run"), "vesalius: Table 11 of hyve cannot be run like this: it asks a language"),
         (
@@ -80,6 +96,11 @@ def test_a_run_stands_below_the_published_rows(vesalius: Vesalius, tmp_path: Pat
         (
             ("hyve", "--table", "9", "--run", "--backbone", "local:smollm2-135m"),
             "vesalius: Table 9 of hyve cannot be run like this: it needs judges; name them with --judge",
+        ),
+        # Without a language model a run has no dialogue.
+        (
+            ("find", "--figure", "A5", "--run"),
+            "vesalius: Figure A5 of find cannot be run like this: it asks a language",
         ),
         (
             ("hyve", "--table", "11", "--run", "--backbone", "gpt"),

@@ -11,12 +11,14 @@ import torch
 
 from vesalius.behaviours import behaviour
 from vesalius.errors import BadInput
+from vesalius.files import read_json
 from vesalius.model.sources import read_model
 from vesalius.model.states import read_tensors
 from vesalius_mechrl.standin import rows, training
 from vesalius_mechrl.standin.network import Gpt2
+from vesalius_mechrl.standin.packed import PACKAGED
 from vesalius_mechrl.standin.rows import docstring_text, draw_random, ioi_text
-from vesalius_mechrl.standin.training import CHECKPOINT, Recipe, train
+from vesalius_mechrl.standin.training import CARD, CHECKPOINT, Recipe, train
 
 TINY = Recipe(layers=1, heads=2, width=16, vocabulary=3000, length=72, rows=2, steps=4)
 
@@ -92,6 +94,20 @@ def test_its_files_are_gpt2s_and_both_readings_agree(trained: Path) -> None:
         torch.testing.assert_close(network(tokens), loaded.model(tokens), rtol=1e-4, atol=1e-5)
     for name in ("mechrl-induction", "mechrl-ioi", "mechrl-docstring"):
         behaviour(name).sample(loaded.tokenizer, 8, seed=0, n_ctx=128, d_vocab=loaded.tokenizer.size)
+
+
+def test_a_card_says_how_many_steps_were_taken(small_text: object, trained: Path, tmp_path: Path) -> None:
+    """The recipe says how many there are to be; a training that was ended before them is not one of them all."""
+    card = train(tmp_path, TINY, every=2, until=2)
+    assert (card["recipe"]["steps"], card["steps_taken"], card["curve"][-1]["step"]) == (4, 2, 2)
+    assert train(trained, TINY)["steps_taken"] == 4
+    ended, whole = (read_tensors(place / "model.safetensors") for place in (tmp_path, trained))
+    assert any(not torch.equal(ended[name], whole[name]) for name in whole)
+    packaged = read_json(PACKAGED / CARD)
+    assert packaged["steps_taken"] == packaged["curve"][-1]["step"] < packaged["recipe"]["steps"]
+    for until in (0, 5):
+        with pytest.raises(BadInput, match=f"`until` {until}: the recipe has 1 to 4 steps"):
+            train(tmp_path / "new", TINY, until=until)
 
 
 class Completing:

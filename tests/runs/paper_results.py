@@ -175,6 +175,12 @@ def write_mechrl(place: Path) -> Path:
             {"task": "ioi", "unit": "logits", "episodes": 1, "seeds": 2, "oracle": 2.0, "methods": [regret]},
         ],
         verdicts=(),
+        entropy={
+            "single environment": [
+                [{"step": 1900, "entropy": 1.25}, {"step": 2500, "entropy": 0.5}],
+                [{"step": 1900, "entropy": 1.375}, {"step": 2500, "entropy": 0.25}],
+            ]
+        },
         curves={"paper K=1": [curve, curve]},
         quirks={},
         numbers="mechrl-paper.json",

@@ -85,7 +85,7 @@ class PaperTable(ResultDocument, kind="paper_table"):
         ]
         note = f" ({self.note})" if self.note else ""
         remarks = [
-            *([] if self.published else ["published as a picture without numbers"]),
+            *([] if self.published or self.note else ["published as a picture without numbers"]),
             *(source if mark == "ours" else f"{mark}: {source}" for source, mark in marks.items()),
             *([] if self.measured else [f"not measured here; to measure: {self.command}"]),
             *([f"recorded with the code; to measure yours: {self.command}"] if self.recorded else []),
@@ -118,8 +118,11 @@ def _numbered(count: int) -> list[str]:
 
 class PaperEntry(Record):
     """A table or figure in the list of a paper: how many rows are published and measured, and what measures it.
-    `recorded` as in the table itself; `models` are those that our rows were made with.
+    `recorded` as in the table itself; `models` are those that our rows were made with. Where none is measured, `needs`
+    says what that takes beside the command: a language model, judges or people.
     """
+
+    ABSENT_IF_DEFAULT = ("needs",)
 
     id: str
     title: str
@@ -129,6 +132,14 @@ class PaperEntry(Record):
     differs: str
     recorded: bool = False
     models: tuple[str, ...] = ()
+    needs: str = ""
+
+    @property
+    def shown(self) -> str:
+        """How many rows are measured, or why none is."""
+        if self.measured:
+            return f"{self.measured} rows{', recorded' * self.recorded}"
+        return f"not here: {self.needs}" if self.needs else "not here"
 
 
 class PaperContents(ResultDocument, kind="paper_contents"):
@@ -150,8 +161,8 @@ class PaperContents(ResultDocument, kind="paper_contents"):
             (
                 entry.id,
                 entry.title,
-                f"{entry.published} rows" if entry.published else "a picture",
-                f"{entry.measured} rows{', recorded' * entry.recorded}" if entry.measured else "not here",
+                f"{entry.published} rows" if entry.published else "no numbers",
+                entry.shown,
                 entry.command,
             )
             for entry in self.entries

@@ -7,7 +7,6 @@ show what was answered about single functions, from runs whose answers are still
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.view import Curves, shortened
@@ -48,15 +47,7 @@ MODULES = {
 }
 
 
-class Row(Protocol):
-    """What makes a row of a result (`rows.ours`)."""
-
-    def __call__(self, result: SourceResult, name: str, values: dict[str, Cell], details: str = "") -> PaperRow:
-        """The row."""
-        ...
-
-
-def task_instance(sources: Sources, row: Row) -> list[PaperRow]:
+def task_instance(sources: Sources) -> list[PaperRow]:
     """HyVE, Figure 1: tag and role of every component of an explained circuit, and the task."""
     rows = []
     for result in sources.of("explanation"):
@@ -66,9 +57,9 @@ def task_instance(sources: Sources, row: Row) -> list[PaperRow]:
         details = f"specimen {explanation.specimen}"
         for part in explanation.components:
             values: dict[str, Cell] = {"tag": part.tag, "role": shortened(part.note, LONGEST)}
-            rows.append(row(result, part.id, values, details))
+            rows.append(result.row(part.id, values, details))
         task: dict[str, Cell] = {"role": shortened(explanation.task_description, LONGEST)}
-        rows.append(row(result, "whole circuit", task, details))
+        rows.append(result.row("whole circuit", task, details))
     return rows
 
 
@@ -103,7 +94,7 @@ def answered(sources: Sources, categories: Sequence[str]) -> Iterator[tuple[Sour
                 yield result, case, graded, interpreted
 
 
-def answers(sources: Sources, categories: Sequence[str], row: Row) -> list[PaperRow]:
+def answers(sources: Sources, categories: Sequence[str]) -> list[PaperRow]:
     """FIND, Figures 4 and A1 to A3: what a function is, what was answered, and its score."""
     rows = []
     for result, case, graded, _ in answered(sources, categories):
@@ -115,7 +106,7 @@ def answers(sources: Sources, categories: Sequence[str], row: Row) -> list[Paper
             "score": value,
             "asked": case.queries,
         }
-        rows.append(row(result, f"{result.document.category} {case.id}", values))
+        rows.append(result.row(f"{result.document.category} {case.id}", values))
     return rows
 
 
@@ -125,7 +116,7 @@ def score(graded: Graded) -> tuple[str, float | None]:
     return next(((name, value) for name in names if (value := graded.metrics.get(name)) is not None), ("score", None))
 
 
-def dialogue(sources: Sources, row: Row, *, invented: bool) -> list[PaperRow]:
+def dialogue(sources: Sources, *, invented: bool) -> list[PaperRow]:
     """FIND, Figure 3: the first dialogue of each run with a language model; Figure A5: the first in which the model
     invented outputs.
     """
@@ -137,7 +128,7 @@ def dialogue(sources: Sources, row: Row, *, invented: bool) -> list[PaperRow]:
         details = f"{interpreted.answer.hallucinated or 0} outputs invented"
         for place, (who, text) in enumerate(case.dialogue[:MOST_TURNS], 1):
             values: dict[str, Cell] = {"who": who, "said": shortened(" ".join(text.split()), LONGEST)}
-            rows.append(row(result, f"{case.id}, {place}", values, details))
+            rows.append(result.row(f"{case.id}, {place}", values, details))
     return rows
 
 

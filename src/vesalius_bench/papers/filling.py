@@ -27,7 +27,8 @@ from vesalius_mechrl.benchmark import bench_mechrl
 
 #: The models that are studied where none is named.
 STUDY_MODEL, MECHRL_MODEL = "arithmetic", "smollm2-135m"
-ASKING: tuple[Filled, ...] = ("agent", "judged", "study agent", "evaluator")
+MECHRL_WORK = "5 seeds of 200,000 steps, K = 1 and K = 5, and a single environment"
+ASKING: tuple[Filled, ...] = ("agent", "judged", "study agent", "dialogue", "evaluator")
 StepOptions = dict[str, JsonValue]
 
 
@@ -103,7 +104,8 @@ def _with_models(filled_by: Filled, filling: Filling) -> Filled:
     """The run that fills more at once: with a backbone the agent's, with judges the judged one."""
     if filled_by in ("circuits", "agent") and filling.backbone is not None:
         return "judged" if filling.judges else "agent"
-    return "study agent" if filled_by == "study" and filling.backbone is not None else filled_by
+    with_model: dict[Filled, Filled] = {"study": "study agent", "functions": "dialogue"}
+    return filled_by if filling.backbone is None else with_model.get(filled_by, filled_by)
 
 
 def _models(filled_by: Filled, filling: Filling) -> tuple[str, ...]:
@@ -134,7 +136,7 @@ def _steps(filled_by: Filled, fills: tuple[str, ...], filling: Filling) -> Itera
         yield step("study af1", {"model": filling.model or STUDY_MODEL, **agent}, "one model")
     elif filled_by == "mechrl":
         model = filling.model or MECHRL_MODEL
-        yield step("bench mechrl", {"specimen": model, "paper": True}, "5 seeds of 200,000 steps, K = 1 and K = 5")
+        yield step("bench mechrl", {"specimen": model, "paper": True, "collapse": True}, MECHRL_WORK)
     elif filled_by == "reliability":
         asked = {"backbone": filling.backbone, **cap} if models else {}
         work = f"{limit or SUITE['entities']} entities on the words of each other"
@@ -144,7 +146,7 @@ def _steps(filled_by: Filled, fills: tuple[str, ...], filling: Filling) -> Itera
         if filled_by == "evaluator":
             asked = {"interpreter": "oracle", "evaluator": filling.backbone}
         for category, size in SUITE.items():
-            if filled_by == "functions" or category != "numeric":
+            if filled_by != "evaluator" or category != "numeric":
                 options = {"category": category, **asked, **count, **cap}
                 yield step("bench functions", options, f"{limit or size} {category} functions")
 

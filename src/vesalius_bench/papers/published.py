@@ -30,8 +30,16 @@ ResultKind = Literal[
 ]
 #: The runs that `--run` makes.
 Filled = Literal[
-    "circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "evaluator", "reliability"
+    "circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "dialogue", "evaluator", "reliability"
 ]
+#: What those runs take beside this code.
+NEEDS: dict[Filled, str] = {
+    "agent": "needs a language model that explains",
+    "judged": "needs language models that explain and that judge",
+    "study agent": "needs a language model that explains a model that adds",
+    "dialogue": "needs a language model that asks",
+    "evaluator": "needs a language model that takes unit tests",
+}
 #: A cell that the paper leaves empty.
 EMPTY = "–"
 NOT_MEASURED = "published, not measured here"
@@ -42,8 +50,8 @@ FigureRow = dict[str, float | None]
 
 class PrintedTable(Record):
     """One table or figure. `reads` are the kinds of results that fill it (none: the code itself); `filled_by` is the
-    run that `--run` makes, and without one `by_hand` says what it takes instead. `data` are modules of the extra
-    `functions` without which the code has no rows. `published` are the texts of each row by `columns`.
+    run that `--run` makes, and without one `by_hand` says what it takes instead, and then how. `data` are modules of
+    the extra `functions` without which the code has no rows. `published` are the texts of each row by `columns`.
     """
 
     id: str
@@ -71,6 +79,13 @@ class PrintedTable(Record):
     def is_figure(self) -> bool:
         """Whether the paper draws it."""
         return self.id.startswith("Figure")
+
+    @property
+    def needs(self) -> str:
+        """What filling it takes beside this code: a language model, judges or people; empty where it takes nothing."""
+        if self.filled_by is not None:
+            return NEEDS.get(self.filled_by, "")
+        return self.by_hand.partition(":")[0]
 
     @property
     def rows(self) -> dict[str, dict[str, str]]:

@@ -3,27 +3,25 @@
 HyVE: Tables 2 and 9 to 11 and both figures are filled by runs of the circuits benchmark, Tables 4 and 12 to 14 by
 studies of addition, Tables 6 to 8 by ratings. Tables 1 and 5 describe the benchmark; ours are counted in its key.
 
-MechRL: every table is filled by `vesalius bench mechrl`. Its text names no figure; learning curves and regret are drawn
-from our runs.
+MechRL's are in `mechrl_rows`.
 
 FIND: Table 2 and Figure 5 are filled by runs of the functions benchmark in which an interpreter found something out,
 Table A3 by those of the oracle, which knows the truth, Table A1 and Figure A4 by reliability studies. Tables 1 and A2
 list functions; ours are those of the reported suite.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from statistics import fmean
 
 from vesalius.components import Component
 from vesalius.discovery.known_heads import LLAMA_3_8B
-from vesalius.documents.metric import Figure
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.documents.view import shortened
 from vesalius.explanations.session.briefing import TAXONOMY
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
-from vesalius_bench.papers import figures
+from vesalius_bench.papers import figures, mechrl_rows
 from vesalius_bench.papers.comparison import (
     FIGURE_5,
     ComparedTable,
@@ -43,8 +41,6 @@ from vesalius_functions.interpreters import ORACLE
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.relations.functions import RelationFunction
 from vesalius_functions.suite import SUITE, Suite, in_words
-from vesalius_mechrl.documents import MechrlStudy
-from vesalius_mechrl.trainings import PLANNED_K
 from vesalius_truth.grading.key_check import key_statistics
 
 TableRows = Callable[[Sources], list[PaperRow]]
@@ -54,11 +50,6 @@ LONGEST, LONGEST_FUNCTION = 90, 80
 #: Scores of a judge in words.
 GROUNDED = {2: "fully", 1: "partially", 0: "not"}
 SOUND = {2: "sound", 1: "partially", 0: "not"}
-#: MechRL's held-out task, and names of tasks and policies as the paper has them.
-TRANSFERRED = "docstring"
-_TASKS = {"induction-out": "induction"} | {f"mechrl-{task}": task for task in ("induction", "ioi", "docstring")}
-_K = {"paper K=1": "K=1", "paper K=5": "K=5"}
-PLANNED, WITHOUT_K = f" best-of-{PLANNED_K}", ("random", "oracle")
 #: The categories of FIND's figures that show answers.
 ANSWERS: dict[str, tuple[str, ...]] = {
     "Figure 4": tuple(SUITE),
@@ -74,17 +65,11 @@ def _from_code(rows: Mapping[str, dict[str, Cell]]) -> list[PaperRow]:
     return [PaperRow(name=name, source=FROM_CODE, values=values) for name, values in rows.items()]
 
 
-def ours(result: SourceResult, name: str, values: dict[str, Cell], details: str = "") -> PaperRow:
-    """A row of a result: it names the run that it comes from and the model it was made with."""
-    source = ", ".join(filter(None, (f"measured: {result.run}", result.model, details)))
-    return PaperRow(name=name, source=source, run=result.run, model=result.model, values=values)
-
-
 def _of_cards(tables: Iterable[ComparedTable], id: str, results: Iterable[SourceResult]) -> list[PaperRow]:
     """The rows of one table that were measured here."""
     by_label = {result.label: result for result in results}
     return [
-        ours(by_label[name], name, dict(values), card_details(by_label[name].document))
+        by_label[name].row(name, dict(values), card_details(by_label[name].document))
         for table in tables
         if table.id == id
         for name, _, values in table.measured()
@@ -132,7 +117,7 @@ def _of_circuits(id: str) -> TableRows:
 def _of_ratings(id: str) -> TableRows:
     def rows(sources: Sources) -> list[PaperRow]:
         return [
-            ours(result, name, dict(values), source.removeprefix("measured: "))
+            result.row(name, dict(values), source.removeprefix("measured: "))
             for result in sources.of("ratings")
             for table in rating_sheets(result.document)
             if table.id == id
@@ -161,8 +146,7 @@ def _examples_of(result: SourceResult) -> Iterator[PaperRow]:
             part = next(one for one in trace.components if one.component == item.component)
             attempt = next(one for one in part.attempts if one.iteration == item.iteration)
             soundness = sound.get((item.component, item.iteration))
-            yield ours(
-                result,
+            yield result.row(
                 f"{judged.specimen} {item.component}",
                 {
                     "observation": _short(part.observation),
@@ -178,7 +162,7 @@ def _examples_of(result: SourceResult) -> Iterator[PaperRow]:
 def _rated_roles(sources: Sources) -> list[PaperRow]:
     """Table 4: the explainers of studies whose roles were rated."""
     return [
-        ours(result, row.agent, {column: getattr(row, column) for column in COLUMNS}, f"{row.n} components")
+        result.row(row.agent, {column: getattr(row, column) for column in COLUMNS}, f"{row.n} components")
         for result in sources.of("study")
         for row in result.document.table_4
         if row.source == "measured"
@@ -188,8 +172,7 @@ def _rated_roles(sources: Sources) -> list[PaperRow]:
 def _traces(sources: Sources) -> list[PaperRow]:
     """Table 12: the hypotheses about each component of a model that adds, iteration by iteration."""
     return [
-        ours(
-            result,
+        result.row(
             part.component,
             {f"iteration_{one.iteration}": f"{one.verdict}: {_short(one.hypothesis)}" for one in part.attempts},
             f"specimen {trace.specimen}, {trace.backbone}, protocol {trace.protocol}",
@@ -222,7 +205,7 @@ def _evidence(*, late: bool) -> TableRows:
 
     def rows(sources: Sources) -> list[PaperRow]:
         return [
-            ours(result, f"{one.component}: {name}", {"value": value}, f"n = {result.document.evidence.n}")
+            result.row(f"{one.component}: {name}", {"value": value}, f"n = {result.document.evidence.n}")
             for result in sources.of("study")
             for one in result.document.evidence.components
             if _is_late(one.component, result.document) == late
@@ -238,122 +221,6 @@ def _is_late(component: str, study: Study) -> bool:
         published = {name.partition(":")[0] for name in printed("hyve", "Table 14").rows}
         return component in published
     return not Component.parse(component).is_head
-
-
-def _gaps(sources: Sources) -> list[PaperRow]:
-    """Table 1, with intervals over seeds."""
-    return [
-        ours(
-            result,
-            _task(row.task) + (" (held out)" if row.held_out else ""),
-            {"policy": _interval(row.policy), "oracle": _interval(row.oracle), "gap": _interval(row.gap)},
-            _study_details(result.document, row.method),
-        )
-        for result in sources.of("mechrl")
-        for row in result.document.table1
-    ]
-
-
-def _ranks(sources: Sources) -> list[PaperRow]:
-    """Table 2: the ranks of each seed; beyond the ten most picked there are none in paper mode."""
-    return [
-        ours(
-            result,
-            row.head,
-            {"policy_rank": _seeds(row.policy_ranks, result.document), "oracle_rank": row.oracle_rank},
-            _study_details(result.document, row.method),
-        )
-        for result in sources.of("mechrl")
-        for row in result.document.table2
-    ]
-
-
-def _overlaps(sources: Sources) -> list[PaperRow]:
-    """Table 3: of each seed; a category that attention cannot tell has no overlap."""
-    return [
-        ours(
-            result,
-            row.group,
-            {"heads": row.size, "overlap": _seeds(row.overlap) or "not told by attention"},
-            _study_details(result.document, row.method),
-        )
-        for result in sources.of("mechrl")
-        for row in result.document.table3
-    ]
-
-
-def _transfers(sources: Sources) -> list[PaperRow]:
-    """Table 4 with intervals over seeds: policies of K = 1 and K = 5 side by side, other methods under their own names.
-
-    Random order and oracle have no K: both columns have the same figure, as the paper has it for random order. A search
-    that is not planned has one candidate a step, K = 1.
-    """
-    made = []
-    for result in sources.of("mechrl"):
-        rows: dict[str, dict[str, Cell]] = {}
-        for row in result.document.table4:
-            column = _K.get(row.method) or ("K=5" if row.method.endswith(PLANNED) else "K=1")
-            method = row.method.removesuffix(PLANNED)
-            parts = [] if _task(row.task) == TRANSFERRED else [row.task]
-            parts += [] if method in (*_K, *WITHOUT_K) else [method]
-            parts += [_condition(row.condition) or method]
-            name = ", ".join(dict.fromkeys(parts))
-            for each in _K.values() if method in WITHOUT_K else (column,):
-                rows.setdefault(name, {})[each] = _interval(row.found)
-        made += [ours(result, name, values, _study_details(result.document)) for name, values in rows.items()]
-    return made
-
-
-def _curves(sources: Sources) -> list[PaperRow]:
-    """The best reward in validation episodes at the end of training, mean over seeds."""
-    rows = []
-    for result in sources.of("mechrl"):
-        for method, runs in result.document.curves.items():
-            for task in runs[0][-1]["evaluation"]:
-                last = [run[-1]["evaluation"][task] for run in runs]
-                values: dict[str, Cell] = {"reward": sum(last) / len(last), "seeds": len(last)}
-                rows.append(ours(result, _task(task), values, _study_details(result.document, method)))
-    return rows
-
-
-def _regrets(sources: Sources) -> list[PaperRow]:
-    """Mean regret of every strategy by budget."""
-    return [
-        ours(
-            result,
-            f"{_task(task.task)}, {method.method}",
-            {f"{budget:g}": mean for budget, mean in zip(method.budgets, method.mean, strict=True)},
-            _study_details(result.document),
-        )
-        for result in sources.of("mechrl")
-        for task in result.document.regret
-        for method in task.methods
-    ]
-
-
-def _task(name: str) -> str:
-    return _TASKS.get(name, name)
-
-
-def _condition(text: str) -> str:
-    first, _, task = text.partition(" ")
-    return f"primed {_task(task)}" if first == "primed" else text
-
-
-def _study_details(study: MechrlStudy, method: str = "") -> str:
-    return ", ".join(filter(None, (study.mode, method, f"{study.seeds} seeds")))
-
-
-def _interval(figure: Figure) -> str:
-    if figure.low is None or figure.high is None:
-        return f"{figure.value:.3f}"
-    return f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
-
-
-def _seeds(values: Sequence[float], study: MechrlStudy | None = None) -> str:
-    """The figure of each seed; in paper mode a rank beyond the heads of a study is none."""
-    beyond = study.heads if study is not None and study.mode == "paper" else float("inf")
-    return ", ".join("–" if value > beyond else f"{value:.3g}" for value in values)
 
 
 def _is_installed(category: str) -> bool:
@@ -402,7 +269,7 @@ def _entities(sources: Sources) -> list[PaperRow]:
             "same": fmean(one.own for one in functions),
             "random": fmean(one.random for one in functions),
         }
-        rows += [ours(result, name, values, details) for name, values in (*outputs, ("average", means))]
+        rows += [result.row(name, values, details) for name, values in (*outputs, ("average", means))]
     return rows
 
 
@@ -416,7 +283,7 @@ def _selectivity(sources: Sources) -> list[PaperRow]:
         for place, (name, means) in enumerate(zip(study.selectivity.entities, study.selectivity.means, strict=True)):
             others = [mean for column, mean in enumerate(means) if column != place and mean is not None]
             values: dict[str, Cell] = {"own": means[place], "others": fmean(others) if others else None}
-            rows.append(ours(result, name, values))
+            rows.append(result.row(name, values))
     return rows
 
 
@@ -443,7 +310,7 @@ def _evaluators(sources: Sources) -> list[PaperRow]:
             unseen = card.metrics.get("unit_test_unseen")
             value, n = (_unit_test(card), card.n) if unseen is None else (unseen.value, unseen.n)
             words = f"n = {n}" if unseen is None else f"n = {n} unseen functions"
-            rows.append(ours(result, _taker(card), {card.category or "": value}, words))
+            rows.append(result.row(_taker(card), {card.category or "": value}, words))
     for result in sources.of("evaluator"):
         trained: EvaluatorTraining = result.document
         for name, taken in (("untuned", trained.untuned), ("trained", trained.trained)):
@@ -451,7 +318,7 @@ def _evaluators(sources: Sources) -> list[PaperRow]:
                 category: metric.value for category, metric in taken.accuracy.items() if category != ALL
             }
             details = f"{taken.accuracy[ALL].n} tests of unseen functions"
-            rows.append(ours(result, f"{trained.base}, {name}", shares, details))
+            rows.append(result.row(f"{trained.base}, {name}", shares, details))
     return rows
 
 
@@ -460,8 +327,7 @@ def _unit_tests(sources: Sources) -> list[PaperRow]:
     people and each evaluator.
     """
     rows = [
-        ours(
-            result,
+        result.row(
             _taker(card),
             {f"{card.category}_{'ground_truth' if card.subject == ORACLE else 'interpretation'}": _unit_test(card)},
             f"n = {card.n}",
@@ -477,12 +343,12 @@ def _unit_tests(sources: Sources) -> list[PaperRow]:
         for name, task, value in given:
             if task != "matching":
                 by_name.setdefault(name, {})[f"{tests.category}_{task.replace('-', '_')}"] = value
-        rows += [ours(result, name, values) for name, values in by_name.items()]
+        rows += [result.row(name, values) for name, values in by_name.items()]
     return rows
 
 
 def _answers(categories: tuple[str, ...]) -> TableRows:
-    return lambda sources: figures.answers(sources, categories, ours)
+    return lambda sources: figures.answers(sources, categories)
 
 
 def _taker(card: Scorecard) -> str:
@@ -497,7 +363,7 @@ def _unit_test(card: Scorecard) -> float | None:
 
 ROWS: dict[str, dict[str, TableRows]] = {
     "hyve": {
-        "Figure 1": lambda sources: figures.task_instance(sources, ours),
+        "Figure 1": lambda sources: figures.task_instance(sources),
         "Figure 2": lambda _: _from_code(figures.stages()),
         "Table 1": _statistics,
         "Table 3": _judged_examples,
@@ -511,12 +377,13 @@ ROWS: dict[str, dict[str, TableRows]] = {
         "Table 9": lambda sources: [*_of_circuits("Table 9")(sources), *_of_ratings("Table 9")(sources)],
     },
     "mechrl": {
-        "Table 1": _gaps,
-        "Table 2": _ranks,
-        "Table 3": _overlaps,
-        "Table 4": _transfers,
-        "Figure learning": _curves,
-        "Figure regret": _regrets,
+        "Table 1": mechrl_rows.gaps,
+        "Table 2": mechrl_rows.ranks,
+        "Table 3": mechrl_rows.overlaps,
+        "Table 4": mechrl_rows.transfers,
+        "Figure learning": mechrl_rows.curves,
+        "Figure regret": mechrl_rows.regrets,
+        "Figure collapse": mechrl_rows.collapses,
     },
     "find": {
         "Table 1": _example_functions,
@@ -529,8 +396,8 @@ ROWS: dict[str, dict[str, TableRows]] = {
         "Figure A4": _selectivity,
         "Figure 1": lambda _: _from_code(figures.categories()),
         "Figure 2": lambda _: _from_code(figures.modules()),
-        "Figure 3": lambda sources: figures.dialogue(sources, ours, invented=False),
-        "Figure A5": lambda sources: figures.dialogue(sources, ours, invented=True),
+        "Figure 3": lambda sources: figures.dialogue(sources, invented=False),
+        "Figure A5": lambda sources: figures.dialogue(sources, invented=True),
         **{id: _answers(categories) for id, categories in ANSWERS.items()},
     },
 }

@@ -24,6 +24,7 @@ from vesalius.files import read_json
 from vesalius.runs.directory import RUN, SCORECARD, read_run, read_scorecard
 from vesalius_backbones.runs.usage import model_name
 from vesalius_bench.papers.comparison import run_label
+from vesalius_bench.papers.documents import Cell, PaperRow
 from vesalius_bench.papers.published import ResultKind
 from vesalius_bench.ratings.documents import RATINGS_FILE, Ratings
 from vesalius_bench.study.documents import STUDY_FILE, Study
@@ -57,16 +58,18 @@ _FILES: dict[str, tuple[ResultKind, type[Document]]] = {
 MECHRL_FILES = "mechrl-*.json"
 #: Directories this far below one are looked at.
 DEPTH = 4
-#: The recorded results by their place in a checkout; those with names fill these entries of FIND alone: a few functions
-#: show what an interpreter does, not how often it is right.
+#: The recorded results by their place in a checkout; those with names fill these entries alone: a few functions or one
+#: circuit show what was said and what it took, not how often that is right.
 _EXAMPLES = ("Figure 3", "Figure 4", "Figure A1", "Figure A2", "Figure A3", "Figure A5")
 RECORDED: dict[str, tuple[str, ...]] = {
     "benchmarks/results/circuits.json": (),
+    "benchmarks/results/circuits_agent.json": ("Table 11", "Figure 4"),
     "examples/recorded/hybrid": (),
     "benchmarks/results/study_arithmetic.json": (),
     "benchmarks/results/mechrl_paper.json": (),
     "benchmarks/results/mechrl_corrected.json": (),
     "benchmarks/results/mechrl_standin.json": (),
+    "benchmarks/results/mechrl_standin_seeds.json": (),
     "benchmarks/results/mechrl_smollm2_batches.json": (),
     "benchmarks/results/function_scorecards.json": (),
     "benchmarks/results/entity_reliability.json": (),
@@ -110,6 +113,11 @@ class SourceResult:
         if self.kind == "reliability":
             return " and ".join(dict.fromkeys(category.backbone for category in one.categories.values()))
         return one.interpreter
+
+    def row(self, name: str, values: dict[str, Cell], details: str = "") -> PaperRow:
+        """A row of this result: it names the run that it comes from and the model it was made with."""
+        source = ", ".join(filter(None, (f"measured: {self.run}", self.model, details)))
+        return PaperRow(name=name, source=source, run=self.run, model=self.model, values=values)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from vesalius_bench.ratings.agreement import read_ratings_of, with_ratings
 from vesalius_functions.documents import Selectivity
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.page_kinds import COLOURS, draw_kinds
-from vesalius_mechrl.pictures import draw_learning, draw_regret
+from vesalius_mechrl.pictures import draw_collapse, draw_learning, draw_regret
 
 Runs = Sequence[str | Path]
 INSTALL = "pip install 'vesalius[functions]'"
@@ -50,7 +50,7 @@ def paper_contents(paper: str, runs: Runs = ()) -> PaperContents:
         results=tuple(read),
         entries=tuple(
             PaperEntry(
-                id=table.id,
+                id=entry.id,
                 title=table.title,
                 published=len(table.published),
                 measured=len(table.measured),
@@ -58,8 +58,9 @@ def paper_contents(paper: str, runs: Runs = ()) -> PaperContents:
                 differs=table.differs,
                 recorded=table.recorded,
                 models=tuple(dict.fromkeys(row.model for row in table.measured if row.model)),
+                needs="" if table.measured else entry.needs,
             )
-            for table, _ in pairs
+            for entry, (table, _) in zip(tables.entries, pairs, strict=True)
         ),
     )
 
@@ -212,6 +213,9 @@ def _pictures(table: PaperTable, sources: Sources) -> list[Picture]:
             )
             for study in documents
         ]
+    if table.id == "Figure collapse":
+        drawn = [(study, study.as_data()["entropy"]) for study in documents if study.entropy]
+        return [draw_collapse(curves, one.heads, title=f"{one.specimen}, {one.mode}") for one, curves in drawn]
     if table.paper == "mechrl":
         return [draw_learning(study.curves, title=f"{study.specimen}, {study.mode}") for study in documents]
     if table.paper == "hyve":

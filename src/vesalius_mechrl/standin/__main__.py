@@ -27,6 +27,7 @@ def main() -> int:
         step.add_argument("directory", type=Path, help="where its files are, or are to be")
     for step in (training, truth):
         step.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    training.add_argument("--until", type=int, help="end after that many of the steps; default: after all of them")
     packing.add_argument("--to", type=Path, required=True, help="the directory to write to")
     recipe = Recipe()
     for field in fields(Recipe):
@@ -49,8 +50,9 @@ def _done(given: dict[str, Any]) -> dict[str, Any]:
         return {"written": str(pack(given["directory"], given["to"]))}
     if given["what"] == "train":
         chosen = Recipe(**{field.name: given[field.name] for field in fields(Recipe)})
-        card = train(given["directory"], chosen, device=given["device"], progress=_print)
-        return {name: card[name] for name in ("recipe", "loss_on_new_rows", "induction")}
+        place, device, until = given["directory"], given["device"], given["until"]
+        card = train(place, chosen, device=device, until=until, progress=_print)
+        return {name: card[name] for name in ("recipe", "steps_taken", "loss_on_new_rows", "induction")}
     truth = establish(given["directory"], device=given["device"], progress=_print)
     kept = ("clean", "accuracy", "roles", "backups")
     alone = {

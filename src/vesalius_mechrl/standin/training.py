@@ -1,7 +1,8 @@
 """Training the stand-in: the same model from the same seed on the same machine, resumed where it was stopped.
 
 Every step draws its rows from a generator that is seeded by the step, so a training that was killed continues from its
-last checkpoint as if nothing had happened. `card.json`, written last, says how it was trained and what it does.
+last checkpoint as if nothing had happened. `card.json`, written last, says how it was trained, for how many of the
+recipe's steps, and what it does.
 """
 
 import math
@@ -116,10 +117,16 @@ def train(
     *,
     device: str | torch.device = "cpu",
     every: int = 500,
+    until: int | None = None,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Train the stand-in into a directory, or continue there; returns its card."""
+    """Train the stand-in into a directory, or continue there; returns its card. With `until` the training ends after
+    that many of the recipe's steps, at the rate that it has then.
+    """
     recipe, directory, device = recipe or Recipe(), Path(directory), torch.device(device)
+    last = recipe.steps if until is None else until
+    if not 1 <= last <= recipe.steps:
+        raise BadInput(f"`until` {last}: the recipe has 1 to {recipe.steps} steps")
     if (directory / CARD).exists():
         return _card(directory, recipe)
     directory.mkdir(parents=True, exist_ok=True)
@@ -139,8 +146,10 @@ def train(
     groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, lr=recipe.rate, betas=(0.9, 0.98), fused=device.type == "cuda")
     start, curve = _resume(directory, recipe, network, optimiser)
+    if start > last:
+        raise BadInput(f"`until` {last}: the training in {directory} has taken {start} steps; choose an empty one")
     network.train()
-    for step in range(start, recipe.steps):
+    for step in range(start, last):
         for group in optimiser.param_groups:
             group["lr"] = recipe.rate_at(step)
         batch = sources.draw(recipe, torch.Generator().manual_seed(recipe.seed * 10_000_019 + step))
@@ -150,10 +159,10 @@ def train(
         torch.stack(list(each.values())).sum().backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
-        if (step + 1) % every == 0 or step + 1 == recipe.steps:
+        if (step + 1) % every == 0 or step + 1 == last:
             curve.append({"step": step + 1, **{name: float(loss.detach()) for name, loss in each.items()}})
             told = ", ".join(f"{name} {loss:.3f}" for name, loss in curve[-1].items() if name != "step")
-            progress(f"training the stand-in: {told}", step + 1, recipe.steps)
+            progress(f"training the stand-in: {told}", step + 1, last)
             _save(directory, recipe, network, optimiser, curve)
     return _finish(directory, recipe, network, tokenizer, curve)
 
@@ -229,6 +238,7 @@ def _finish(
     write_json(directory / "config.json", network.config())
     card = {
         "recipe": asdict(recipe),
+        "steps_taken": int(curve[-1]["step"]),
         "loss_on_new_rows": held_out,
         "induction": induction_shown(network, recipe.seed),
         "curve": curve,
