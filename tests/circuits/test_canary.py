@@ -127,13 +127,14 @@ specimen = api.load(sys.argv[1])
 api.specimens()
 api.sweep(specimen, n=4)
 specimen.predict(specimen.sample(4))
-print([name for name in sys.modules if name.startswith("vesalius_truth.key")])
 print([name for name in sys.modules if name.startswith("vesalius.rasp")])
+api.explain(specimen, progress=False)
+print([name for name in sys.modules if name.startswith("vesalius_truth")])
 """
 
 
 @pytest.mark.slow
-def test_loading_and_sweeping_a_specimen_leaves_the_door_shut() -> None:
+def test_loading_sweeping_and_explaining_a_specimen_leaves_the_door_shut() -> None:
     loaded = subprocess.run([sys.executable, "-c", LOADING, "3"], capture_output=True, text=True, check=False)
     assert loaded.returncode == 0, loaded.stderr
     assert loaded.stdout.splitlines() == ["[]", "[]"]
