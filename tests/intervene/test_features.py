@@ -296,3 +296,6 @@ def test_verbs_take_latents_and_repeat_what_they_were_asked(tmp_path: Path) -> N
         ves.what_if(specimen, "L1F3", kind="zero", n=4, progress=False)
     with pytest.raises(BadInput, match="give the directory of the sparse dictionaries"):
         ves.sweep(specimen, sites="features", n=4, progress=False)
+    for useless in (lambda **kept: ves.sweep(specimen, **kept), lambda **kept: ves.what_if(specimen, "L0H0", **kept)):
+        with pytest.raises(BadInput, match="nothing of these dictionaries is replaced"):
+            useless(features=place, kind="zero", n=4, progress=False)

@@ -145,9 +145,10 @@ def _sweep(
         raise BadInput("`sites` features: give the directory of the sparse dictionaries with `features`")
     sites = [] if latents else swept_sites(specimen.model, knockout)
     if sites is None:
+        bound([], dictionaries)
         sets += component_sets_of(specimen.model, knockout.components, pairs=knockout.pairs)
     else:
-        sites = bound(sites, dictionaries)
+        sites = sites if latents else bound(sites, dictionaries)
         _require_sites(sites, kinds, spread)
     given = material or trial(specimen, draw.n, seed=draw.seed, split=draw.split)
     drawn = len(given.batch)
