@@ -96,8 +96,9 @@ def test_both_layouts_hold_the_same_transcoder(tmp_path: Path) -> None:
     one, other = (read_dictionaries(tmp_path / name, CONFIG).at(1) for name in ("one", "other"))
     x = torch.randn(5, D, generator=torch.Generator().manual_seed(5))
     assert (one.read_hook, one.write_hook) == (other.read_hook, other.write_hook) == tuple(hooks.values())
-    assert torch.equal(one.encode(x), other.encode(x))
-    assert torch.equal(one.reconstruct(x), other.reconstruct(x))
+    # One of them is read transposed, so that its sums may end in another digit.
+    torch.testing.assert_close(one.encode(x), other.encode(x))
+    torch.testing.assert_close(one.reconstruct(x), other.reconstruct(x))
 
 
 class Setting:

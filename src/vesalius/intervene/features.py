@@ -32,8 +32,8 @@ def bound(sites: Sequence[Site], dictionaries: Dictionaries | None) -> list[Site
     """The same sites, latents with the dictionary that they are of; dictionaries of which none is named are refused."""
     if dictionaries is not None and not any(isinstance(site.place, Feature) for site in sites):
         raise BadInput(
-            f"features {dictionaries.where}: nothing of these dictionaries is replaced; name latents (L12F4711) or errors "
-            "(L12.error), or give `sites` features to `sweep`"
+            f"features {dictionaries.where}: nothing of these dictionaries is replaced; name latents (L12F4711) or "
+            "errors (L12.error), or give `sites` features to `sweep`"
         )
     return [
         replace(site, place=_of(site.place, dictionaries)) if isinstance(site.place, Feature) else site
