@@ -16,7 +16,20 @@ from pydantic import Field
 from vesalius.documents.base import Document, FrozenDict, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.claims import ComponentExplanation, Evidence, Verdict
 from vesalius.documents.metric import Metric
-from vesalius.documents.view import Answer, Facts, Group, Mark, Row, Section, Sheet, Text, View, join_first
+from vesalius.documents.view import (
+    Answer,
+    Facts,
+    Group,
+    Mark,
+    Row,
+    Section,
+    Sheet,
+    Text,
+    View,
+    join_first,
+    plural,
+    several,
+)
 
 DIFFERENCE_FILE = "difference.json"
 #: Rows of each table that a terminal shows.
@@ -105,8 +118,10 @@ class Difference(ResultDocument, kind="difference"):
 
     def listed(self) -> Line:
         """What a list of results says of it: how much flipped and moved."""
-        figures = f"{len(self.claims_flipped)} claims flipped, {len(self.components_moved)} components moved"
-        return Line(f"{self.a} and {self.b}", figures)
+        flipped, moved = len(self.claims_flipped), len(self.components_moved)
+        return Line(
+            f"{self.a} and {self.b}", f"{several(flipped, 'claim')} flipped, {several(moved, 'component')} moved"
+        )
 
     def view(self) -> View:
         """What flipped first, then what moved, then the figures."""
@@ -125,12 +140,12 @@ class Difference(ResultDocument, kind="difference"):
                 for one in self.claims_flipped
             ]
             title = (
-                f"{len(rows)} claims flipped, {self.claims_same} have the same verdict, {len(self.claims_only)} are "
-                "made by one alone"
+                f"{several(len(rows), 'claim')} flipped; with the same verdict: {self.claims_same}; made by one alone: "
+                f"{len(self.claims_only)}"
             )
             sections.append(Group([Sheet(("component", "claim", "A", "B"), rows, terminal=SHOWN)], title=title))
         rows = [(_case(one), one.what, _signed(one.a), _signed(one.b)) for one in self.components_moved]
-        title = f"{len(components)} components moved, {self.components_same} did not ({self.rule})"
+        title = f"{several(len(components), 'component')} moved, {self.components_same} did not ({self.rule})"
         sections.append(Group([Sheet(("component", "what", "A", "B"), rows, terminal=SHOWN)], title=title))
         if self.metrics:
             figures = [
@@ -148,9 +163,9 @@ class Difference(ResultDocument, kind="difference"):
         return View(
             f"Two {plural(self.kind)} compared",
             Answer(
-                f"Difference of two {plural(self.kind)}: {len(flips)} claims flipped, {self.claims_same} the same,"
-                f" {len(self.claims_only)} made by one alone; {len(moved)} components moved, {self.components_same} did"
-                " not"
+                f"Difference of two {plural(self.kind)}: {several(len(flips), 'claim')} flipped, {self.claims_same} the"
+                f" same, {len(self.claims_only)} made by one alone; {several(len(moved), 'component')} moved, "
+                f"{self.components_same} did not"
             ),
             sections,
         )
@@ -161,11 +176,6 @@ class Difference(ResultDocument, kind="difference"):
         rows = [*claims, *(one.as_data() for one in self.components_moved), *figures]
         names = ("specimen", "component", "what", "a", "b", "text")
         return [{name: row.get(name) for name in names if name in row or name != "specimen"} for row in rows]
-
-
-def plural(word: str) -> str:
-    """Two of a kind: discoveries, sweeps."""
-    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
 
 def _case(one: ClaimDifference | ComponentDifference) -> str:

@@ -226,7 +226,7 @@ class Running(Record):
         parts = ["what heads read and write", self._of_mlps()]
         without = [one.head for one in self.heads if one.word == DEPENDS]
         if without:
-            parts.append(f"why {len(without)} heads attend where they do ({', '.join(without[:5])}{_more(without)})")
+            parts.append(f"why heads attend where they do: {', '.join(without[:5])}{_more(without)}")
         return "; ".join(parts)
 
     def _of_mlps(self) -> str:

@@ -116,9 +116,19 @@ def words(label: str) -> str:
     return re.sub(rf"\b(?:{ACRONYMS})\b", lambda match: match[0].upper(), spaced)
 
 
+def plural(word: str) -> str:
+    """Several of a kind: discoveries, sweeps."""
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
+def several(n: int, word: str) -> str:
+    """So many of a kind: 1 claim, 2,000 claims."""
+    return f"{n:,} {word if n == 1 else plural(word)}"
+
+
 def prompts(n: int) -> str:
     """So many prompts, in words."""
-    return f"{n:,} prompt{'' if n == 1 else 's'}"
+    return several(n, "prompt")
 
 
 def shortened(text: str, most: int) -> str:
