@@ -303,20 +303,26 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         )
 
     def _maps(self) -> Iterator[Section]:
-        for number, one in enumerate(self.variables):
-            if not one.map:
-                continue
-            yield Grid(
+        grids = [
+            Grid(
                 [list(shares) for shares in one.map.values()],
                 list(one.map),
                 [str(layer) for layer in self.layers],
                 f"{one.name}: the share as predicted at each role before each layer; highest "
                 f"{max((share or 0.0 for shares in one.map.values() for share in shares), default=0.0):.2f}.",
-                title=f"{one.name}: layer by position",
+                title=one.name,
+                pictured=number == 0,
+            )
+            for number, one in enumerate(self.variables)
+            if one.map
+        ]
+        if grids:
+            yield Group(
+                [Group(grids, side_by_side=True)],
+                title="Layer by position",
                 caption="Residual stream before each layer (columns), at each role (rows), on the pairs that choose "
                 "places: the smaller of the shares of the outputs that change and that stay as predicted.",
                 pages_only=True,
-                pictured=number == 0,
             )
 
     def _carriers(self) -> Iterator[Section]:
