@@ -2,10 +2,12 @@
 
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import vesalius
 from vesalius.documents.base import REGISTERED
@@ -63,8 +65,17 @@ def test_names_of_the_package_in_the_text_exist() -> None:
         assert not missing, f"{page.name}: {missing}"
 
 
+def leaves(node: str | dict | list) -> Iterator[str]:
+    """The pages of a part of the navigation."""
+    if isinstance(node, str):
+        yield node
+    else:
+        for part in node.values() if isinstance(node, dict) else node:
+            yield from leaves(part)
+
+
 def test_every_page_is_in_the_navigation() -> None:
-    listed = set(re.findall(r"[\w/.-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    listed = set(leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
     assert pages == listed
 
@@ -73,6 +84,19 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def headings(page: Path) -> set[str]:
+    """The names by which the headings of a page can be linked to."""
+    lines = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", line).strip().lower()) for line in lines}
+
+
+def test_links_to_headings_lead_somewhere() -> None:
+    for page in PAGES:
+        for target, heading in re.findall(r"\]\(([^)#:]*\.md|)#([\w-]+)\)", page.read_text()):
+            there = page.parent / target if target else page
+            assert heading in headings(there), f"{page.name} links to {target}#{heading}"
 
 
 def test_the_reference_names_what_exists() -> None:
