@@ -19,7 +19,7 @@ from tests.functions.evaluator_base import write_base, write_data
 
 from benchmarks.hostile_own import Pair
 from vesalius.api.explanations import read_explanation
-from vesalius.documents.base import FrozenDict, ResultDocument
+from vesalius.documents.base import FrozenDict, ShownDocument
 from vesalius.documents.improvement import IMPROVEMENT_FILE, Improvement
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import Proposal, RunProposal
@@ -192,7 +192,7 @@ def _inducer() -> Specimen:
     return as_specimen(induction_model(24))
 
 
-def _draw(document: ResultDocument, folder: Path) -> None:
+def _draw(document: ShownDocument, folder: Path) -> None:
     """What it says in one line and on its page."""
     document.view().brief()
     document.page(folder / "page")

@@ -36,7 +36,7 @@ from vesalius.explanations.variables.algorithms import parse_algorithm
 from vesalius.model import Config
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius_functions.evaluators.data import read_splits
-from vesalius_functions.evaluators.naming import ADAPTER_FILE
+from vesalius_functions.evaluators.naming import ADAPTER_FILE, EVALUATOR_FILE
 from vesalius_functions.serving import LEDGER, ServedFunctions, answer_in
 
 NAN = float("nan")
@@ -105,6 +105,30 @@ def test_a_claim_that_names_no_components_beside_its_own(others: object, tmp_pat
     data["components"][0]["claims"][-1]["prediction"]["others"] = others
     (tmp_path / "explanation.json").write_text(json.dumps(data))
     assert "a list of names is expected" in refusal(lambda: use_explanation(tmp_path))
+
+
+LADDERS = {
+    "is no step of a ladder": lambda running: running["rungs"][0].update(step="\0"),
+    "or at least two": lambda running: running.update(rungs=running["rungs"][:1]),
+}
+
+
+@pytest.mark.parametrize("said", LADDERS)
+def test_a_ladder_of_other_steps_is_refused_when_it_is_read(said: str, tmp_path: Path) -> None:
+    """It was read, and its page could not be drawn."""
+    make_explanation(tmp_path)
+    data = json.loads((tmp_path / "explanation.json").read_text())
+    LADDERS[said](data["running"])
+    (tmp_path / "explanation.json").write_text(json.dumps(data))
+    assert said in refusal(lambda: use_explanation(tmp_path))
+
+
+def test_a_trained_evaluator_without_its_accuracy_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    make_evaluator(tmp_path)
+    data = json.loads((tmp_path / EVALUATOR_FILE).read_text())
+    del data["trained"]["accuracy"]["all"]
+    (tmp_path / EVALUATOR_FILE).write_text(json.dumps(data))
+    assert "the accuracy over 'all' categories together is missing" in refusal(lambda: use_evaluator(tmp_path))
 
 
 _FRAME = "__import__('sys')._getframe(2).f_locals['job']['variables']"

@@ -9,11 +9,14 @@ own weights and listed as not explained.
 from collections import Counter
 from typing import Any, Literal
 
+from pydantic import field_validator
+
 from vesalius.documents.base import Answered, Line, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Code, Facts, Section, Sheet, Text, View, subject_of
 from vesalius.documents.whole import KEEP, TOO_MUCH
+from vesalius.errors import choices, quoted
 
 LADDER_FILE = "ladder.json"
 Word = Literal["program", "position only", "depends on context"]
@@ -119,6 +122,13 @@ class Rung(Record):
     change_elsewhere: Metric | None = None
     fault: str | None = None
 
+    @field_validator("step")
+    @classmethod
+    def _is_a_step(cls, step: str) -> str:
+        if step not in _MEANINGS:
+            raise ValueError(f"{quoted(step, 40)} is no step of a ladder; steps are {choices(_MEANINGS)}")
+        return step
+
     @property
     def meaning(self) -> str:
         """What is replaced."""
@@ -140,6 +150,13 @@ class Running(Record):
     given: tuple[str, ...] = ()
     n_fit: int
     rows: float = 0.0
+
+    @field_validator("rungs")
+    @classmethod
+    def _claims_something(cls, rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+        if len(rungs) < 2 and not any(one.step == PROGRAMS for one in rungs):
+            raise ValueError(f"a ladder has the rung {PROGRAMS!r}, or at least two")
+        return rungs
 
     def rung(self, step: str) -> Rung | None:
         """A rung or a control by name."""

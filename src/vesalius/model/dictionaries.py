@@ -320,7 +320,7 @@ def _circuit_tracer(file: _File, tensors: dict[str, Tensor], config: Config) -> 
             file.reads,
             file.writes,
             "topk" if k is not None else "relu" if threshold is None else "jumprelu",
-            tensors["W_enc"].T,
+            tensors["W_enc"].T.contiguous(),  # so that both layouts give the same sums
             tensors["b_enc"],
             tensors["W_dec"],
             tensors["b_dec"],

@@ -1,6 +1,6 @@
 """What a trained evaluator is and how well it chooses: the file beside its adapter."""
 
-from pydantic import JsonValue
+from pydantic import JsonValue, field_validator
 
 from vesalius.documents.base import FrozenList, FrozenMap, Record, ResultDocument
 from vesalius.documents.metric import Metric
@@ -18,6 +18,13 @@ class TakenTests(Record):
     form: str
     accuracy: FrozenMap[str, Metric]
     groups: FrozenMap[str, int]
+
+    @field_validator("accuracy")
+    @classmethod
+    def _has_all(cls, accuracy: FrozenMap[str, Metric]) -> FrozenMap[str, Metric]:
+        if ALL not in accuracy:
+            raise ValueError(f"the accuracy over {ALL!r} categories together is missing")
+        return accuracy
 
 
 class TrainedForm(Record):

@@ -156,8 +156,8 @@ class Runner:
             } if after.keys() == set(self.algorithm.variables) and all(isinstance(one, str) for one in same):
                 return Predicted(base, source, after, tuple(same), None if options is None else tuple(options))
         raise Failed(
-            f"algorithm {self.algorithm.name}: {quoted(given, 60)} is not what it says of a pair; let its functions "
-            "define nothing else"
+            f"algorithm {self.algorithm.name}: {quoted(given, 60)} is not what it says of a pair; let `{CHOICES}` give "
+            "a list, and its functions nothing but their values"
         )
 
 
