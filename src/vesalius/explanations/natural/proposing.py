@@ -61,9 +61,9 @@ from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word
 # A role has two halves. Where a head attends, if the claim that it attends there is supported: *reads X* (a token role
 # of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*. *Induction head*,
 # *prefix-matching head*, *previous-token head* and *duplicate-token head* need the tests of the atlas as well, which
-# hold no behaviour; without them a head *attends to ..., in this template*. Where a head acts at another position than
-# the answer's, and was shown to read a role from there, that is where it attends: *reads X from Y*. A head that
-# suppresses what it reads by the atlas is a *copy-suppression head* in every behaviour. What part it plays:
+# hold no behaviour; without them a head *attends to ..., in this template*. Where a head costs most at another
+# position than the answer's, and was shown to read a role from there, that is where it attends: *reads X from Y*. A
+# head that suppresses what it reads by the atlas is a *copy-suppression head* in every behaviour. What part it plays:
 #
 #     inhibits the answer          replacing it helps
 #     primary mover of X           of the heads that move X it costs most when replaced at the answer position
@@ -161,7 +161,7 @@ class Findings:
 
     @property
     def _where(self) -> str | None:
-        if self.reading is not None and self.supported("reads_role"):
+        if self.reading is not None and self.supported("reads_role") and not self.supported("acts_at_answer"):
             claim = next(claim for claim in self.own if claim.kind == "reads_role")
             there = f"reads {self.reading.role} from {(claim.prediction or {})['query']}"
             return self._standard(self.reading.general) or there
@@ -409,8 +409,7 @@ def _causal_claims(
         claims += _ways(lab, selection.ideas, component, left)
     elif necessity.verdict == "supported" and component in selection.ideas.places:
         claims += _acts_at(lab, component, selection.ideas, left)  # values of other prompts cost a little only
-    if any(one.kind == "acts_at" and one.verdict == "supported" for one in claims):
-        claims += _reads(lab, component, selection, left)
+    claims += _reads(lab, component, selection, left)
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
@@ -472,9 +471,10 @@ def _reads(
     """The claim that a head reads a role from where it acts, unless a few prompts leave that too close to call, or that
     is the token before, of which `reads_from` is asked.
     """
-    reading, place = selection.ideas.reads.get(component), selection.ideas.places[component]
+    reading = selection.ideas.reads.get(component)
     if reading is None or reading.general == selection.looks_at.get(component) == "previous":
         return []
+    place = selection.ideas.places[component]
     if not reading.clear:
         left.append(NotAsked(kind="reads_role", about=f"{reading.role} from {place}"))
         return []
