@@ -36,6 +36,7 @@ from vesalius.explanations.natural.written import Written
 #     redundant mover, ...         the same of a mutually redundant one: it and others cost more together than the sum
 #     mover of X, not needed alone it moves X, and zeros or its mean in its place cost next to nothing
 #     mover of X                   it moves X; whether it is needed is undecided
+#     matters together with ...    it and others cost more together than the sum; which of them act alone is undecided
 #     a small part                 replacing it costs something and not much; whether it is necessary is undecided
 #     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
 #     no effect alone              replacing it costs next to nothing
@@ -180,11 +181,20 @@ class Findings:
         if self.roles("moves_role"):
             alone = ", not needed alone" if self.supported("not_needed_alone") else ""
             return f"{self._moving('', self.roles('moves_role'))}{alone}"
+        if self._beside:
+            return f"matters together with {join_names(self._beside)}"
         if self.supported("small_part"):
             return "a small part"
         if not _costs_nothing(self):
             return None
         return "lens-positive but redundant" if self.supported("writes_answer") else NO_EFFECT
+
+    @property
+    def _beside(self) -> list[str]:
+        """The components that cost more with it than the sum, where it was not decided which of them act alone."""
+        claims = [claim for claim in (*self.own, *(one for _, one in self.grouped)) if claim.kind == "together"]
+        shown = next((claim for claim in claims if claim.verdict == "supported"), None)
+        return [] if shown is None else list((shown.prediction or {})["others"])
 
     @property
     def _suppressed(self) -> list[str]:
