@@ -29,7 +29,7 @@ from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
 from vesalius.explanations.natural.ideas import Reading
 from vesalius.explanations.natural.names_of_mlps import NOT_FOUND
-from vesalius.explanations.natural.proposing import NO_ROLE, Findings
+from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
 from vesalius.report.charts import bars_of
@@ -72,6 +72,16 @@ def test_a_head_is_named_by_what_it_reads_where_it_acts(
     own = (claim("attends", "supported"), claim("necessary", "supported"), acts, reads)
     reading = Reading("S1", general, clear=True)
     assert Findings(Component(1, 2), "BOS", own, names=names, reading=reading).role == role
+
+
+def test_a_head_that_matters_with_others_is_named_so_where_nothing_more_was_shown() -> None:
+    together = claim("together", "supported").model_copy(update={"prediction": {"others": ["L0H1", "L0H4"]}})
+    small = claim("small_part", "supported")
+    assert Findings(Component(0, 9), None, (together, small)).role == "matters together with L0H1 and L0H4"
+    moving = (("S2", claim("moves_role", "supported")), ("S2", together))
+    assert Findings(Component(0, 9), None, (small,), grouped=moving).role == "mover of S2"
+    undecided = together.model_copy(update={"verdict": "undecided"})
+    assert Findings(Component(0, 9), None, (undecided, small)).role == "a small part"
 
 
 @pytest.mark.slow

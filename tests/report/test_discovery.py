@@ -123,6 +123,14 @@ def test_a_component_whose_interval_holds_zero_is_grey_and_has_no_rank() -> None
     assert drawn.bar.unit == "effect, logits"
 
 
+def test_the_scale_of_values_that_are_never_negative_begins_at_zero() -> None:
+    drawn = draw_headmap(HeadMap({"L0H0": 0.8, "L0H1": 0.0}, 1, 2, unit="attention"))
+    assert drawn.bar is not None
+    assert [text for _, text in drawn.bar.ticks] == ["0.000", "0.200", "0.800"]
+    assert [(shade, negative) for _, shade, negative in drawn.bar.steps] == [(shade, False) for shade in range(10)]
+    assert drawn.bar.steps[0][0] < drawn.bar.ticks[0][0] < drawn.bar.steps[1][0]
+
+
 def test_page_and_pictures(tmp_path: Path) -> None:
     page = render_discovery(written(tmp_path))
     text = page.read_text(encoding="utf-8")

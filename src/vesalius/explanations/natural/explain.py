@@ -36,7 +36,8 @@ from vesalius.explanations.claims.base import MIN_CUT_EFFECT, first_interval, me
 from vesalius.explanations.laboratory import CLAIM_SEED, FIRST_LOOK, SECOND_LOOK, NaturalLab, growing_lab
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import without_role
-from vesalius.explanations.natural.proposing import Findings, investigate, measure_ahead
+from vesalius.explanations.natural.proposing import investigate, measure_ahead
+from vesalius.explanations.natural.roles import Findings
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, add_hypotheses, choose
 from vesalius.explanations.natural.sentences import information_flow, note, specificity_sentence, task_description
 from vesalius.explanations.running import put_in_place

@@ -6,12 +6,12 @@ the roles that a head moves are counted together. What a claim is and how it is 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from vesalius.components import Component
 from vesalius.documents.claims import NotAsked
-from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
+from vesalius.documents.explanation import ClaimRecord
 from vesalius.explanations.claims import (
     ActsAt,
     ActsAtAnswer,
@@ -48,246 +48,13 @@ from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
 from vesalius.explanations.laboratory.attending import score_terms, terms_record
 from vesalius.explanations.laboratory.exchanges import ANSWER
-from vesalius.explanations.laboratory.runs import MEANINGS, PORT_WORDS, SINKS, AttentionPort
+from vesalius.explanations.laboratory.runs import PORT_WORDS, SINKS, AttentionPort
 from vesalius.explanations.natural.grouping import Redundancy
-from vesalius.explanations.natural.ideas import Ideas, Inside, Reading
-from vesalius.explanations.natural.names_of_mlps import SHARED, by_ways, is_shared, name_of_mlp, place_words
+from vesalius.explanations.natural.ideas import Ideas, Inside
+from vesalius.explanations.natural.roles import Findings
 from vesalius.explanations.natural.selection import ChosenComponents
 from vesalius.explanations.natural.written import Written, written_by
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
-
-# From verdicts to a role: the name of a component, by rule.
-#
-# A role has two halves. Where a head attends, if the claim that it attends there is supported: *reads X* (a token role
-# of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*. *Induction head*,
-# *prefix-matching head*, *previous-token head* and *duplicate-token head* need the tests of the atlas as well, which
-# hold no behaviour; without them a head *attends to ..., in this template*. Where a head acts at another position than
-# the answer's, and was shown to read a role from there, that is where it attends: *reads X from Y*. A head that
-# suppresses what it reads by the atlas is a *copy-suppression head* in every behaviour. What part it plays:
-#
-#     inhibits the answer          replacing it helps
-#     primary mover of X           of the heads that move X it costs most when replaced at the answer position
-#     primary mover                a head that is necessary, mostly at the answer position, and was shown to use what is
-#                                  where it attends or to move a role
-#     necessary at the answer      the same, where neither was shown, where it also stands in for others, or was tested
-#                                  and is not the primary one
-#     suppressor of ...            in place of mover: what it writes lowers the wrong answer (or the right one)
-#     carrier of X                 in place of mover: it moves X, and the answer's logit was not shown to gain from that
-#     necessary at X               a head that is necessary, mostly at the position of X
-#     necessary upstream           a head that is necessary, mostly elsewhere
-#     necessary                    a head that is necessary; where it acts is undecided. What it feeds follows, where
-#                                  that was shown. Names of necessary MLPs: `names_of_mlps`
-#     backup mover, backup MLP     it acts only once others are gone; of X, where it moves X; a backup head, where it
-#                                  was shown neither to move a role nor where it attends
-#     redundant mover, ...         the same of a mutually redundant one: it and others cost more together than the sum
-#     mover of X, not needed alone it moves X, and zeros or its mean in its place cost next to nothing
-#     mover of X                   it moves X; whether it is needed is undecided
-#     a small part                 replacing it costs something and not much; whether it is necessary is undecided
-#     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
-#     no effect alone              replacing it costs next to nothing
-#
-# A component is *not needed alone*, and then not *necessary*, where zeros or its mean, at every position, can stand in
-# for it: values of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role
-# established*.
-
-NO_ROLE, NO_EFFECT = "no role established", "no effect alone"
-#: The names of the atlas that go with a role that a head attends to, and that of a head that writes against it.
-STANDARD = {
-    "induction": ("induction head", "prefix-matching head"),
-    "duplicate": ("duplicate-token head",),
-    "previous": ("previous-token head",),
-}
-SUPPRESSING = "copy-suppression head"
-SUPPRESSED = {"wrong": "the wrong answer", "right": "the answer"}
-#: What a component that stands in for others is called, by the claim that says so.
-STANDS_IN = {"backup_of": "backup", "redundant": "redundant"}
-
-
-@dataclass(frozen=True)
-class Findings:
-    """The claims about one component and what follows from them.
-
-    `names` are those of the atlas, `reading` what it may read from where it acts, `written` the tokens that an MLP
-    writes, `why` what makes a head attend. `raises`: the right answer's own logit falls when it is resampled, so it
-    gains from the component, by whichever way.
-    `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
-    keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim), `grouped` those about
-    the roles it moves and the heads that move them too (role, claim). `fed` says which inputs an MLP needs by the paths
-    that are claimed of their senders: one question, which has one claim, at the sender. `not_asked` are the questions
-    without a claim.
-    """
-
-    component: Component
-    looks_at: str | None
-    own: tuple[ClaimRecord, ...]
-    incoming: tuple[tuple[Component, AttentionPort, ClaimRecord], ...] = ()
-    outgoing: tuple[tuple[Component, ClaimRecord], ...] = ()
-    grouped: tuple[tuple[str, ClaimRecord], ...] = ()
-    raises: bool = True
-    names: tuple[str, ...] = ()
-    written: Written | None = None
-    why: dict[str, Any] | None = None
-    fed: tuple[ClaimRecord, ...] = ()
-    not_asked: tuple[NotAsked, ...] = ()
-    reading: Reading | None = None
-
-    @property
-    def claims(self) -> tuple[ClaimRecord, ...]:
-        """Every claim, those about the component alone first; one that is made for two roles once."""
-        paths = (*(claim for _, _, claim in self.incoming), *(claim for _, claim in self.outgoing))
-        grouped = {(claim.kind, claim.text): claim for _, claim in reversed(self.grouped)}
-        return (*self.own, *reversed(grouped.values()), *paths)
-
-    def roles(self, *kinds: str) -> list[str]:
-        """The roles of the prompts that a supported claim of these kinds about heads that move them is about."""
-        found = [role for role, claim in self.grouped if claim.kind in kinds and claim.verdict == "supported"]
-        return list(dict.fromkeys(found))
-
-    def verdict(self, kind: str) -> Verdict | None:
-        """The verdict of the first claim of a kind, None if there is none."""
-        return next((claim.verdict for claim in self.own if claim.kind == kind), None)
-
-    def supported(self, kind: str) -> bool:
-        """Whether there is a claim of this kind and it is supported."""
-        return self.verdict(kind) == "supported"
-
-    @property
-    def pattern(self) -> str | None:
-        """Where it attends, if that was established, and what it is by the atlas, if it was shown here as well."""
-        where = self._where
-        if SUPPRESSING not in self.names:
-            return where
-        return SUPPRESSING if where is None or where == SUPPRESSING else f"{SUPPRESSING}, {where}"
-
-    @property
-    def _where(self) -> str | None:
-        if self.reading is not None and self.supported("reads_role"):
-            claim = next(claim for claim in self.own if claim.kind == "reads_role")
-            there = f"reads {self.reading.role} from {(claim.prediction or {})['query']}"
-            return self._standard(self.reading.general) or there
-        if self.looks_at is None or not self._attends:
-            return None
-        if self.looks_at in SINKS:
-            return f"{self.looks_at} sink"
-        verb = "reads" if self.supported("uses") else "attends to"
-        if self.looks_at not in STANDARD:
-            return f"{verb} {self.looks_at}"
-        standard = self._standard(self.looks_at)
-        if standard is not None or SUPPRESSING in self.names:
-            return standard or f"{verb} {MEANINGS[self.looks_at]}"
-        return f"{verb} {MEANINGS[self.looks_at]}, in this template"
-
-    def _standard(self, general: str | None) -> str | None:
-        """Its name of the atlas that goes with a general role."""
-        return next((name for name in STANDARD.get(general or "", ()) if name in self.names), None)
-
-    @property
-    def _attends(self) -> bool:
-        """Whether it was shown to attend to a role."""
-        return self.looks_at is not None and self.supported("attends")
-
-    @property
-    def part(self) -> str | None:
-        """The part it plays for the answer, if one was established."""
-        head = self.component.is_head
-        if self.supported("inhibits"):
-            lowers = "right" in self._suppressed
-            return f"suppressor of {SUPPRESSED['right']}" if lowers else "inhibits the answer"
-        if self.roles("primary"):
-            return self._moving("primary ", self.roles("primary"))
-        if self.supported("necessary"):
-            fed = [str(receiver) for receiver, claim in self.outgoing if claim.verdict == "supported"]
-            if not head:
-                return name_of_mlp((*self.own, *self.fed), fed)
-            second = self.roles(*STANDS_IN) or any(
-                claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
-            )
-            moves = self.roles("moves_role") or (self._attends_elsewhere and self.supported("uses"))
-            supported = [claim for claim in self.own if claim.verdict == "supported"]
-            at_answer = by_ways("necessary at the answer", supported, fed)
-            if moves and not second and (self.supported("writes_answer") or self._suppressed):
-                at_answer = self._moving("primary ", [])
-            if self.supported("acts_at_answer"):
-                return at_answer
-            place = place_words(supported) or " upstream" * (self.verdict("acts_at_answer") == "refuted")
-            return by_ways(f"necessary{place}", supported, fed)
-        if not head and is_shared(self.own):
-            return SHARED
-        for kind, rank in STANDS_IN.items():
-            if shared := [role for role in self.roles(kind) if role in self.roles("moves_role")]:
-                return self._moving(f"{rank} ", shared)
-            if self.roles(kind) or any(one.kind == kind and one.verdict == "supported" for one in self.own):
-                moves = self.roles("moves_role") or self._attends_elsewhere  # alone it need not use what is there
-                writes = self.supported("writes_answer") or bool(self._suppressed)
-                named = self._moving(f"{rank} ", []) if moves and writes else f"{rank} head"
-                return named if head else f"{rank} MLP"
-        if self.supported("lens_only"):
-            return "lens-positive but redundant"
-        if self.roles("moves_role"):
-            alone = ", not needed alone" if self.supported("not_needed_alone") else ""
-            return f"{self._moving('', self.roles('moves_role'))}{alone}"
-        if self.supported("small_part"):
-            return "a small part"
-        if not _costs_nothing(self):
-            return None
-        return "lens-positive but redundant" if self.supported("writes_answer") else NO_EFFECT
-
-    @property
-    def _suppressed(self) -> list[str]:
-        """The answers, wrong or right, that what it writes was shown to lower."""
-        shown = [claim for claim in self.own if claim.kind == "suppresses" and claim.verdict == "supported"]
-        return [str((claim.prediction or {}).get("answer", "wrong")) for claim in shown]
-
-    def _moving(self, rank: str, roles: list[str]) -> str:
-        """The name of a head that brings something to the answer position, by what becomes of the answers: a mover only
-        if the right one gains, from what it writes or, where it was shown to move a role, through later components.
-        """
-        if self._suppressed:
-            return f"{rank}suppressor of {SUPPRESSED[self._suppressed[0]]}"
-        mover = self.supported("writes_answer") or (self.raises and bool(roles))
-        return f"{rank}{'mover' if mover else 'carrier'}{self._of(roles) if roles else ''}"
-
-    @property
-    def _attends_elsewhere(self) -> bool:
-        """Whether it was shown to attend to another position that is not a sink."""
-        return self._attends and self.looks_at not in SINKS
-
-    def _of(self, roles: list[str]) -> str:
-        """Which roles it moves, unless where it attends says so already."""
-        named = self._attends and self.looks_at in STANDARD
-        return "" if named else f" of {join_names(roles)}"
-
-    @property
-    def role(self) -> str:
-        """Both halves, or that neither was established."""
-        return ", ".join(half for half in (self.pattern, self.part) if half) or NO_ROLE
-
-    @property
-    def established(self) -> bool:
-        """Whether it was shown to do something: a component without an effect leaves open what it is there for."""
-        return self.role not in (NO_ROLE, NO_EFFECT)
-
-    @property
-    def tag(self) -> Tag:
-        """The tag by experiment; without one AGGREGATOR for heads and MAPPER for MLPs, which the note says."""
-        return self.tag_by_experiment or ("AGGREGATOR" if self.component.is_head else "MAPPER")
-
-    @property
-    def tag_by_experiment(self) -> Tag | None:
-        """ROUTER for a head whose attention was shown to lie on one token role, MAPPER for an MLP that was shown what
-        its output stands for; nothing else settles a tag.
-        """
-        if not self.component.is_head:
-            return "MAPPER" if self.supported("carries") else None
-        return "ROUTER" if self._attends_elsewhere or self.supported("reads_role") else None
-
-
-def _costs_nothing(findings: Findings) -> bool:
-    """Whether the whole interval of its single effect lies below the smallest effect that counts, however it was
-    replaced.
-    """
-    claim = next((claim for claim in findings.own if claim.kind == "necessary"), None)
-    return claim is not None and all(one.high is not None and one.high < MIN_EFFECT for one in claim.evidence)
 
 
 def measure_ahead(lab: NaturalLab, selection: ChosenComponents, components: Sequence[Component]) -> None:
@@ -409,8 +176,7 @@ def _causal_claims(
         claims += _ways(lab, selection.ideas, component, left)
     elif necessity.verdict == "supported" and component in selection.ideas.places:
         claims += _acts_at(lab, component, selection.ideas, left)  # values of other prompts cost a little only
-    if any(one.kind == "acts_at" and one.verdict == "supported" for one in claims):
-        claims += _reads(lab, component, selection, left)
+    claims += _reads(lab, component, selection, left)
     pairs = [found for found in selection.groups.joint.get(component, ()) if found.role is None]
     claims += [claim for found in pairs for claim in _beside(lab, name, found, tried=len(pairs))]
     if (word := lab.at_least(SECOND_LOOK).word(component)) in (SUPPRESSOR, ANSWER_SUPPRESSOR):
@@ -472,9 +238,10 @@ def _reads(
     """The claim that a head reads a role from where it acts, unless a few prompts leave that too close to call, or that
     is the token before, of which `reads_from` is asked.
     """
-    reading, place = selection.ideas.reads.get(component), selection.ideas.places[component]
+    reading = selection.ideas.reads.get(component)
     if reading is None or reading.general == selection.looks_at.get(component) == "previous":
         return []
+    place = selection.ideas.places[component]
     if not reading.clear:
         left.append(NotAsked(kind="reads_role", about=f"{reading.role} from {place}"))
         return []
