@@ -250,12 +250,12 @@ def _refined(
             forced, tried = {**forced, **placed}, {**tried, **placed}
     looked_at: set[tuple[Component, int]] = set()
     while few and len(looked_at) < REFINEMENTS:
-        found = next((each for each in _readers(checks, investigation) if each not in looked_at), None)
-        if found is None:
+        candidate = next((each for each in _readers(checks, investigation) if each not in looked_at), None)
+        if candidate is None:
             break
-        reader, place = found
+        reader, place = candidate
         tell(f"trying a hypothesis for {reader} that reads more")
-        looked_at.add(found)
+        looked_at.add(candidate)
         if attempt({**forced, reader: place}, BETTER, whole):
             forced[reader] = tried[reader] = place
     for _ in range(REFINEMENTS if few else 0):
