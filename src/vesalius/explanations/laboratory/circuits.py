@@ -268,13 +268,10 @@ class CircuitLab(Lab):
         return float((~self.same(self.clean, source))[both].float().mean()) if bool(both.any()) else 0.0
 
     def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
-        """Up to `k` components of the same kind outside the circuit and the claim, in an order drawn with the lab's
-        seed: the same for all claims, so that what is measured of a control is measured once.
-        """
+        """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed."""
         excluded = {component, *exclude, *self.circuit}
-        pool = [c for c in self.model.components if c.is_head == component.is_head]
-        random.Random(f"{self.seed}/{'heads' if component.is_head else 'MLPs'}").shuffle(pool)
-        return [c for c in pool if c not in excluded][:k]
+        pool = [c for c in self.model.components if c.is_head == component.is_head and c not in excluded]
+        return random.Random(f"{self.seed}/{component}").sample(pool, min(k, len(pool)))
 
     def token_ids(self, tokens: Sequence[Any]) -> list[int]:
         """The ids of tokens that a claim names."""

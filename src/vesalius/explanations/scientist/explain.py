@@ -238,21 +238,26 @@ def _refined(
         forced, tried = dict(simpler), dict(simpler)
     few = len(checks) <= MOST_REFINED
     constant = _constant_in_rows(program, recorded)
-    if few and any((checks[component] or 0.0) < REFINE_BELOW for component in constant):
+    if few and constant.intersection(_weak(checks)):
         tell("exchanging all positions together")
         others = {component: place for component, place in forced.items() if component not in constant}
         if attempt(others, BETTER, constant):
             forced, tried, whole = others, dict(others), constant
     placed = {c: place for c, finding in investigation.findings.items() if (place := finding.placed) is not None}
-    if few and placed and any(share is not None and share < REFINE_BELOW for share in checks.values()):
+    if few and placed and _weak(checks):
         tell("trying tables that keep positions apart")
         if attempt({**forced, **placed}, BETTER, whole):
             forced, tried = {**forced, **placed}, {**tried, **placed}
-    unread = set(_readers(checks, investigation)) if few else set()
-    for component, place in sorted(unread)[:REFINEMENTS]:
-        tell(f"trying a hypothesis for {component} that reads more")
-        if attempt({**forced, component: place}, BETTER, whole):
-            forced, tried = {**forced, component: place}, {**tried, component: place}
+    looked_at: set[tuple[Component, int]] = set()
+    while few and len(looked_at) < REFINEMENTS:
+        candidate = next((each for each in _readers(checks, investigation) if each not in looked_at), None)
+        if candidate is None:
+            break
+        reader, place = candidate
+        tell(f"trying a hypothesis for {reader} that reads more")
+        looked_at.add(candidate)
+        if attempt({**forced, reader: place}, BETTER, whole):
+            forced[reader] = tried[reader] = place
     for _ in range(REFINEMENTS if few else 0):
         weakest = _weakest(checks, investigation, tried)
         if weakest is None:
@@ -285,13 +290,17 @@ def _quality(checks: dict[Component, float | None]) -> float:
     return sum(shares) / max(1, len(shares))
 
 
+def _weak(checks: dict[Component, float | None]) -> list[Component]:
+    """The components whose exchanges are badly predicted."""
+    return [component for component, share in checks.items() if share is not None and share < REFINE_BELOW]
+
+
 def _readers(checks: dict[Component, float | None], investigation: SearchState) -> Iterator[tuple[Component, int]]:
     """Components, each with the place of a hypothesis that is as good as the one in use and also reads a component that
     is predicted badly: what shows in a few inputs adds too little to a score to be read for it.
     """
-    weak = [component for component, share in checks.items() if share is not None and share < REFINE_BELOW]
     for reader, finding in investigation.findings.items():
-        for component in weak:
+        for component in _weak(checks):
             name = str(component)
             if name in finding.hypothesis.reads or not feeds(component, reader):
                 continue
