@@ -67,7 +67,7 @@ class AlignedPlace(Record):
         """Whether it is the embedding or the output: inputs stand in the one and answers in the other, whatever the
         model computes in between.
         """
-        return f"{EMBEDDING} " in self.words or f"{OUTPUT} " in self.words
+        return self.place.startswith("resid0@") or f"{OUTPUT} " in self.words
 
 
 class Carriers(Record):
