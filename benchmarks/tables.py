@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mechrl_options
+<<<<<<< HEAD
 from vesalius_truth.grading.discovery import true_circuit
+=======
+from vesalius_truth.grading.discovery import true_circuit
+from vesalius_bench.papers.published import EMPTY, printed
+>>>>>>> papers
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = RESULTS / "tables.md"
@@ -125,6 +130,37 @@ def regrets_at(queries: int = 10) -> Iterator[str]:
         yield row(method["method"], *(f"{each['mean'][each['budgets'].index(queries)]:.2f}" for each in figures))
 
 
+def standin_transfer() -> Iterator[str]:
+    """Table 4 of MechRL on the stand-in: five seeds on rows of a pool, one seed on fresh batches, and GPT-2 small."""
+    seeds, fresh = (recorded(name)["table4"] for name in ("mechrl_standin_seeds", "mechrl_standin"))
+
+    def found(rows: list[dict[str, Any]], name: str, k: int) -> str:
+        method = name if name in ("random", "oracle") else f"paper K={k}"
+        condition = "" if method == name else name.replace("primed ", "primed mechrl-")
+        figure = next(one["found"] for one in rows if (one["method"], one["condition"]) == (method, condition))
+        return seeds_interval(figure)
+
+    for name, published in printed("mechrl", "Table 4").rows.items():
+        once = ", ".join(dict.fromkeys(found(fresh, name, k) for k in (1, 5)))
+        theirs = ", ".join(dict.fromkeys(figure for figure in published.values() if figure != EMPTY))
+        yield row(name, found(seeds, name, 1), found(seeds, name, 5), once, theirs)
+
+
+def standin_best() -> Iterator[str]:
+    """Table 1 of MechRL on the stand-in, five seeds."""
+    rows = recorded("mechrl_standin_seeds")["table1"]
+    for method in dict.fromkeys(one["method"] for one in rows):
+        figures = [one for one in rows if one["method"] == method]
+        cells = [f"{seeds_interval(one['policy'])}, {seeds_interval(one['oracle'])}" for one in figures]
+        yield row(method.removeprefix("paper "), *cells)
+
+
+def seeds_interval(figure: dict[str, Any]) -> str:
+    """A mean over seeds with its interval, where there are several."""
+    value = f"{figure['value']:.3f}"
+    return value if figure["low"] is None else f"{value} [{figure['low']:.3f}, {figure['high']:.3f}]"
+
+
 def neurons_that_keep() -> Iterator[str]:
     """The smallest sets of neurons that keep 0.8 of agreement, by scoring."""
     for circuit in recorded("neurons_agreement")["circuits"]:
@@ -155,6 +191,10 @@ def _tables() -> Iterator[str]:
         yield from _table(f"Regret on {task['task']} (best {task['oracle']:.2f})", regrets(task), "search", *budgets)
     yield from ("## Rewards in logits and in nats, and a code of the prompts", "")
     yield from (mechrl_options.table(recorded("mechrl_options")), "")
+    head = ("docstring", "K = 1, five seeds", "K = 5, five seeds", "fresh, one seed", "published, GPT-2 small")
+    yield from _table("Stand-in for GPT-2 small: best reward in 50 picks", standin_transfer(), *head)
+    head = ("policy and oracle", "induction", "IOI", "docstring (held out)")
+    yield from _table("Stand-in for GPT-2 small: best reward in an episode", standin_best(), *head)
     head = ("neurons scored by", "neurons that keep 0.8", "share on held-out prompts", "at random", "CPU seconds")
     yield from _table("Neurons of subject-verb agreement", neurons_that_keep(), *head)
 

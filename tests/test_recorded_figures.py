@@ -19,7 +19,7 @@ SHOWN = {
         *tables.estimates_of_components(),
         *tables.estimates_of_edges_and_neurons(["edges", "neurons"]),
     ],
-    "mechrl": lambda: [*tables.regrets_at(10)],
+    "mechrl": lambda: [*tables.regrets_at(10), *tables.standin_transfer(), *tables.standin_best()],
     "neurons": lambda: [*tables.neurons_that_keep()],
 }
 

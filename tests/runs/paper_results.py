@@ -159,7 +159,7 @@ def write_mechrl(place: Path) -> Path:
         ],
         table2=[{"head": "L5H5", "method": "paper K=1", "policy_ranks": [2.0, 5.0], "oracle_rank": 1.0}],
         table3=[
-            {"group": "Induction", "size": 4, "method": "paper K=1", "overlap": [1.0, 2.0]},
+            {"group": "Induction-in-IOI", "size": 4, "method": "paper K=1", "overlap": [1.0, 2.0]},
             {"group": "S-Inhibition", "size": 4, "method": "paper K=1", "overlap": []},
         ],
         table4=[

@@ -149,6 +149,21 @@ def test_a_fresh_checkout_prints_what_was_ever_measured(
         assert (models["Table 11"], models["Table 2"]) == (("local:smollm2-135m",), ("builtin, no language model",))
 
 
+@needs_facts
+def test_the_page_of_rows_counts_the_entries_of_a_fresh_checkout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = " ".join((RESULTS.parents[1] / "docs/background/papers-row-by-row.md").read_text(encoding="utf-8").split())
+    monkeypatch.chdir(tmp_path)
+    shown = {
+        paper: [bool(entry.measured) for entry in ves.api.paper_contents(paper).entries] for paper in ("hyve", "find")
+    }
+    assert f"in {sum(shown['hyve'])} of the {len(shown['hyve'])} tables and figures of HyVE" in page
+    assert f"{sum(shown['find'])} of the {len(shown['find'])} of FIND" in page
+    assert all(entry.measured for entry in ves.api.paper_contents("mechrl").entries)
+    assert f"in all {len(PAPERS['mechrl'].entries)} of MechRL" in page
+
+
 def test_recorded_files_are_results_when_they_are_named() -> None:
     table = ves.api.paper_table("mechrl", 1, runs=[RESULTS / "mechrl_paper.json"])
     assert (len(table.measured), table.recorded) == (10, False)

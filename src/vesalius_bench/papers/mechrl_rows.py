@@ -14,9 +14,10 @@ from vesalius_bench.papers.sources import Sources
 from vesalius_mechrl.documents import MechrlStudy
 from vesalius_mechrl.trainings import PLANNED_K
 
-#: MechRL's held-out task, and names of tasks and policies as the paper has them.
+#: MechRL's held-out task, and names of tasks, categories and policies as the paper has them.
 TRANSFERRED = "docstring"
 _TASKS = {"induction-out": "induction"} | {f"mechrl-{task}": task for task in ("induction", "ioi", "docstring")}
+_CATEGORIES = {"Induction-in-IOI": "Induction"}
 _K = {"paper K=1": "K=1", "paper K=5": "K=5"}
 PLANNED, WITHOUT_K = f" best-of-{PLANNED_K}", ("random", "oracle")
 
@@ -51,7 +52,7 @@ def overlaps(sources: Sources) -> list[PaperRow]:
     """Table 3: of each seed; a category that attention cannot tell has no overlap."""
     return [
         result.row(
-            row.group,
+            _CATEGORIES.get(row.group, row.group),
             {"heads": row.size, "overlap": _seeds(row.overlap) or "not told by attention"},
             _study_details(result.document, row.method),
         )
