@@ -10,12 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mechrl_options
-<<<<<<< HEAD
-from vesalius_truth.grading.discovery import true_circuit
-=======
-from vesalius_truth.grading.discovery import true_circuit
 from vesalius_bench.papers.published import EMPTY, printed
->>>>>>> papers
+from vesalius_truth.grading.discovery import true_circuit
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = RESULTS / "tables.md"
