@@ -169,7 +169,7 @@ def test_recorded_files_are_results_when_they_are_named() -> None:
     assert (len(table.measured), table.recorded) == (10, False)
     # Of a directory of recorded files the table takes those that it reads.
     below = ves.api.paper_table("mechrl", 1, runs=[RESULTS])
-    kinds = ("paper", "corrected", "standin", "standin_seeds", "smollm2_batches")
+    kinds = ("paper", "corrected", "standin", "standin_seeds", "standin_context", "smollm2_batches")
     assert {row.run.rsplit("/", 1)[1] for row in below.measured} == {f"mechrl_{kind}.json" for kind in kinds}
     with pytest.raises(BadInput, match=r"sweep.json: not a result; the tables read those of"):
         ves.api.paper_table("mechrl", 1, runs=[RESULTS / "sweep.json"])

@@ -70,6 +70,7 @@ RECORDED: dict[str, tuple[str, ...]] = {
     "benchmarks/results/mechrl_corrected.json": (),
     "benchmarks/results/mechrl_standin.json": (),
     "benchmarks/results/mechrl_standin_seeds.json": (),
+    "benchmarks/results/mechrl_standin_context.json": (),
     "benchmarks/results/mechrl_smollm2_batches.json": (),
     "benchmarks/results/function_scorecards.json": (),
     "benchmarks/results/entity_reliability.json": (),
