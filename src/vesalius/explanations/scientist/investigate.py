@@ -160,6 +160,12 @@ class _Search:
     upstream: list[Component]
     without: frozenset[str]
 
+    @property
+    def _is_last(self) -> bool:
+        """Whether no other component reads this one, or adds to the output beside or after it."""
+        own = self.observations.component
+        return all(other == own or other.layer < own.layer for other in self.runs.components)
+
     def ranking(self) -> tuple[list[Ranked], int]:
         """The hypotheses that stay on record, and how many were tried."""
         runs, program, observations = self.runs, self.program, self.observations
@@ -181,7 +187,7 @@ class _Search:
             causal=runs.model.config.causal,
             without=self.without,
             numbers=_numbers(runs, program),
-            outputs=self.pool.outputs[observations.pairings.base] if runs.numeric else None,
+            outputs=self.pool.outputs[observations.pairings.base] if runs.numeric and self._is_last else None,
         )
         return [Ranked(each.score, each.hypothesis) for each in heads[:KEPT]], len(heads)
 
