@@ -298,13 +298,12 @@ class PlainCheck:
             change = self._output(sender, self.source) - self._output(sender)
         if receiver.head is None:
             block = self.model.blocks[receiver.layer]
-            new = self._norm(block.ln2.w, self.cache[f"blocks.{receiver.layer}.hook_resid_mid"] + change)
+            new = self._normed(block.ln2, self.cache[f"blocks.{receiver.layer}.hook_resid_mid"] + change)
             lost = self._lost([(f"blocks.{receiver.layer}.ln2.hook_normalized", lambda _: new)])[0]
         else:
             point = f"blocks.{receiver.layer}.ln1.hook_normalized"
-            new = self._norm(
-                self.model.blocks[receiver.layer].ln1.w, self.cache[f"blocks.{receiver.layer}.hook_resid_pre"] + change
-            )
+            read = self.cache[f"blocks.{receiver.layer}.hook_resid_pre"] + change
+            new = self._normed(self.model.blocks[receiver.layer].ln1, read)
             z = self._kept([(point, lambda _: new)], f"blocks.{receiver.layer}.attn.hook_z")
             lost = self._lost([self._put(receiver, z[:, :, receiver.head])])[0]
         sign = 1.0 if float(lost.mean()) >= 0 else -1.0
@@ -434,22 +433,24 @@ class PlainCheck:
     def _lens(self, vector: Tensor, *, fixed: bool = True) -> Tensor:
         """The logit difference of a vector in the final residual stream; `fixed`: the norm's scale is the clean one."""
         if fixed:
-            final = self._final()
-            return self._difference(vector * (self._norm(self.model.ln_final.w, final) / final) @ self.model.W_U)
-        return self._difference(self._norm(self.model.ln_final.w, vector) @ self.model.W_U)
+            return self._difference(self._scaled(self.model.ln_final, vector, self._final()) @ self.model.W_U)
+        return self._difference(self._normed(self.model.ln_final, vector) @ self.model.W_U)
 
     def _sides(self, vector: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What a vector in the final residual stream adds to the right logit, to the wrong one and to the others."""
-        final = self._final()
-        logits = vector * (self._norm(self.model.ln_final.w, final) / final) @ self.model.W_U
+        logits = self._scaled(self.model.ln_final, vector, self._final()) @ self.model.W_U
         right, wrong = logits[self.rows, self.correct], logits[self.rows, self.wrong]
         return right, wrong, (logits.sum(1) - right - wrong) / (logits.shape[1] - 2)
 
-    def _norm(self, weight: Tensor | None, x: Tensor) -> Tensor:
-        """Root mean square norm."""
-        assert self.model.config.norm == "rms"
-        assert weight is not None
-        return x / (x.pow(2).mean(-1, keepdim=True) + self.model.config.norm_eps).sqrt() * weight
+    def _scaled(self, norm: Any, vector: Tensor, stream: Tensor) -> Tensor:
+        """What a norm makes of a vector at the scale that the stream has, without its bias."""
+        if self.model.config.norm == "layer":
+            vector, stream = (x - x.mean(-1, keepdim=True) for x in (vector, stream))
+        return vector / (stream.pow(2).mean(-1, keepdim=True) + self.model.config.norm_eps).sqrt() * norm.w
+
+    def _normed(self, norm: Any, stream: Tensor) -> Tensor:
+        scaled = self._scaled(norm, stream, stream)
+        return scaled if norm.b is None else scaled + norm.b
 
     def _role(self, text: str) -> str | None:
         """The role that a sentence names: the longest of those in it, the answer position apart."""
