@@ -7,7 +7,7 @@ own, on paragraphs of this project's documentation that hold plain English only:
 was fitted, and five times heads at random. Beside programs stand the mean pattern of each position, all BOS, programs
 of other heads of the same set (the mean of five draws), and the head's output replaced by its mean. A last row gives
 every head what its word says: a program, or the mean pattern of a position. Figures are perplexity over that of the
-model, with intervals over paragraphs.
+model, with intervals over paragraphs. The rows of other models in FILE stay.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from vesalius.explanations.running.fitting import PositionMeans
 from vesalius.explanations.running.programs import parse_program
 from vesalius.explanations.running.rules import Tokens
 from vesalius.explanations.running.words import attention_words
-from vesalius.files import write_json
+from vesalius.files import read_json, write_json
 from vesalius.intervene import Batch
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -195,7 +195,10 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    write_json(given.out, {"benchmark": "attention words", "rows": [measure(given.model, given.n, given.device)]})
+    row = measure(given.model, given.n, given.device)
+    rows = read_json(given.out)["rows"] if given.out.is_file() else []
+    others = [one for one in rows if one["model"] != row["model"]]
+    write_json(given.out, {"benchmark": "attention words", "rows": [*others, row]})
 
 
 if __name__ == "__main__":
