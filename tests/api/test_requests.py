@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import vesalius as ves
 from tests.agents.hyve.scripts import WALKTHROUGH
@@ -137,7 +138,7 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "pairs": (True, {}),
         "sites": ("resid", {"components": None}),
         "by": ("position", {"sites": "resid", "components": None}),
-        "features": ("its own directory of dictionaries", {}),
+        "features": ("its own directory of dictionaries", {"components": None, "sites": "features", "kind": "zero"}),
         "n": (2, {}),
         "seed": (1, {}),
         "split": ("train", {}),
@@ -263,25 +264,29 @@ def test_every_keyword_that_decides_is_in_the_request(
         elif keyword == "tokenizer":
             value = str(tiny)
         elif keyword == "features":
-            value = str(_dictionary(tiny.parent / "dictionary"))
+            value = str(_dictionary(tiny, tiny.parent / "dictionary"))
+            beside = beside | {keyword: str(_dictionary(tiny, tiny.parent / "another"))}
         elif keyword == "checks":
             assert asked(command, tiny).options["quick"] is True
             continue
         elif keyword == "force":
             assert usual.options["force"] is True
             continue
-        changed = asked(command, tiny, **beside, **{keyword: value})
+        changed = asked(command, tiny, **(beside | {keyword: value}))
         assert changed != asked(command, tiny, **beside), keyword
         given = changed.keywords()[keyword]
         if keyword != "material":
             assert (list(given) if isinstance(given, tuple) else given) == value, keyword
 
 
-def _dictionary(place: Path) -> Path:
-    """A directory that says it holds a dictionary, whose weights nobody reads."""
+def _dictionary(tiny: Path, place: Path) -> Path:
+    """A directory with a dictionary of eight latents of the tiny model."""
     place.mkdir(exist_ok=True)
-    (place / "cfg.json").write_text('{"hook_name": "blocks.0.hook_resid_post"}')
-    (place / "sae_weights.safetensors").touch()
+    (place / "cfg.json").write_text('{"hook_name": "blocks.0.hook_resid_post", "architecture": "standard"}')
+    d, generator = ves.load(str(tiny)).model.config.d_model, torch.Generator().manual_seed(0)
+    shapes = {"W_enc": (d, 8), "b_enc": (8,), "W_dec": (8, d), "b_dec": (d,)}
+    weights = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    save_file(weights, place / "sae_weights.safetensors")
     return place
 
 
