@@ -1,6 +1,7 @@
 """Programs as formulas: what is written is read back by the same interpreter and gives the same outputs."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -100,6 +101,26 @@ WRITTEN = [
         "token != 'a' and position >= 2",
     ),
 ]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from("pqr"), min_size=16, max_size=16))
+def test_any_table_of_two_variables_is_written_so_that_it_reads_back(values: list[str]) -> None:
+    program = of(SequenceMap(lambda a, b: values[4 * a + b], tokens, Aggregate(BEFORE, tokens, default=0)), NUMBERS)
+    assert phrased(program) is not None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: "p" if a == b else "q" if b % 4 == 3 else "r",
+        lambda a, b: ("p", "q")[a if b >= 2 else 0] if a < 2 else "r",
+        lambda a, b: ("p", "q", "r")[(a + b) % 3],
+    ],
+)
+def test_gates_and_remainders_with_words_for_values_read_back(function: Callable[[int, int], str]) -> None:
+    text = phrased(of(SequenceMap(function, tokens, Aggregate(BEFORE, tokens, default=0)), NUMBERS))
+    assert text is not None
 
 
 @pytest.mark.parametrize(("output", "vocab", "causal", "formula"), WRITTEN, ids=[row[-1] for row in WRITTEN])

@@ -368,16 +368,18 @@ def _formula(entries: Mapping[tuple[Value, ...], Value]) -> str | None:
 
 
 def _choice(formula: str, entries: Mapping[tuple[Value, ...], Value]) -> str | None:
-    """Two or three values that stand for those of a formula, chosen by conditions; None where the table is as short."""
+    """Two or three values that stand for those of a formula, chosen by conditions; None where the table is as short, or
+    the formula chooses itself.
+    """
     meant = {_value(formula, key): value for key, value in entries.items()}
-    if len(meant) > MOST_CHOICES:
+    if len(meant) > MOST_CHOICES or " if " in formula:
         return None
     if formula == ORDER:
         conditions = {1: "x > y", -1: "x < y", 0: "x == y"}
     elif all(isinstance(found, bool) for found in meant):
         conditions = {True: formula, False: f"not ({formula})"}
     else:
-        conditions = {found: f"{formula} == {found!r}" for found in meant}
+        conditions = {found: f"({formula}) == {found!r}" for found in meant}
     *chosen, last = [found for found in conditions if found in meant]
     text = "".join(f"{meant[found]!r} if {conditions[found]} else " for found in chosen) + repr(meant[last])
     return text if len(text) < len(repr(dict(entries))) else None
