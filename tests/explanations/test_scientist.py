@@ -19,7 +19,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis, check
-from vesalius.explanations.claims.interchange import ACCURACY
+from vesalius.explanations.claims.interchange import ACCURACY, ELSEWHERE, WORST
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
@@ -250,6 +250,16 @@ def test_the_same_seed_gives_the_same_explanation() -> None:
     assert_same_document(first.model_dump(mode="json"), second.model_dump(mode="json"))
     assert first.components[0].tag == "INDICATOR"
     assert "whether the token is a prime number" in first.task_description
+
+
+@pytest.mark.slow
+def test_a_claim_that_fails_in_one_cell_is_looked_at_by_itself() -> None:
+    """L0H0 of 45 carries the length and nothing else; the program goes wrong at one position, in a later table."""
+    (head,) = (part for part in explain_specimen(ves.load("45")).components if part.id == "L0H0")
+    (computes,) = (claim for claim in head.claims if claim.kind == "computes")
+    assert computes.verdict == "undecided"
+    assert next(one for one in computes.evidence if one.measure == WORST).passed is False
+    assert ELSEWHERE in [one.outcome for one in computes.evidence]
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ that predicts something else must lose where the two differ, both arguments of a
 
 A program may fail because of another component. So where it fails, the component is looked at by itself (`_local`), and
 where it carries the claimed value and nothing else the claim is undecided: the program fails elsewhere. Where the whole
-program fails and this look is open, the claim is undecided too, for nothing shows that this component is wrong.
+program fails, or one cell alone, and this look is open, the claim is undecided too, for nothing shows that this
+component is wrong.
 """
 
 from collections.abc import Callable
@@ -126,6 +127,9 @@ def _examine(
         return verdict, (agreement, accuracy, *local)
     worst = _once(lab, program, ("worst", component, carried), lambda: _worst(test, program, result))
     verdict = _verdict(accuracy, worst)
+    if verdict == "refuted":  # in one cell alone
+        verdict, local = _local(test, program, level, may_hold=True)
+        return verdict, (agreement, accuracy, worst, *local)
     if verdict != "supported":
         return verdict, (agreement, accuracy, worst)
     verdict, contest = _contest(test, program, result, level)
