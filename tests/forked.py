@@ -26,6 +26,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 #: The variable that holds where the servers of this run of pytest are and the process that they end with.
@@ -141,9 +142,15 @@ def serve(address: str, owner: int, modules: Sequence[str]) -> None:
 
 def _accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
     connection, _ = listening.accept()
-    length, streams, _, _ = socket.recv_fds(connection, 8, 8)
-    with connection.makefile("rb") as file:
-        arguments, directory, environment = json.loads(file.read(int.from_bytes(length, "big")))
+    streams: list[int] = []
+    try:
+        length, streams, _, _ = socket.recv_fds(connection, 8, 8)
+        with connection.makefile("rb") as file:
+            arguments, directory, environment = json.loads(file.read(int.from_bytes(length, "big")))
+    except (OSError, ValueError):  # killed while it asked
+        for stream in streams:
+            os.close(stream)
+        return connection.close()
     child = os.fork()
     if child == 0:
         for key in list(selector.get_map().values()):
@@ -156,16 +163,18 @@ def _accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
         _become(arguments, directory, environment, streams)
     for stream in streams:
         os.close(stream)
-    connection.sendall(b"%d\n" % child)
+    with suppress(OSError):
+        connection.sendall(b"%d\n" % child)
     data = (child, connection, os.pidfd_open(child))
     selector.register(connection, selectors.EVENT_READ, data)
     selector.register(data[2], selectors.EVENT_READ, data)
 
 
 def _gone(data: tuple[int, socket.socket, int], selector: selectors.BaseSelector) -> None:
-    """Whoever asked was killed: the process goes with it."""
-    selector.unregister(data[1])
-    os.kill(data[0], signal.SIGKILL)
+    """Whoever asked was killed: the process goes with it, where it has not ended at the same moment."""
+    with suppress(KeyError, ValueError):
+        selector.unregister(data[1])
+        os.kill(data[0], signal.SIGKILL)
 
 
 def _ended(data: tuple[int, socket.socket, int], selector: selectors.BaseSelector) -> None:
@@ -175,7 +184,8 @@ def _ended(data: tuple[int, socket.socket, int], selector: selectors.BaseSelecto
     os.close(descriptor)
     if connection in selector.get_map():
         selector.unregister(connection)
-        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        with suppress(OSError):  # killed, and not looked at yet
+            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
     connection.close()
 
 

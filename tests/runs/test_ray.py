@@ -170,7 +170,7 @@ def test_a_cluster_that_was_there_is_given_no_key(monkeypatch: pytest.MonkeyPatc
 def test_a_ray_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         @staticmethod
-        def init(**options: object) -> None:
+        def init(*where: object, **options: object) -> None:
             raise Exception("The current node timed out during startup.\nThe raylet failed.")
 
         @staticmethod

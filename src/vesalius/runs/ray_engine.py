@@ -115,7 +115,8 @@ def _connect(ray: Any, jobs: int) -> dict[str, str]:
             ray.init(**options)
             return {}
         with no_secrets() as hidden:
-            ray.init(**options, num_cpus=jobs, include_dashboard=False)
+            # "local": not one that somebody else started on this machine, which Ray would join.
+            ray.init("local", **options, num_cpus=jobs, include_dashboard=False)
             return hidden
     except Exception as error:  # Ray raises many kinds, bare ones among them, where a part of it does not start
         ray.shutdown()
