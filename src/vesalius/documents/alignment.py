@@ -272,7 +272,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
             (
                 one.name,
                 place.place if place.carries else f"{place.place}, in part",
-                *_ends(place.accuracy),
+                *place.accuracy.ends,
                 place.accuracy.n,
                 place.kept.value,
                 place.control.value,
@@ -285,7 +285,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
             (
                 one.name,
                 f"{NO_PLACE} (best of {one.tried}: {one.best})",
-                *_ends(one.accuracy),
+                *one.accuracy.ends,
                 one.accuracy.n,
                 None,
                 one.control.value,
@@ -332,7 +332,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
                 by.place,
                 f"{by.layers[0]} to {by.layers[1]}",
                 " + ".join(by.components) or "none",
-                *_ends(by.share),
+                *by.share.ends,
                 by.every.value,
                 by.others.value,
             )
@@ -352,7 +352,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
         if self.against is None:
             return
         rows = [
-            (one.place, one.variable, one.rival_variable, one.ours.n, *_ends(one.ours), one.theirs.value)
+            (one.place, one.variable, one.rival_variable, one.ours.n, *one.ours.ends, one.theirs.value)
             for one in self.against.places
         ]
         yield Sheet(
@@ -373,14 +373,14 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
                     place.verdict,
                     kind.kind,
                     kind.predicted,
-                    *_ends(kind.share),
+                    *kind.share.ends,
                     kind.share.n,
                 )
                 for place in one.places
                 for kind in place.kinds
             ]
             controls = [
-                (place.place, name, *_ends(metric), metric.n)
+                (place.place, name, *metric.ends, metric.n)
                 for place in one.places
                 for name, metric in place.controls.items()
             ]
@@ -394,10 +394,6 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
                 )
             )
         yield Group(groups, title="Kind by kind", pages_only=True)
-
-
-def _ends(metric: Metric) -> tuple[float | None, float | None, float | None]:
-    return metric.value, metric.low, metric.high
 
 
 def _where(one: AlignedPlace) -> str:

@@ -93,9 +93,7 @@ class Improvement(Answered, ResultDocument, kind="improvement"):
                 one.was,
                 one.now,
                 one.chosen,
-                one.confirmed.value,
-                one.confirmed.low,
-                one.confirmed.high,
+                *one.confirmed.ends,
                 "accepted" if one.accepted else "not confirmed",
             )
             for one in self.changes

@@ -46,6 +46,11 @@ class Metric(Record):
     n_error: int | None = None
     statistic: Statistic = "mean"
 
+    @property
+    def ends(self) -> tuple[float | None, float | None, float | None]:
+        """The value and the ends of its interval, as tables and bars take them."""
+        return self.value, self.low, self.high
+
     @classmethod
     def of_share(cls, right: float, n: int, *, baseline: float | None = None) -> "Metric":
         """`right` out of `n` independent cases, with the Wilson interval."""

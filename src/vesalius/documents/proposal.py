@@ -112,10 +112,7 @@ class RunProposal(Record):
             parts.append(
                 Sheet(
                     ("components", "excess", "low", "high", "holds"),
-                    [
-                        (" + ".join(one.components), one.excess.value, one.excess.low, one.excess.high, str(one.holds))
-                        for one in self.stand_ins
-                    ],
+                    [(" + ".join(one.components), *one.excess.ends, str(one.holds)) for one in self.stand_ins],
                     title="Components that were said to stand in for each other",
                 )
             )

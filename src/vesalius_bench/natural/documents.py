@@ -216,8 +216,7 @@ def _case(row: NaturalFigures) -> str:
 
 
 def _ends(row: NaturalFigures) -> tuple[float | None, float | None, float | None]:
-    kept = row.run.kept
-    return (None, None, None) if kept is None else (kept.value, kept.low, kept.high)
+    return (None, None, None) if row.run.kept is None else row.run.kept.ends
 
 
 def _kept(row: NaturalFigures) -> tuple[str | float | None, ...]:

@@ -32,6 +32,7 @@ from vesalius.documents.running import (
     WHOLE,
     Rung,
 )
+from vesalius.explanations.claims.base import MIN_EFFECT
 from vesalius.explanations.running.programs import Program
 from vesalius.explanations.running.rules import Tokens, library
 from vesalius.explanations.running.values import Values, token_values, variable_values
@@ -44,8 +45,6 @@ from vesalius.progress import Progress, checkpoint, silent
 
 #: Draws of shuffled and of random programs for each prompt.
 DRAWS = 2
-#: A rung that keeps more of the range than the one before, and by so much, is a fault; less counts nowhere.
-LEAST_FAULT = 0.05
 #: What each rung is compared with.
 BELOW = {
     CIRCUIT: WHOLE,
@@ -166,7 +165,7 @@ def _rung(name: str, here: Readings, elsewhere: Readings | None, below: str | No
     if below is not None:
         change = here.difference(name, below).metric()
         there = None if elsewhere is None else elsewhere.difference(name, below).metric()
-        if change.low is not None and change.low > LEAST_FAULT:
+        if change.low is not None and change.low > MIN_EFFECT:
             fault = f"`{name}` keeps {change.value:.2f} more than `{below}`: what it takes away hinders there"
     return Rung(
         step=name,
