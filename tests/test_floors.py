@@ -47,15 +47,23 @@ HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 WINGS: dict[str, set[str]] = {
     "vesalius_backbones": set(),
     "vesalius_serving": set(),
-    "vesalius_truth": set(),
+    "vesalius_session": set(),
+    "vesalius_truth": {"vesalius_session"},
     "vesalius_functions": {"vesalius_backbones", "vesalius_truth"},
     "vesalius_mechrl": set(),
-    "vesalius_bench": {"vesalius_backbones", "vesalius_functions", "vesalius_mechrl", "vesalius_truth"},
+    "vesalius_bench": {
+        "vesalius_backbones",
+        "vesalius_functions",
+        "vesalius_mechrl",
+        "vesalius_session",
+        "vesalius_truth",
+    },
     "vesalius_agents": {
         "vesalius_backbones",
         "vesalius_bench",
         "vesalius_functions",
         "vesalius_serving",
+        "vesalius_session",
         "vesalius_truth",
     },
     "vesalius_workbench": {"vesalius_backbones", "vesalius_bench", "vesalius_functions", "vesalius_serving"},
@@ -71,6 +79,7 @@ OPEN_TO = {
     "vesalius_bench": MEASURES | {"explanations", "rasp"},
     "vesalius_agents": {"circuits", "discovery", "explanations", "model", "rasp"},
     "vesalius_serving": set(),
+    "vesalius_session": {"behaviours", "discovery", "explanations", "intervene", "model", "rasp"},
     "vesalius_truth": MEASURES | {"explanations", "rasp"},
     "vesalius_workbench": set(),
 }

@@ -13,12 +13,12 @@
 | `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
 | `hyve`                    | any vocabulary    | a language model proposes, the engine decides (HyVE)         |
 | `hybrid`                  | any vocabulary    | built in, then a language model for the rest (HyVE)          |
-| `command:./mine.py`       | any vocabulary    | a program that speaks JSON lines (`command`)                 |
+| `command:./mine.py`       | any vocabulary    | a program that speaks JSON lines (`vesalius_session`)        |
 | a plug-in's name, or      | what it accepts   | a class such as the above, or a function that is called with |
 | `package.module:name`     |                   | a `Task` and an open `Backbone`, or None                     |
 
 A class with a name is registered when it is defined; a package offers one, or a plain function, by an entry point of
-the group `vesalius.scientists`. HyVE and the hybrid (`vesalius_agents.hyve`) are found in that way too.
+the group `vesalius.scientists`. Commands (`vesalius_session`), HyVE and the hybrid (`vesalius_agents`) are found so.
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
 explanation says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors.
@@ -40,7 +40,7 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.trace import Protocol, Trace
 from vesalius.errors import BadInput, Failed, choices
-from vesalius.json_lines import TIMEOUT, arguments_of, command_of
+from vesalius.json_lines import TIMEOUT, command_of
 from vesalius.options.objects import Configured, option
 from vesalius.plugins import OWN, named_function, running
 from vesalius.plugins import SCIENTISTS as PLUGINS
@@ -227,50 +227,6 @@ class Builtin(Studying):
 
 
 @dataclass(frozen=True)
-class Command(Studying):
-    """A program of anybody's that speaks JSON lines on stdin and stdout."""
-
-    name = COMMAND
-    meaning = "A program that asks for experiments in JSON lines."
-    asks = "never"
-    program: str = option("", "The command line that starts it.")
-
-    def __post_init__(self) -> None:
-        arguments_of(self.program)
-
-    @property
-    def label(self) -> str:
-        """As it is written on the command line."""
-        return f"{self.name}:{self.program}"
-
-    def require_model(self, given: bool) -> None:
-        """A command has a language model of its own, or none."""
-        if given:
-            raise BadInput("`backbone`: a command asks no language model of ours; leave it out")
-
-    def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
-        """Start the program and carry out what it asks for."""
-        from vesalius.explanations.command import explain_by_command
-        from vesalius.sandbox import Executions
-
-        explanation = explain_by_command(
-            self.program,
-            task.specimen(),
-            components=task.components,
-            executions=Executions(task.executions, writable=task.executions_writable),
-            seed=task.seed,
-            n=self.n,
-            top=self.top,
-            force=task.force,
-            sandbox_unsafe=task.sandbox_unsafe,
-            timeout=task.timeout,
-            grants=task.grants,
-            log=task.programs,
-        )
-        return Explained(explanation.model_copy(update={"scientist": self.label}))
-
-
-@dataclass(frozen=True)
 class Function(Studying):
     """A function of a `Task` and an open `Backbone`, or None: a plug-in's, or `package.module:function`. It is looked
     up where it is called, so that it can be sent between processes.
@@ -361,7 +317,7 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     else:
         who = task.scientist
         ours = type(who).__module__.partition(".")[0] == OWN and not isinstance(who, Function)
-        with running(PLUGINS, who.label, [who.label] if ours else [BUILTIN]):
+        with running(PLUGINS, who.name or who.label, [who.label] if ours else [BUILTIN]):
             result = who.explain(replace(task, components=named), backbone)
         if not isinstance(result, Explained):
             raise Failed(
@@ -380,11 +336,11 @@ def scientist_named(scientist: str | Scientist, **options: object) -> Scientist:
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(scientist, Scientist):
         return scientist.without_more(given)
-    if (program := command_of(scientist)) is not None:
-        return Command.of(given, program=program)
-    kind: Any = REGISTERED.get(scientist) or named_function(PLUGINS, scientist, known=[BUILTIN])
+    program = command_of(scientist)
+    name = scientist if program is None else COMMAND
+    kind: Any = REGISTERED.get(name) or named_function(PLUGINS, name, known=[BUILTIN])
     if isinstance(kind, type) and issubclass(kind, Scientist):
-        return kind.of(given)
+        return kind.of(given) if program is None else kind.of(given, program=program)
     return Function.of(given, function=scientist)
 
 

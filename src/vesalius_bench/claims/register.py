@@ -45,7 +45,6 @@ from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, GrowingLab,
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.natural import PROMPTS
 from vesalius.explanations.scientist.explain import blinded
-from vesalius.explanations.session.grammar import read_claim
 from vesalius.files import read_json, write_json
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
@@ -61,6 +60,7 @@ from vesalius_bench.claims.documents import (
     Registration,
 )
 from vesalius_bench.sealing import with_seal
+from vesalius_session.grammar import read_claim
 
 #: Fields of a claim file, beside `specimen`, `claim` and `prediction`, which it must have.
 OPTIONAL = ("hypothesis", "behaviour", "metric", "tokenizer", "revision", "dtype")

@@ -118,7 +118,7 @@ def test_a_raving_model_leaves_a_valid_explanation(
 ) -> None:
     from tests.agents.hyve.test_pipeline import FakeWorkspace
 
-    monkeypatch.setattr("vesalius.explanations.session.session.LazyWorkspace", FakeWorkspace)
+    monkeypatch.setattr("vesalius_session.session.LazyWorkspace", FakeWorkspace)
     half = left_open(first).components[:1] + first.components[1:]
     given(first.model_copy(update={"components": half}))
     found = explain_hybrid(frac_prevs, backbone=opened(raving(seed), reasks=1)[0])

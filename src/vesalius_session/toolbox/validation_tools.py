@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.session.subject import Inputs, Subject, same
+from vesalius_session.subject import Inputs, Subject, same
 
 HOW = ("zero", "mean", "resample")
 SHOWN = 3

@@ -24,12 +24,9 @@ from vesalius.components import Component
 from vesalius.discovery.head_tests import bos_of
 from vesalius.discovery.shares import Kept, Shares, share_between
 from vesalius.documents.base import FrozenDict
-from vesalius.documents.improvement import Change, Stopped
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import Proposal
 from vesalius.errors import BadInput
-from vesalius.explanations.proposals.reading import algorithm_of
-from vesalius.explanations.proposals.run import TRYING
 from vesalius.explanations.running import Program, parse_program
 from vesalius.explanations.running.ladder import pattern_edits
 from vesalius.explanations.running.rules import SEEN, Tokens, library
@@ -38,6 +35,9 @@ from vesalius.intervene import Plan, run
 from vesalius.intervene.engine import Cost
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, checkpoint, silent
+from vesalius_session.documents import Change, Stopped
+from vesalius_session.proposals.reading import algorithm_of
+from vesalius_session.proposals.run import TRYING
 
 #: Prompts that choose and that confirm, and the seed of the latter.
 CHOOSING, CONFIRMING, CONFIRM_SEED = 16, 32, 11_000_027

@@ -11,13 +11,13 @@ from vesalius.documents.base import FrozenDict
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.proposal import Proposal
 from vesalius.errors import BadInput, quoted
-from vesalius.explanations.proposals.run import TRYING, pairs_among
 from vesalius.explanations.running import parse_program
 from vesalius.explanations.running.programs import mixture
 from vesalius.explanations.running.rules import BOS, Tokens, library
 from vesalius.explanations.variables.algorithms import shipped
 from vesalius.explanations.variables.sides import sources_of
 from vesalius.model.specimen import Specimen
+from vesalius_session.proposals.run import TRYING, pairs_among
 
 #: Claims that say that components stand in for each other, and where they name the others.
 STAND_INS = {"redundant": "others", "backup_of": "of"}

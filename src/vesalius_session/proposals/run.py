@@ -18,12 +18,12 @@ from vesalius.discovery.whole import PromptSets
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import PlacedVariable, Proposal, RunProposal, StandIn
 from vesalius.errors import BadInput
-from vesalius.explanations.proposals.reading import algorithm_of
 from vesalius.explanations.running import parse_program, put_in_place
 from vesalius.explanations.running.explained import FIT
 from vesalius.explanations.variables.align import grade_places
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
+from vesalius_session.proposals.reading import algorithm_of
 
 Split = Literal["train", "test"]
 TRYING: Split = "train"

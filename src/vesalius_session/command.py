@@ -24,19 +24,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from vesalius.documents.explanation import Explanation, Tag
 from vesalius.documents.ran import Ran
 from vesalius.errors import BadInput, choices, quoted
-from vesalius.explanations.budget import Budget, OutOfBudget
-from vesalius.explanations.findings import Said, Statement
-from vesalius.explanations.proposals.reading import GRAMMAR
-from vesalius.explanations.session import natural_scope, scope
-from vesalius.explanations.session.briefing import MAX_ITERATIONS, STAGE, TAXONOMY, helper_lines
-from vesalius.explanations.session.session import Session, which_code
-from vesalius.explanations.session.setting import SettingOptions
 from vesalius.files import plain_json
 from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.sandbox import Executions
 from vesalius.sandbox.command import NOTHING, Grants
 from vesalius.sandbox.line_program import LineProgram
+from vesalius_session import natural_scope, scope
+from vesalius_session.briefing import MAX_ITERATIONS, STAGE, TAXONOMY, helper_lines
+from vesalius_session.budget import Budget, OutOfBudget
+from vesalius_session.findings import Said, Statement
+from vesalius_session.proposals.reading import GRAMMAR
+from vesalius_session.session import Session, which_code
+from vesalius_session.setting import SettingOptions
 
 PROTOCOL = "vesalius-specimen/1"
 WHICH = "which_variable"

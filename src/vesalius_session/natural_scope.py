@@ -29,7 +29,7 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import load_model, save_model
 from vesalius.sandbox import Limits
 
-PRELOAD = "vesalius.explanations.session.natural_scope:build"
+PRELOAD = "vesalius_session.natural_scope:build"
 #: Runs of a natural model take longer and more memory than those of a small circuit.
 LIMITS = Limits(cpu_seconds=120, wall_seconds=300.0, memory_bytes=4 << 30)
 #: Prompts that programs find; drawn with a seed of their own.

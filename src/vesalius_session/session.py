@@ -27,22 +27,22 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Executable, Explanation, Verdict
 from vesalius.documents.proposal import RUNS, Proposal, RunProposal
 from vesalius.errors import BadInput, choices, quoted
-from vesalius.explanations.budget import Budget, Spending
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, check
 from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
-from vesalius.explanations.findings import NOTHING_SAID, Checked, Finding, Said, Statement, explanation_of, finding_of
 from vesalius.explanations.laboratory import CircuitLab, Lab
-from vesalius.explanations.proposals.claim import Runs
-from vesalius.explanations.proposals.reading import read_proposal
-from vesalius.explanations.proposals.run import GRADING, TRYING, run_proposal
-from vesalius.explanations.session.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
-from vesalius.explanations.session.setting import LazyWorkspace, Setting, SettingOptions, setting_of
 from vesalius.explanations.verdicts import counterexamples, shown_beside
 from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.rasp.document import to_document
 from vesalius.rasp.text import render
 from vesalius.sandbox import Executions, Outcome
+from vesalius_session.budget import Budget, Spending
+from vesalius_session.findings import NOTHING_SAID, Checked, Finding, Said, Statement, explanation_of, finding_of
+from vesalius_session.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
+from vesalius_session.proposals.claim import Runs
+from vesalius_session.proposals.reading import read_proposal
+from vesalius_session.proposals.run import GRADING, TRYING, run_proposal
+from vesalius_session.setting import LazyWorkspace, Setting, SettingOptions, setting_of
 
 LONGEST_CODE, MOST_CANDIDATES = 20_000, 24
 NOT_YET = "The others were not checked: the program does not give the model's outputs yet."

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, cat, stack
 
 from vesalius.errors import BadInput
-from vesalius.explanations.session.subject import Subject
+from vesalius_session.subject import Subject
 
 MOST_GROUPS = 12
 BY = ("token", "position", "previous_token", "output")

@@ -7,19 +7,19 @@ from vesalius.api.door import directory_for, verb
 from vesalius.api.explanations import explained_specimen, read_explanation
 from vesalius.api.plans import plan
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.improvement import IMPROVEMENT_FILE, Improvement
 from vesalius.documents.printed import CellPlan, SurveyPlan
 from vesalius.documents.proposal import Proposal
 from vesalius.documents.request import Request
 from vesalius.documents.whole import KEEP
 from vesalius.errors import BadInput, result_kept
-from vesalius.explanations.proposals.making import proposal_of
-from vesalius.explanations.proposals.run import run_proposal
-from vesalius.explanations.proposals.search import ExplanationSearcher
 from vesalius.explanations.scientists import LADDER, LADDER_PER_PROMPT
 from vesalius.model.specimen import Specimen
 from vesalius.options import Out, require_drawable
 from vesalius.progress import Progress, silent
+from vesalius_session.documents import IMPROVEMENT_FILE, Improvement
+from vesalius_session.proposals.making import proposal_of
+from vesalius_session.proposals.run import run_proposal
+from vesalius_session.proposals.search import ExplanationSearcher
 
 #: Passes of one prompt that a search may take.
 PASSES = 20_000

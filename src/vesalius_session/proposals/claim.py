@@ -14,7 +14,7 @@ from vesalius.documents.whole import KEEP
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import Claim, Outcome, all_of
 from vesalius.explanations.laboratory import Lab
-from vesalius.explanations.proposals.run import LEAST_EXCESS
+from vesalius_session.proposals.run import LEAST_EXCESS
 
 #: The rule of evidence that no verdict reads.
 REPORTED = "reported; "

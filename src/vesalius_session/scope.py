@@ -19,15 +19,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vesalius.explanations.session.subject import Subject
-from vesalius.explanations.session.toolbox.observation_tools import Observation
-from vesalius.explanations.session.toolbox.validation_tools import Validation
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
 from vesalius.model.states import load_model, save_model
 from vesalius.values import from_json
+from vesalius_session.subject import Subject
+from vesalius_session.toolbox.observation_tools import Observation
+from vesalius_session.toolbox.validation_tools import Validation
 
 TOOLBOX = Path(__file__).parent / "toolbox"
-PRELOAD = "vesalius.explanations.session.scope:build"
+PRELOAD = "vesalius_session.scope:build"
 #: Inputs from the specimen's distribution that programs find in `inputs`; drawn with a seed of their own.
 INPUTS, INPUTS_SEED = 256, 5_000_011
 LIBRARIES: dict[str, type[Observation] | type[Validation]] = {

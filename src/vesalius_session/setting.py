@@ -19,12 +19,12 @@ from vesalius.explanations.natural.explain import PROMPTS, SELECTION, require_en
 from vesalius.explanations.natural.instruments import Instruments
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, choose
 from vesalius.explanations.scientist.explain import blinded, laboratory
-from vesalius.explanations.session import natural_scope, scope
-from vesalius.explanations.session.briefing import Briefing, NaturalBriefing
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, silent
 from vesalius.sandbox import Executions, Limits, Outcome, Sandbox
+from vesalius_session import natural_scope, scope
+from vesalius_session.briefing import Briefing, NaturalBriefing
 
 #: Examples to show where a specimen has none of its own.
 EXAMPLES, EXAMPLES_SEED = 5, 3_000_017

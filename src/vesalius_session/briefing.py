@@ -12,9 +12,13 @@ from typing import Any, ClassVar
 from vesalius.behaviours.prompts import Prompts
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, Claim, claim_from
-from vesalius.explanations.session.grammar import (
+from vesalius.explanations.verdicts import FUNCTIONAL_NATURAL
+from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
+from vesalius.rasp import Comparison
+from vesalius.sandbox.lockdown import Limits
+from vesalius_session.budget import Budget
+from vesalius_session.grammar import (
     COMPACT_KINDS,
     OPERATORS,
     claims_schema,
@@ -22,12 +26,8 @@ from vesalius.explanations.session.grammar import (
     example_claims,
     read_claim,
 )
-from vesalius.explanations.session.natural_scope import instrument_lines
-from vesalius.explanations.session.scope import INPUTS, LIBRARIES, public
-from vesalius.explanations.verdicts import FUNCTIONAL_NATURAL
-from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
-from vesalius.rasp import Comparison
-from vesalius.sandbox.lockdown import Limits
+from vesalius_session.natural_scope import instrument_lines
+from vesalius_session.scope import INPUTS, LIBRARIES, public
 
 MAX_ITERATIONS = 3
 #: What one stage may use: the paper's limit on executions, as many claims, and looks into the toolbox. Compact prompts
