@@ -47,10 +47,11 @@ HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 WINGS: dict[str, set[str]] = {
     "vesalius_backbones": set(),
     "vesalius_serving": set(),
-    "vesalius_session": set(),
+    "vesalius_programs": set(),
+    "vesalius_session": {"vesalius_programs"},
     "vesalius_truth": {"vesalius_session"},
     "vesalius_functions": {"vesalius_backbones", "vesalius_truth"},
-    "vesalius_mechrl": set(),
+    "vesalius_mechrl": {"vesalius_truth"},
     "vesalius_bench": {
         "vesalius_backbones",
         "vesalius_functions",
@@ -62,6 +63,7 @@ WINGS: dict[str, set[str]] = {
         "vesalius_backbones",
         "vesalius_bench",
         "vesalius_functions",
+        "vesalius_programs",
         "vesalius_serving",
         "vesalius_session",
         "vesalius_truth",
@@ -79,6 +81,7 @@ OPEN_TO = {
     "vesalius_bench": MEASURES | {"explanations", "rasp"},
     "vesalius_agents": {"circuits", "discovery", "explanations", "model", "rasp"},
     "vesalius_serving": set(),
+    "vesalius_programs": {"explanations", "intervene", "model", "rasp"},
     "vesalius_session": {"behaviours", "discovery", "explanations", "intervene", "model", "rasp"},
     "vesalius_truth": MEASURES | {"explanations", "rasp"},
     "vesalius_workbench": set(),
@@ -253,9 +256,10 @@ LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap
 #: They write or copy weights and run nothing.
 HANDLES_WEIGHTS = {
     "vesalius.circuits.originals",
-    "vesalius.circuits.planted",
     "vesalius_bench.natural.planted",
     "vesalius_mechrl.sets.planted",
+    "vesalius_truth.grading.surgery",
+    "vesalius_truth.planted",
 }
 
 

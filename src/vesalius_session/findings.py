@@ -28,21 +28,21 @@ from vesalius.documents.trace import Attempt, ComponentTrace
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, check
 from vesalius.explanations.claims.interchange import AGREEMENT
 from vesalius.explanations.laboratory import CircuitLab, Lab
-from vesalius.explanations.scientist.program import plain_name
-from vesalius.explanations.scientist.translation import recorded_operation
 from vesalius.explanations.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, record_text, verdict_of
 from vesalius.rasp import Aggregate, Map, Program, SelectorWidth, SequenceMap, indices, tokens
 from vesalius.rasp.document import to_document
-from vesalius.rasp.draft import UNDEFINED
 from vesalius.rasp.language import Variable
-from vesalius.rasp.naming.table import Codes, Labels, Same, Standing
 from vesalius.rasp.program import role_of_carrier
 from vesalius.rasp.text import render, render_variables
+from vesalius_programs.draft import UNDEFINED
+from vesalius_programs.naming.table import Codes, Labels, Same, Standing
+from vesalius_programs.program import plain_name
+from vesalius_programs.translation import recorded_operation
 
 # The name of what a component does, from the program it was shown to carry a variable of.
 #
-# The rule is that of the built-in scientist (`rasp.naming.standing`): an interchange shows which arguments count alike,
-# not what a value is called, so the values that a language model wrote down are labels. Only tokens, positions, counts
+# The rule is that of the built-in scientist (`vesalius_programs.naming`): an interchange shows which arguments count
+# alike, not what a value is called, so what a language model wrote down are labels. Only tokens, positions, counts
 # and what is copied from them stand for themselves, and the variable that the output is read off stands for the output.
 # A table is made of the arguments that occur on held-out inputs; operators in between that no component carries belong
 # to it.

@@ -14,11 +14,10 @@ from vesalius.components import Component, parse_components
 from vesalius.documents.account import Account
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
-from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab, growing_lab
+from vesalius.explanations.laboratory import CLAIM_SEED, Lab, NaturalLab, blinded, circuit_lab, growing_lab
 from vesalius.explanations.natural.explain import PROMPTS, SELECTION, require_enough
 from vesalius.explanations.natural.instruments import Instruments
 from vesalius.explanations.natural.selection import ChosenComponents, StudyLimits, choose
-from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, silent
@@ -94,7 +93,7 @@ def _listed_setting(
         specimen.id,
         seed,
         Briefing(blind, circuit, compact=compact),
-        cache(lambda: laboratory(blind, list(circuit), seed=seed)),
+        cache(lambda: circuit_lab(blind, list(circuit), seed=seed)),
         scope.PRELOAD,
         lambda directory: scope.handed_over(blind, directory, seed=seed),
         {"model": fingerprint(specimen.model), "seed": seed},

@@ -9,7 +9,7 @@
 
 | scientist                 | specimens         | how                                                          |
 |---------------------------|-------------------|--------------------------------------------------------------|
-| `builtin`                 | listed vocabulary | programs, decided by experiments (`scientist`)               |
+| `builtin`                 | listed vocabulary | programs, decided by experiments (`vesalius_programs`)       |
 | `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
 | `hyve`                    | any vocabulary    | a language model proposes, the engine decides (HyVE)         |
 | `hybrid`                  | any vocabulary    | built in, then a language model for the rest (HyVE)          |
@@ -18,7 +18,7 @@
 | `package.module:name`     |                   | a `Task` and an open `Backbone`, or None                     |
 
 A class with a name is registered when it is defined; a package offers one, or a plain function, by an entry point of
-the group `vesalius.scientists`. Commands (`vesalius_session`), HyVE and the hybrid (`vesalius_agents`) are found so.
+the group `vesalius.scientists`. Programs, commands (`vesalius_session`), HyVE and the hybrid are found so.
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
 explanation says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors.
@@ -54,13 +54,12 @@ if TYPE_CHECKING:
 
 #: Why nothing is explained where a circuit is empty.
 EMPTY_CIRCUIT = "no head or MLP is in the circuit with a score other than 0"
-BUILTIN, HYVE, HYBRID, COMMAND = "builtin", "hyve", "hybrid", "command"
+BUILTIN, PROGRAMS, HYVE, HYBRID, COMMAND = "builtin", "programs", "hyve", "hybrid", "command"
 #: Edges of a discovered circuit that an explanation lists, strongest first.
 MOST_EDGES = 1000
-#: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
-#: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
-#: of 1 and 2 components: what the first programs leave open decides).
-NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
+#: Passes of one prompt that explanations of natural models took, as a multiple of the prompts times the components
+#: studied, after the screening.
+NATURAL_PER_COMPONENT = 24
 SCREENED, SELECTED = 3, 8
 #: For choosing the set of a natural model, and for the account of it (`discovery.account`).
 CHOOSING, ACCOUNT = 1_500, 700
@@ -155,6 +154,11 @@ class Builtin(Studying):
     leave_out: str | None = option(None, "A family of hypotheses to do without, for listed vocabularies.")
     no_ladder: bool = option(False, "Do not run the explanation in the model's place, for natural models.")
 
+    @property
+    def programs(self) -> Scientist:
+        """The one for listed vocabularies, of an installed package."""
+        return scientist_named(PROGRAMS, leave_out=self.leave_out)
+
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse options that do not go with the specimen's vocabulary."""
         from vesalius.model.specimen import TextVocabulary, listed_tokens
@@ -166,13 +170,11 @@ class Builtin(Studying):
                 raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
             require_enough(PROMPTS if self.n is None else self.n, self.top)
         else:
-            from vesalius.explanations.scientist.explain import require_families
-
             listed_tokens(specimen, "the built-in scientist of circuits")
             self.refuse_natural_options(specimen, force=force)
             if self.no_ladder:
                 raise BadInput(f"specimen {specimen.name!r} has a listed vocabulary; no_ladder is for natural models")
-            require_families(frozenset() if self.leave_out is None else frozenset({self.leave_out}))
+            self.programs.require(specimen)
 
     def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
         """Explain a specimen without asking anybody."""
@@ -180,28 +182,21 @@ class Builtin(Studying):
 
         specimen = task.specimen()
         self.require(specimen, force=task.force)
-        if isinstance(specimen.vocabulary, TextVocabulary):
-            from vesalius.explanations.natural import PROMPTS, explain_natural
+        if not isinstance(specimen.vocabulary, TextVocabulary):
+            return self.programs.explain(replace(task, loaded=specimen), backbone)
+        from vesalius.explanations.natural import PROMPTS, explain_natural
 
-            return Explained(
-                explain_natural(
-                    specimen,
-                    components=task.components,
-                    n=PROMPTS if self.n is None else self.n,
-                    top=self.top,
-                    force=task.force,
-                    seed=task.seed,
-                    ladder=not self.no_ladder,
-                    spread=task.spread,
-                    progress=task.progress,
-                )
-            )
-        from vesalius.explanations.scientist import explain_specimen
-
-        without = frozenset() if self.leave_out is None else frozenset({self.leave_out})
         return Explained(
-            explain_specimen(
-                specimen, components=task.components, seed=task.seed, without=without, progress=task.progress
+            explain_natural(
+                specimen,
+                components=task.components,
+                n=PROMPTS if self.n is None else self.n,
+                top=self.top,
+                force=task.force,
+                seed=task.seed,
+                ladder=not self.no_ladder,
+                spread=task.spread,
+                progress=task.progress,
             )
         )
 
@@ -214,8 +209,7 @@ class Builtin(Studying):
         if components is not None and not components:
             return 0.0
         if work.finite:
-            studied = len(work.circuit if components is None else components)
-            return (FINITE_BASE + FINITE_PER_COMPONENT * studied) / work.sizes.n
+            return self.programs.cost(work, components)
         every = work.model.components
         studied = min(len(every), self.top or DESCRIBED) if components is None else len(components)
         screening = SCREENED * (sweep_forwards(work.model, [(part,) for part in every]) - 1)

@@ -23,7 +23,6 @@ from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis
 from vesalius.explanations.natural.explain import PROMPTS, explain_natural
-from vesalius.explanations.scientist import explain_specimen
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
 from vesalius.rasp.document import from_document
@@ -33,6 +32,7 @@ from vesalius_agents.hyve.asking import TASK, Asker
 from vesalius_agents.hyve.own_prompts import own_prompts
 from vesalius_agents.hyve.stages import Stages, State, run_stages, study_components
 from vesalius_backbones import Backbone
+from vesalius_programs import explain_specimen
 from vesalius_session.findings import (
     Checked,
     Finding,

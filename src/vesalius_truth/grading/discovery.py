@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import KEY_FOLDER, benchmark_directory
 from vesalius.components import Component, Edge, Port
 from vesalius.documents.circuit import Circuit
@@ -41,6 +40,7 @@ from vesalius.rasp.placement import is_input
 from vesalius.statistics import RESAMPLES, average_ranks
 from vesalius_truth.key import task
 from vesalius_truth.making import KEY_FILE, key_program
+from vesalius_truth.planted import TRUTH_FILE
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.gathering import Copy, Gated, Gathered, Mean, Selector, Width, passes_on
-from vesalius.explanations.scientist.program import (
+from vesalius_programs.gathering import Copy, Gated, Gathered, Mean, Selector, Width, passes_on
+from vesalius_programs.program import (
     TOLERANCE,
     CircuitProgram,
     Environment,
@@ -26,8 +26,8 @@ from vesalius.explanations.scientist.program import (
     OutputMap,
     Table,
 )
-from vesalius.explanations.scientist.runs import RecordedRun
-from vesalius.explanations.scientist.yardstick import agreement
+from vesalius_programs.runs import RecordedRun
+from vesalius_programs.yardstick import agreement
 
 #: What a reader does with each class, by the context in which it reads it.
 Uses = dict[Any, Any]

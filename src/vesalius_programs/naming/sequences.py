@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from vesalius.rasp.naming.operation import is_number, ordered, said_value
-from vesalius.rasp.naming.table import name_table
+from vesalius_programs.naming.operation import is_number, ordered, said_value
+from vesalius_programs.naming.table import name_table
 
 Tokens = Sequence[Any]
 #: What a function of the tokens in view gives at the last of them: (tokens in view, position).

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vesalius.rasp.draft import UNDEFINED
 from vesalius.rasp.formula import LONGEST
-from vesalius.rasp.naming.operation import (
+from vesalius_programs.draft import UNDEFINED
+from vesalius_programs.naming.operation import (
     ARGUMENTS,
     FAILED,
     Candidate,
@@ -30,7 +30,7 @@ from vesalius.rasp.naming.operation import (
     gives_values,
     said_value,
 )
-from vesalius.rasp.naming.single import (
+from vesalius_programs.naming.single import (
     conjunctions,
     escaped,
     formulas,

@@ -17,8 +17,9 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from vesalius.explanations.scientist.attended import large_grammar
-from vesalius.explanations.scientist.gathering import (
+from vesalius_programs.attended import large_grammar
+from vesalius_programs.draft import LENGTH, UNDEFINED
+from vesalius_programs.gathering import (
     LENGTH_ROUTES,
     ROUTES,
     Copy,
@@ -29,8 +30,8 @@ from vesalius.explanations.scientist.gathering import (
     extreme,
     matched,
 )
-from vesalius.explanations.scientist.observe import Observations
-from vesalius.explanations.scientist.program import (
+from vesalius_programs.observe import Observations
+from vesalius_programs.program import (
     INDICES,
     TOKENS,
     Environment,
@@ -39,8 +40,7 @@ from vesalius.explanations.scientist.program import (
     Table,
     plain_name,
 )
-from vesalius.explanations.scientist.runs import distinct
-from vesalius.rasp.draft import LENGTH, UNDEFINED
+from vesalius_programs.runs import distinct
 
 #: Two argument values are one class below this share of the mean distance between two observations.
 MERGE_BELOW = 0.08

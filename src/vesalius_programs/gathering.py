@@ -14,7 +14,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.program import (
+from vesalius.rasp import Comparison, Select, indices
+from vesalius_programs.draft import COMPARE, LENGTH, NOWHERE, UNDEFINED, Coded, Draft
+from vesalius_programs.program import (
     INDICES,
     MEAN_SCALE,
     TOKENS,
@@ -23,9 +25,7 @@ from vesalius.explanations.scientist.program import (
     Naming,
     plain_name,
 )
-from vesalius.explanations.scientist.runs import distinct
-from vesalius.rasp import Comparison, Select, indices
-from vesalius.rasp.draft import COMPARE, LENGTH, NOWHERE, UNDEFINED, Coded, Draft
+from vesalius_programs.runs import distinct
 
 _COMPARE_WORDS = {
     "EQ": "equal to",

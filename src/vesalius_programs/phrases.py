@@ -21,7 +21,7 @@ from math import prod
 from typing import Any
 
 from vesalius.errors import BadInput
-from vesalius.rasp.generator import random_inputs
+from vesalius.rasp.inputs import random_inputs
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -37,11 +37,11 @@ from vesalius.rasp.language import (
     indices,
     tokens,
 )
-from vesalius.rasp.naming.operation import ARGUMENTS, compiled, evaluate
-from vesalius.rasp.naming.single import ORDER, in_arguments
-from vesalius.rasp.naming.table import name_table
-from vesalius.rasp.phrase_reader import read_phrased
 from vesalius.rasp.program import Program
+from vesalius_programs.naming.operation import ARGUMENTS, compiled, evaluate
+from vesalius_programs.naming.single import ORDER, in_arguments
+from vesalius_programs.naming.table import name_table
+from vesalius_programs.phrase_reader import read_phrased
 
 #: Tables over so many tuples of arguments are composed; larger ones are written step by step.
 MOST_COMPOSED = 3000

@@ -23,8 +23,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.runs import Pairings, Sequences, distinct
-from vesalius.rasp.draft import LENGTH, UNDEFINED, Coded, Draft
+from vesalius_programs.draft import LENGTH, UNDEFINED, Coded, Draft
+from vesalius_programs.runs import Pairings, Sequences, distinct
 
 #: Divisible by 1 to 10 and fine enough to tell fractions of sixty apart.
 MEAN_SCALE = 5040

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.claims.moved import MIN_INPUTS, MIN_RIVAL, MIN_RIVAL_LEAD
-from vesalius.explanations.scientist.gathering import Copy
-from vesalius.explanations.scientist.program import INDICES, CircuitProgram, Environment, Table
-from vesalius.explanations.scientist.runs import CircuitRuns, Edit, Pairings, RecordedRun, Sequences, exchange_pairings
+from vesalius_programs.gathering import Copy
+from vesalius_programs.program import INDICES, CircuitProgram, Environment, Table
+from vesalius_programs.runs import CircuitRuns, Edit, Pairings, RecordedRun, Sequences, exchange_pairings
 
 
 def agreement(program: CircuitProgram, recorded: RecordedRun) -> Bool[Tensor, " row"]:

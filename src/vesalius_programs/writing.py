@@ -44,22 +44,22 @@ from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.interchange import ELSEWHERE
 from vesalius.explanations.claims.wiring import OTHERS, OUTPUT, Wired, wirings
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.explanations.scientist.classify import (
+from vesalius.rasp.text import render, render_variables
+from vesalius.statistics import share_interval
+from vesalius_programs.classify import (
     Facts,
     Reading,
     agreeing_tag,
     tag_by_experiment,
     tags_by_convention,
 )
-from vesalius.explanations.scientist.gathering import Copy
-from vesalius.explanations.scientist.investigate import SearchState
-from vesalius.explanations.scientist.program import INDICES, TOKENS, Hypothesis, Table
-from vesalius.explanations.scientist.translation import Translation, operation_reads, recorded_operation
-from vesalius.explanations.scientist.words import Names, information_flow, note, task_description, which_fit
-from vesalius.explanations.scientist.yardstick import FEWEST, FOLLOWS, MARGIN
-from vesalius.rasp.phrases import phrased
-from vesalius.rasp.text import render, render_variables
-from vesalius.statistics import share_interval
+from vesalius_programs.gathering import Copy
+from vesalius_programs.investigate import SearchState
+from vesalius_programs.phrases import phrased
+from vesalius_programs.program import INDICES, TOKENS, Hypothesis, Table
+from vesalius_programs.translation import Translation, operation_reads, recorded_operation
+from vesalius_programs.words import Names, information_flow, note, task_description, which_fit
+from vesalius_programs.yardstick import FEWEST, FOLLOWS, MARGIN
 
 #: Larger vocabularies are sampled, not enumerated.
 LARGE_VOCABULARY = 400

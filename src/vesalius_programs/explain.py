@@ -19,7 +19,6 @@ back. Figures on all of these are in-sample; honest ones need freshly generated 
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import torch
 from jaxtyping import Bool
@@ -28,33 +27,32 @@ from torch import Tensor
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab
-from vesalius.explanations.laboratory.base import own_circuit
-from vesalius.explanations.scientist.classify import Facts
-from vesalius.explanations.scientist.hypotheses import FAMILIES
-from vesalius.explanations.scientist.investigate import (
+from vesalius.explanations.laboratory import CircuitLab, blinded, circuit_lab
+from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.progress import Progress
+from vesalius_programs.classify import Facts
+from vesalius_programs.hypotheses import FAMILIES
+from vesalius_programs.investigate import (
     ComponentSearch,
     SearchState,
     assemble,
     explain_components,
     feeds,
 )
-from vesalius.explanations.scientist.program import CircuitProgram
-from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
-from vesalius.explanations.scientist.settling import settled
-from vesalius.explanations.scientist.simplify import with_few_decimals
-from vesalius.explanations.scientist.translation import Translation, translate
-from vesalius.explanations.scientist.words import Names
-from vesalius.explanations.scientist.writing import ClaimJudge, Report, abstention
-from vesalius.explanations.scientist.yardstick import (
+from vesalius_programs.program import CircuitProgram
+from vesalius_programs.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
+from vesalius_programs.settling import settled
+from vesalius_programs.simplify import with_few_decimals
+from vesalius_programs.translation import Translation, translate
+from vesalius_programs.words import Names
+from vesalius_programs.writing import ClaimJudge, Report, abstention
+from vesalius_programs.yardstick import (
     PositionTest,
     Yardstick,
     agreement,
     exchange_accuracy,
     position_test,
 )
-from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.progress import Progress
 
 POOL, FITTING, EXCHANGES, FRESH = 1500, 2000, 300, 1000
 #: Exchanges of each component that refinement looks at.
@@ -111,12 +109,6 @@ def require_families(without: frozenset[str]) -> None:
         raise BadInput(f"there is no family of hypotheses {unknown[0]!r}; the families are {', '.join(FAMILIES)}")
 
 
-def blinded(specimen: Specimen) -> Specimen:
-    """The specimen without anything that could give its task away; refused where its tokens are not listed."""
-    finite_vocabulary(specimen)
-    return replace(specimen, id="specimen", name="specimen", kind="trained", examples=(), behaviour=None, source=None)
-
-
 def _explanation(
     specimen: Specimen,
     vocabulary: FiniteVocabulary,
@@ -150,7 +142,7 @@ def _explanation(
     translation, untold = _translated(program, vocabulary)
     named_on = draw_sequences(specimen, int(FRESH * share), seed=seed + 1001, natural_share=NAMING_SHARE)
     names = Names(vocabulary, program, named_on)
-    lab = laboratory(specimen, circuit, seed=seed)
+    lab = circuit_lab(specimen, circuit, seed=seed, n=LAB_PAIRS)
     tried = {component: finding.tried for component, finding in investigation.findings.items()}
     judge = ClaimJudge(lab, translation, facts, tried, names)
     claims = {}
@@ -162,13 +154,6 @@ def _explanation(
     wired = judge.wirings()
     report = Report(investigation, facts, tagging, names, claims, exact, translation, untold, seed, wired)
     return report.explanation()
-
-
-def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> CircuitLab:
-    """Held-out inputs for a circuit. A component of the specimen's own circuit is not a control, explained or not."""
-    # Base and source inputs have seeds of their own, so two laboratories must be two apart.
-    circuit = sorted({*circuit, *own_circuit(specimen)})
-    return CircuitLab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=circuit)
 
 
 def _translated(program: CircuitProgram, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:

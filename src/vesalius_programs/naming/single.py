@@ -12,7 +12,7 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from vesalius.rasp.formula import ELEMENTARY
-from vesalius.rasp.naming.operation import (
+from vesalius_programs.naming.operation import (
     ARGUMENTS,
     KEPT,
     NOTHING,

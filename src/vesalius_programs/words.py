@@ -10,9 +10,10 @@ from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTES
 from vesalius.explanations.claims.moved import FIXED, MOVED
 from vesalius.explanations.claims.necessary import is_inert
 from vesalius.explanations.claims.wiring import OTHERS, OUTPUT, Wired, Wiring
-from vesalius.explanations.scientist.classify import Facts
-from vesalius.explanations.scientist.gathering import Copy
-from vesalius.explanations.scientist.program import (
+from vesalius.model.specimen import FiniteVocabulary, json_value
+from vesalius_programs.classify import Facts
+from vesalius_programs.gathering import Copy
+from vesalius_programs.program import (
     INDICES,
     MEAN_SCALE,
     TOKENS,
@@ -22,9 +23,8 @@ from vesalius.explanations.scientist.program import (
     Table,
     plain_name,
 )
-from vesalius.explanations.scientist.runs import Sequences
-from vesalius.explanations.scientist.translation import name_tables, name_task, operation_reads
-from vesalius.model.specimen import FiniteVocabulary, json_value
+from vesalius_programs.runs import Sequences
+from vesalius_programs.translation import name_tables, name_task, operation_reads
 
 #: Share of fresh inputs with every output right from which a program is said to be right, and its task is named.
 RIGHT = 0.97

@@ -1,6 +1,6 @@
 """The scientist's program in RASP: the document that is shown, run and graded, with names for its tables and itself.
 
-`rasp.naming` has the rules of naming.
+`naming` has the rules of naming.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -11,8 +11,17 @@ import torch
 
 from vesalius.documents.explanation import ClaimRecord, Executable, NamedOperation
 from vesalius.explanations.claims.moved import FIXED
-from vesalius.explanations.scientist.gathering import Copy
-from vesalius.explanations.scientist.program import (
+from vesalius.model.specimen import FiniteVocabulary, json_value
+from vesalius.rasp import Program as RaspProgram
+from vesalius.rasp import SelectorWidth, Variable
+from vesalius.rasp.document import to_document
+from vesalius.rasp.language import Value
+from vesalius.rasp.placement import head_name
+from vesalius_programs.draft import LENGTH, Draft
+from vesalius_programs.gathering import Copy
+from vesalius_programs.naming import Operation, SequenceTask, name_sequence_task
+from vesalius_programs.naming.table import MOST_ENTRIES, Labels, Same, Scaled, Standing
+from vesalius_programs.program import (
     INDICES,
     TOKENS,
     CircuitProgram,
@@ -22,16 +31,7 @@ from vesalius.explanations.scientist.program import (
     Table,
     scale_of,
 )
-from vesalius.explanations.scientist.runs import Sequences
-from vesalius.model.specimen import FiniteVocabulary, json_value
-from vesalius.rasp import Program as RaspProgram
-from vesalius.rasp import SelectorWidth, Variable
-from vesalius.rasp.document import to_document
-from vesalius.rasp.draft import LENGTH, Draft
-from vesalius.rasp.language import Value
-from vesalius.rasp.naming import Operation, SequenceTask, name_sequence_task
-from vesalius.rasp.naming.table import MOST_ENTRIES, Labels, Same, Scaled, Standing
-from vesalius.rasp.placement import head_name
+from vesalius_programs.runs import Sequences
 
 NAME = "circuit"
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.gathering import ROUTES, Copy
-from vesalius.explanations.scientist.hypotheses import Arguments, TableForm, rank_heads, rank_tables, table_over
-from vesalius.explanations.scientist.observe import (
+from vesalius_programs.gathering import ROUTES, Copy
+from vesalius_programs.hypotheses import Arguments, TableForm, rank_heads, rank_tables, table_over
+from vesalius_programs.observe import (
     ENOUGH,
     MOST_ADDED,
     Observations,
@@ -19,7 +19,7 @@ from vesalius.explanations.scientist.observe import (
     observe_rare_arguments,
     rare,
 )
-from vesalius.explanations.scientist.program import (
+from vesalius_programs.program import (
     INDICES,
     MEAN_SCALE,
     TOKENS,
@@ -33,7 +33,7 @@ from vesalius.explanations.scientist.program import (
     simplified,
     with_output,
 )
-from vesalius.explanations.scientist.runs import CircuitRuns, Pairings, RecordedRun, exchange_pairings, join
+from vesalius_programs.runs import CircuitRuns, Pairings, RecordedRun, exchange_pairings, join
 
 #: Below this score nothing is taken as found, and the variable of the component stays a constant.
 FOUND_ABOVE = 0.15

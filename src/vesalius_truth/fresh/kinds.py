@@ -20,7 +20,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from vesalius.rasp.grammar import Grammar, Kind, PhrasedVariable, pseudo_words, shift_by
+from vesalius.rasp.idioms import shift_by
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -33,6 +33,7 @@ from vesalius.rasp.language import (
     indices,
     tokens,
 )
+from vesalius_truth.fresh.grammar import Grammar, Kind, PhrasedVariable, pseudo_words
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ sees the entries and the values of the arguments, nothing else.
 `name_sequence_task` does the same for a whole program, from inputs and outputs.
 """
 
-from vesalius.rasp.naming.operation import Operation
-from vesalius.rasp.naming.sequences import SequenceTask, name_sequence_task
+from vesalius_programs.naming.operation import Operation
+from vesalius_programs.naming.sequences import SequenceTask, name_sequence_task
 
 __all__ = [
     "Operation",

@@ -29,8 +29,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.program import CircuitProgram
-from vesalius.explanations.scientist.runs import (
+from vesalius_programs.program import CircuitProgram
+from vesalius_programs.runs import (
     CircuitRuns,
     Edit,
     Pairings,

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.explanations.scientist.gathering import Gathered, Selector, Width
-from vesalius.explanations.scientist.program import INDICES, TOLERANCE, Environment, Hypothesis, View
-from vesalius.rasp.draft import UNDEFINED
+from vesalius_programs.draft import UNDEFINED
+from vesalius_programs.gathering import Gathered, Selector, Width
+from vesalius_programs.program import INDICES, TOLERANCE, Environment, Hypothesis, View
 
 #: Selections that are combined with values and operations.
 MOST_SELECTORS = 12

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.gathering import Copy, Mean, Width, matched, places
-from vesalius.explanations.scientist.investigate import feeds
-from vesalius.explanations.scientist.program import INDICES, CircuitProgram, Hypothesis, Table
-from vesalius.explanations.scientist.runs import Edit
-from vesalius.explanations.scientist.simplify import in_order, merged, without_argument, without_constant_arguments
-from vesalius.explanations.scientist.yardstick import Quality, Yardstick, moved_environment
+from vesalius_programs.gathering import Copy, Mean, Width, matched, places
+from vesalius_programs.investigate import feeds
+from vesalius_programs.program import INDICES, CircuitProgram, Hypothesis, Table
+from vesalius_programs.runs import Edit
+from vesalius_programs.simplify import in_order, merged, without_argument, without_constant_arguments
+from vesalius_programs.yardstick import Quality, Yardstick, moved_environment
 
 #: A component whose moved outputs change fewer outputs than this is not a position-only variable.
 MOVED_EFFECT = 0.01

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag
 from vesalius.explanations.claims.moved import FIXED
-from vesalius.explanations.scientist.gathering import Copy, Gated, Gathered, Mean, Width
-from vesalius.explanations.scientist.program import INDICES, TOKENS, CircuitProgram, Hypothesis, Table
-from vesalius.explanations.scientist.yardstick import PositionTest
+from vesalius_programs.gathering import Copy, Gated, Gathered, Mean, Width
+from vesalius_programs.program import INDICES, TOKENS, CircuitProgram, Hypothesis, Table
+from vesalius_programs.yardstick import PositionTest
 
 #: A copy must predict this much of the fingerprints to make a head a ROUTER.
 ROUTER_SCORE = 0.5

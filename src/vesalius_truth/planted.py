@@ -154,7 +154,7 @@ class PlantedCircuit:
             d_model=config.d_model,
             examples=as_examples([(letters, self.expected(letters)) for letters in examples]),
             gate={},
-            made_by=f"vesalius.circuits.planted.plant_hard({self.seed}{', by_letter=True' * self.by_letter})",
+            made_by=f"vesalius_truth.planted.plant_hard({self.seed}{', by_letter=True' * self.by_letter})",
         )
         write_specimen(directory, self.model, card)
         truth = {"components": sorted(map(str, self.components))}
