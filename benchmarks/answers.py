@@ -42,7 +42,6 @@ from torch import Tensor
 import vesalius as ves
 from vesalius.behaviours.contrast import measure_contrast, replaced_scores
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial, unchanged_outputs, unique
-from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import Card, benchmark_cards
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import NothingToKeep, scores_without
@@ -55,6 +54,7 @@ from vesalius.intervene import Batch
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.statistics import share_interval
 from vesalius_truth.grading.discovery import true_circuit
+from vesalius_truth.planted import plant_hard
 
 RANK, FRESH, FRESH_SEED, LARGEST, WIDEST, HARD, BY_LETTER = 16, 1024, 9_100_003, 40, 15, 6, 24
 #: Inputs that are drawn for templates: of models by letter more, since few have letters of one half only.

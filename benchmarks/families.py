@@ -17,7 +17,7 @@ from typing import Any
 
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
-from vesalius.explanations.scientist.hypotheses import FAMILIES
+from vesalius_programs.hypotheses import FAMILIES
 from vesalius_truth.grading import grade
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from vesalius.circuits.planted import PlantedCircuit, Q, plant_hard
 from vesalius.circuits.specimens import load_specimen
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import NothingToKeep
@@ -25,6 +24,7 @@ from vesalius.discovery.neurons import keep_neurons
 from vesalius.documents.metric import Metric
 from vesalius.files import write_json
 from vesalius.statistics import mean_interval
+from vesalius_truth.planted import PlantedCircuit, Q, plant_hard
 
 KEEP, PROMPTS = 0.9, 8
 

@@ -20,11 +20,8 @@ from tests.functions.evaluator_base import write_base, write_data
 from benchmarks.hostile_own import Pair
 from vesalius.api.explanations import read_explanation
 from vesalius.documents.base import FrozenDict, ShownDocument
-from vesalius.documents.improvement import IMPROVEMENT_FILE, Improvement
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import Proposal, RunProposal
-from vesalius.explanations.proposals.making import proposal_of
-from vesalius.explanations.proposals.reading import read_proposal
 from vesalius.files import read_json, write_json
 from vesalius.model import Config
 from vesalius.model.dictionaries import read_dictionaries
@@ -45,6 +42,9 @@ from vesalius_functions.evaluators.trained import form_of, load_base
 from vesalius_functions.evaluators.training import STATE_FILE, Training, claim
 from vesalius_functions.options import Recipe
 from vesalius_functions.serving import LEDGER, answer_in
+from vesalius_session.documents import IMPROVEMENT_FILE, Improvement
+from vesalius_session.proposals.making import proposal_of
+from vesalius_session.proposals.reading import read_proposal
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "documents" / "golden"
 D, LATENTS = 8, 6

@@ -42,7 +42,7 @@ from vesalius.model.hooks import Hook
 from vesalius.model.states import WEIGHTS_FILE
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program
-from vesalius.rasp.generator import outputs_differ, random_inputs
+from vesalius.rasp.inputs import outputs_differ, random_inputs
 from vesalius.rasp.interpreter import Linear, Look, LookPair
 from vesalius_truth.key import all_tasks
 from vesalius_truth.making import key_program

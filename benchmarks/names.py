@@ -23,14 +23,14 @@ import torch
 
 from vesalius.api import load
 from vesalius.documents.explanation import Explanation, NamedOperation
-from vesalius.explanations.scientist.explain import explain_specimen
 from vesalius.rasp import Program, SequenceMap
 from vesalius.rasp.document import from_document
 from vesalius.rasp.language import Map, Variable
-from vesalius.rasp.naming import Operation
-from vesalius.rasp.naming.operation import compiled, plain
-from vesalius.rasp.naming.table import name_table
 from vesalius.statistics import share_interval
+from vesalius_programs.explain import explain_specimen
+from vesalius_programs.naming import Operation
+from vesalius_programs.naming.operation import compiled, plain
+from vesalius_programs.naming.table import name_table
 from vesalius_truth.key import all_tasks
 from vesalius_truth.key.task import Task
 

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 import torch
 
 from vesalius.api import load
-from vesalius.explanations.scientist.explain import explain_specimen
+from vesalius_programs.explain import explain_specimen
 
 
 def digest(name: str) -> str:

@@ -111,7 +111,7 @@ def shallow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
 
 @pytest.fixture(scope="session")
 def _open_sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedSandboxes, Path]]:
-    from vesalius.explanations.session import setting
+    from vesalius_session import setting
 
     with ExitStack() as stack:
         shared = SharedSandboxes(tmp_path_factory.mktemp("sandboxes"))
@@ -122,7 +122,7 @@ def _open_sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
 @pytest.fixture
 def shared_sandboxes(_open_sandboxes: tuple[SharedSandboxes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """HyVE's programs run in sandboxes that stay open from test to test."""
-    from vesalius.explanations.session import setting
+    from vesalius_session import setting
 
     shared, toolbox = _open_sandboxes
     monkeypatch.setattr(setting, "Sandbox", shared)

@@ -47,15 +47,25 @@ HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 WINGS: dict[str, set[str]] = {
     "vesalius_backbones": set(),
     "vesalius_serving": set(),
-    "vesalius_truth": set(),
+    "vesalius_programs": set(),
+    "vesalius_session": {"vesalius_programs"},
+    "vesalius_truth": {"vesalius_session"},
     "vesalius_functions": {"vesalius_backbones", "vesalius_truth"},
-    "vesalius_mechrl": set(),
-    "vesalius_bench": {"vesalius_backbones", "vesalius_functions", "vesalius_mechrl", "vesalius_truth"},
+    "vesalius_mechrl": {"vesalius_truth"},
+    "vesalius_bench": {
+        "vesalius_backbones",
+        "vesalius_functions",
+        "vesalius_mechrl",
+        "vesalius_session",
+        "vesalius_truth",
+    },
     "vesalius_agents": {
         "vesalius_backbones",
         "vesalius_bench",
         "vesalius_functions",
+        "vesalius_programs",
         "vesalius_serving",
+        "vesalius_session",
         "vesalius_truth",
     },
     "vesalius_workbench": {"vesalius_backbones", "vesalius_bench", "vesalius_functions", "vesalius_serving"},
@@ -71,6 +81,8 @@ OPEN_TO = {
     "vesalius_bench": MEASURES | {"explanations", "rasp"},
     "vesalius_agents": {"circuits", "discovery", "explanations", "model", "rasp"},
     "vesalius_serving": set(),
+    "vesalius_programs": {"explanations", "intervene", "model", "rasp"},
+    "vesalius_session": {"behaviours", "discovery", "explanations", "intervene", "model", "rasp"},
     "vesalius_truth": MEASURES | {"explanations", "rasp"},
     "vesalius_workbench": set(),
 }
@@ -244,9 +256,10 @@ LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap
 #: They write or copy weights and run nothing.
 HANDLES_WEIGHTS = {
     "vesalius.circuits.originals",
-    "vesalius.circuits.planted",
     "vesalius_bench.natural.planted",
     "vesalius_mechrl.sets.planted",
+    "vesalius_truth.grading.surgery",
+    "vesalius_truth.planted",
 }
 
 

@@ -30,7 +30,6 @@ from benchmarks.hostile_results import (
 from torch import Tensor
 
 from vesalius.errors import BadInput, Failed
-from vesalius.explanations.proposals.reading import read_proposal
 from vesalius.explanations.running.programs import LONGEST_PROGRAM, parse_program
 from vesalius.explanations.variables.algorithms import parse_algorithm
 from vesalius.model import Config
@@ -38,6 +37,7 @@ from vesalius.model.states import read_tensors, write_tensors
 from vesalius_functions.evaluators.data import read_splits
 from vesalius_functions.evaluators.naming import ADAPTER_FILE, EVALUATOR_FILE
 from vesalius_functions.serving import LEDGER, ServedFunctions, answer_in
+from vesalius_session.proposals.reading import read_proposal
 
 NAN = float("nan")
 Change = Callable[[dict[str, Tensor]], dict[str, Tensor]]

@@ -16,10 +16,10 @@ from typing import Any
 from tests.forked import FIRST_PASSED, PLACE, ask, server
 from vesalius.sandbox import sandbox, warm_process
 
-PRELOADS = "vesalius.explanations.session."
+PRELOADS = "vesalius_session."
 MODULES = (
-    "vesalius.explanations.session.scope",
-    "vesalius.explanations.session.natural_scope",
+    "vesalius_session.scope",
+    "vesalius_session.natural_scope",
     "vesalius.sandbox.lockdown",
     "vesalius.sandbox.program",
 )

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         explain,
         explained_circuit,
         faithfulness,
-        improve,
         instruments,
         ladder,
         lens,
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from vesalius.discovery.masks import EdgeMasks, Masks
     from vesalius.discovery.pruning import ACDC
     from vesalius.discovery.sweep import Sweep
-    from vesalius.explanations.scientists import Builtin, Command
+    from vesalius.explanations.scientists import Builtin
     from vesalius.intervene.ablations import Mean, Resample, ValueBias, Zero
 
 __all__ = [
@@ -72,7 +71,6 @@ __all__ = [
     "Behaviour",
     "Best",
     "Builtin",
-    "Command",
     "Component",
     "Edge",
     "EdgeMasks",
@@ -101,7 +99,6 @@ __all__ = [
     "explain",
     "explained_circuit",
     "faithfulness",
-    "improve",
     "instruments",
     "ladder",
     "lens",
@@ -127,7 +124,7 @@ _HOMES = {
     "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
-    **dict.fromkeys(("Builtin", "Command"), "vesalius.explanations.scientists"),
+    "Builtin": "vesalius.explanations.scientists",
     **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
     "EdgeMasks": "vesalius.discovery.masks",
     "Elimination": "vesalius.discovery.combining",

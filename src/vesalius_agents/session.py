@@ -26,18 +26,18 @@ from vesalius.components import Component
 from vesalius.documents.experiments import AttentionLook, LensLook, WhatIf
 from vesalius.documents.sweep import Sweep
 from vesalius.errors import BadInput, choices, require_whole
-from vesalius.explanations.budget import Budget
 from vesalius.explanations.claims import NATURAL_KINDS
-from vesalius.explanations.findings import Said, Statement
-from vesalius.explanations.proposals.reading import GRAMMAR
-from vesalius.explanations.session.briefing import TAXONOMY, helper_lines
-from vesalius.explanations.session.grammar import OPERATORS, describe_claims
-from vesalius.explanations.session.session import Session
-from vesalius.explanations.session.subject import Subject
-from vesalius.explanations.session.toolbox.validation_tools import Validation
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.options import Load, Record, flag
 from vesalius_agents.hyve.prompting import StagePrompts
+from vesalius_session.briefing import TAXONOMY, helper_lines
+from vesalius_session.budget import Budget
+from vesalius_session.findings import Said, Statement
+from vesalius_session.grammar import OPERATORS, describe_claims
+from vesalius_session.proposals.reading import GRAMMAR
+from vesalius_session.session import Session
+from vesalius_session.subject import Subject
+from vesalius_session.toolbox.validation_tools import Validation
 
 #: Stands for all components of the model.
 EVERY = "all"

@@ -22,7 +22,7 @@ from vesalius.model.devices import chosen_device
 from vesalius.model.specimen import json_value
 from vesalius.progress import Progress, shown
 from vesalius.rasp import Program, load_spec
-from vesalius.rasp import generate as generated_tasks
+from vesalius_truth.fresh.generator import generate as generated_tasks
 from vesalius_truth.making import TrainedModel, make_many, write_trained
 from vesalius_truth.training.fit import FitResult, Retry, SettingResult, fit
 from vesalius_truth.training.setting import setting_of
@@ -64,7 +64,7 @@ def generate(
     """Write fresh RASP tasks over renamed vocabularies as SPEC.py files; the same seed gives the same tasks.
 
     `kinds` take turns: `"plain"` is the free grammar, which `depth` bounds; `"redundant"`, `"rare"`, `"pointer"`,
-    `"induction"`, `"sort"`, `"mean"`, `"two"` and `"deep"` are small families that it seldom draws (`rasp/kinds.py`).
+    `"induction"`, `"sort"`, `"mean"`, `"two"` and `"deep"` are small families that it seldom draws (`fresh/kinds.py`).
     """
     drawn = list(generated_tasks(seed, count, depth, kinds))
     directory = directory_for(out)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from vesalius.explanations.session.natural_scope import INSTRUMENTS
+from vesalius_session.natural_scope import INSTRUMENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "instruments.md"
 

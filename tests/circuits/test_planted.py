@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from vesalius.behaviours.trial import trial
-from vesalius.circuits.planted import FEATURES, PlantedCircuit, plant_hard
 from vesalius.circuits.specimens import load_specimen
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import scores_without
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.model.specimen import Specimen
+from vesalius_truth.planted import FEATURES, PlantedCircuit, plant_hard
 
 #: Without noise: together they have every feature.
 SEEDS = (1, 4, 9)

@@ -10,9 +10,9 @@ from tests.cli.conftest import Vesalius
 from tests.closeness import assert_same_document
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
-from vesalius.explanations.session import setting
 from vesalius.sandbox import sandbox as sandbox_module
 from vesalius.sandbox.warm_process import WarmProcess
+from vesalius_session import setting
 
 pytestmark = pytest.mark.slow
 

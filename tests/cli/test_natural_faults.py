@@ -15,10 +15,10 @@ from tests.backbones.fake_server import ReceivedRequest, Response, chat, error, 
 from tests.cli.conftest import Outcome, Vesalius
 from tests.closeness import assert_same_document
 from tests.forked import forked
-from vesalius.explanations.session import natural_scope as scope
-from vesalius.explanations.session.briefing import STAGE
 from vesalius.sandbox import Limits
 from vesalius_backbones.failures import SystemClock
+from vesalius_session import natural_scope as scope
+from vesalius_session.briefing import STAGE
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,6 @@ from vesalius.documents import (
     Discovery,
     Document,
     Explanation,
-    Improvement,
     Ladder,
     Request,
     Scorecard,
@@ -32,6 +31,7 @@ from vesalius.documents.explanation import _circuit
 from vesalius.documents.view import Sheet
 from vesalius.errors import BadInput
 from vesalius_mechrl.documents import HeadSets
+from vesalius_session.documents import Improvement
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES: dict[str, type[Document]] = {

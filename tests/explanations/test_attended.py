@@ -6,17 +6,17 @@ from tests.explanations.test_scientist import environment
 from tests.explanations.test_scientist_search import made_up
 from vesalius.components import Component
 from vesalius.explanations.claims import DependsOnlyOn, Hypothesis
-from vesalius.explanations.scientist.attended import Relation
-from vesalius.explanations.scientist.gathering import Gathered, Selector, Width
-from vesalius.explanations.scientist.hypotheses import _route_table, rank_heads
-from vesalius.explanations.scientist.observe import Observations, Probe
-from vesalius.explanations.scientist.program import MEAN_SCALE, TOKENS, CircuitProgram, OutputMap, StraightLine, Table
-from vesalius.explanations.scientist.program import Hypothesis as Variable
-from vesalius.explanations.scientist.runs import Sequences, natural_pairings
-from vesalius.explanations.scientist.simplify import in_order, merged
-from vesalius.explanations.scientist.translation import translate
-from vesalius.explanations.scientist.writing import _about_head
 from vesalius.model.specimen import FiniteVocabulary
+from vesalius_programs.attended import Relation
+from vesalius_programs.gathering import Gathered, Selector, Width
+from vesalius_programs.hypotheses import _route_table, rank_heads
+from vesalius_programs.observe import Observations, Probe
+from vesalius_programs.program import MEAN_SCALE, TOKENS, CircuitProgram, OutputMap, StraightLine, Table
+from vesalius_programs.program import Hypothesis as Variable
+from vesalius_programs.runs import Sequences, natural_pairings
+from vesalius_programs.simplify import in_order, merged
+from vesalius_programs.translation import translate
+from vesalius_programs.writing import _about_head
 
 TABLE, HEAD = Component.parse("L0_MLP"), Component.parse("L1H0")
 

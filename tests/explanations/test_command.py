@@ -13,8 +13,8 @@ from vesalius import api
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, Failed
-from vesalius.explanations.command import CALLS, CLAIMS
 from vesalius.model.specimen import Specimen
+from vesalius_session.command import CALLS, CLAIMS
 from vesalius_truth.grading.keys import reference_texts
 
 pytestmark = pytest.mark.usefixtures("shared_sandboxes")
@@ -121,8 +121,8 @@ def test_requests_that_cannot_be_carried_out_are_answered_and_the_key_stays_shut
 
 
 def test_budgets_end(specimen: Specimen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vesalius.explanations.command.CALLS", 0)
-    monkeypatch.setattr("vesalius.explanations.command.CLAIMS", 0)
+    monkeypatch.setattr("vesalius_session.command.CALLS", 0)
+    monkeypatch.setattr("vesalius_session.command.CLAIMS", 0)
     lines = [PREDICT, {"code": "result = 1"}, {"claim": {"kind": "necessary", "component": "L0_MLP"}}]
     _, heard = conversation(tmp_path, specimen, *lines, {"explanation": NOTHING})
     assert [reply.get("error", "")[:14] for reply in heard[1:]] == [

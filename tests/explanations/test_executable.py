@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.gathering import (
+from vesalius.model.specimen import FiniteVocabulary
+from vesalius.rasp.document import from_document
+from vesalius_programs.draft import COMPARE
+from vesalius_programs.gathering import (
     ROUTES,
     Copy,
     Gated,
@@ -23,8 +26,8 @@ from vesalius.explanations.scientist.gathering import (
     extreme,
     matched,
 )
-from vesalius.explanations.scientist.investigate import assemble, explain_components
-from vesalius.explanations.scientist.program import (
+from vesalius_programs.investigate import assemble, explain_components
+from vesalius_programs.program import (
     INDICES,
     TOKENS,
     CircuitProgram,
@@ -35,11 +38,8 @@ from vesalius.explanations.scientist.program import (
     Table,
     scale_of,
 )
-from vesalius.explanations.scientist.runs import CircuitRuns, Sequences, draw_sequences, exchange_pairings
-from vesalius.explanations.scientist.translation import translate
-from vesalius.model.specimen import FiniteVocabulary
-from vesalius.rasp.document import from_document
-from vesalius.rasp.draft import COMPARE
+from vesalius_programs.runs import CircuitRuns, Sequences, draw_sequences, exchange_pairings
+from vesalius_programs.translation import translate
 
 FAMILIES = (
     "table",

@@ -10,16 +10,16 @@ from tests.explanations.test_proposals import specimen_of
 from vesalius.components import Component
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.improvement import Improvement
 from vesalius.documents.proposal import Proposal, RunProposal
 from vesalius.documents.running import Rung
 from vesalius.errors import BadInput
-from vesalius.explanations.proposals.reading import read_proposal
-from vesalius.explanations.proposals.run import GRADING, proposal_prompts
-from vesalius.explanations.proposals.search import ExplanationSearcher, Stage, confirming
 from vesalius.explanations.running import parse_program
 from vesalius.model.specimen import Specimen
 from vesalius_bench.natural.planted import ADDITION, adding_model, repeating_model
+from vesalius_session.documents import Improvement
+from vesalius_session.proposals.reading import read_proposal
+from vesalius_session.proposals.run import GRADING, proposal_prompts
+from vesalius_session.proposals.search import ExplanationSearcher, Stage, confirming
 
 GOLDEN = Path(__file__).parent.parent / "documents" / "golden" / "improvement.json"
 

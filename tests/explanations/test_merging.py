@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.gathering import Copy, Mean
-from vesalius.explanations.scientist.program import INDICES, TOKENS, CircuitProgram, OutputMap, Table
-from vesalius.explanations.scientist.runs import Sequences, exchange_pairings, numbered
-from vesalius.explanations.scientist.settling import with_position_inside
-from vesalius.explanations.scientist.simplify import merged, without_argument, without_constant_arguments
+from vesalius_programs.gathering import Copy, Mean
+from vesalius_programs.program import INDICES, TOKENS, CircuitProgram, OutputMap, Table
+from vesalius_programs.runs import Sequences, exchange_pairings, numbered
+from vesalius_programs.settling import with_position_inside
+from vesalius_programs.simplify import merged, without_argument, without_constant_arguments
 
 FIRST, SECOND, HEAD = Component.parse("L0_MLP"), Component.parse("L1_MLP"), Component.parse("L1H0")
 INPUTS = Sequences(torch.tensor([[0, 1, 2, 3], [3, 2, 1, -1], [1, 1, -1, -1], [2, 0, 3, 0]]))

@@ -34,9 +34,9 @@ from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, MOVED_INPUT, 
 from vesalius.explanations.claims.necessary import is_inert
 from vesalius.explanations.claims.rivals import rival_contestants
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.explanations.scientist.explain import explain_specimen
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Aggregate, Map, Select, SequenceMap, compile_program, indices, tokens
+from vesalius_programs.explain import explain_specimen
 
 VOCAB = ("a", "b", "c", "d")
 
@@ -59,7 +59,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer inputs, for tests that need no precision."""
     sizes = {"POOL": 200, "FITTING": 400, "EXCHANGES": 80, "FRESH": 200, "LAB_PAIRS": 400, "REFINEMENTS": 1}
     for name, value in sizes.items():
-        monkeypatch.setattr(f"vesalius.explanations.scientist.explain.{name}", value)
+        monkeypatch.setattr(f"vesalius_programs.explain.{name}", value)
 
 
 def code(token: str) -> int:

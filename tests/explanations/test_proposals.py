@@ -12,16 +12,16 @@ from vesalius.discovery.shares import Shares
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.proposal import RUNS, Proposal
 from vesalius.errors import BadInput
-from vesalius.explanations.budget import Budget
-from vesalius.explanations.command import InstrumentTable
-from vesalius.explanations.findings import Statement
-from vesalius.explanations.proposals.claim import Runs
-from vesalius.explanations.proposals.making import null_of
-from vesalius.explanations.proposals.reading import read_proposal
-from vesalius.explanations.proposals.run import GRADING, TRYING, proposal_prompts, run_proposal, size_of, stand_ins
-from vesalius.explanations.session.session import Session
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius_bench.natural.planted import ADDITION, adding_model, planted_tokenizer, repeating_model
+from vesalius_session.budget import Budget
+from vesalius_session.command import InstrumentTable
+from vesalius_session.findings import Statement
+from vesalius_session.proposals.claim import Runs
+from vesalius_session.proposals.making import null_of
+from vesalius_session.proposals.reading import read_proposal
+from vesalius_session.proposals.run import GRADING, TRYING, proposal_prompts, run_proposal, size_of, stand_ins
+from vesalius_session.session import Session
 
 RIGHT = {"programs": {"L0H0": "1 back", "L1H1": "after earlier copy"}}
 DIFFERENCE = "def difference(A, B):\n    return A - B\n\ndef answer(difference, C):\n    return difference + C\n"

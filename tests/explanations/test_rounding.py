@@ -4,11 +4,11 @@ import pytest
 
 import vesalius as ves
 from vesalius.components import Component
-from vesalius.explanations.scientist.gathering import Mean
-from vesalius.explanations.scientist.program import MEAN_SCALE, CircuitProgram, Linear, OutputMap, StraightLine, Table
-from vesalius.explanations.scientist.runs import CircuitRuns, RecordedRun, draw_sequences
-from vesalius.explanations.scientist.simplify import with_few_decimals
 from vesalius.model.specimen import FiniteVocabulary
+from vesalius_programs.gathering import Mean
+from vesalius_programs.program import MEAN_SCALE, CircuitProgram, Linear, OutputMap, StraightLine, Table
+from vesalius_programs.runs import CircuitRuns, RecordedRun, draw_sequences
+from vesalius_programs.simplify import with_few_decimals
 
 FLAG, SHARE, SUM = Component(0), Component(1, 2), Component(1)
 VARIABLES = {FLAG: Table(("tokens",), {(0,): 0, (1,): 0, (2,): 0, (3,): 1}, 2), SHARE: Mean("L0_MLP", 1)}

@@ -21,10 +21,15 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.claims.interchange import ACCURACY, ELSEWHERE, WORST
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
-from vesalius.explanations.scientist.gathering import Copy, Gated, Mean, Selector, Width, extreme, matched
-from vesalius.explanations.scientist.program import (
+from vesalius.intervene import Batch, Row
+from vesalius.intervene.values import activations
+from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
+from vesalius.rasp.document import from_document
+from vesalius_bench.ratings.blinding import unsigned
+from vesalius_programs import explain_specimen
+from vesalius_programs.classify import Facts, tag_by_experiment, tags_by_convention
+from vesalius_programs.gathering import Copy, Gated, Mean, Selector, Width, extreme, matched
+from vesalius_programs.program import (
     MEAN_SCALE,
     CircuitProgram,
     Environment,
@@ -33,7 +38,7 @@ from vesalius.explanations.scientist.program import (
     StraightLine,
     Table,
 )
-from vesalius.explanations.scientist.runs import (
+from vesalius_programs.runs import (
     CircuitRuns,
     Pairings,
     Sequences,
@@ -41,14 +46,9 @@ from vesalius.explanations.scientist.runs import (
     draw_sequences,
     exchange_pairings,
 )
-from vesalius.explanations.scientist.translation import translate
-from vesalius.explanations.scientist.words import Names
-from vesalius.explanations.scientist.yardstick import agreement, exchange_accuracy
-from vesalius.intervene import Batch, Row
-from vesalius.intervene.values import activations
-from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
-from vesalius.rasp.document import from_document
-from vesalius_bench.ratings.blinding import unsigned
+from vesalius_programs.translation import translate
+from vesalius_programs.words import Names
+from vesalius_programs.yardstick import agreement, exchange_accuracy
 
 L0M, L1M, L0H0, L1H2 = (Component.parse(name) for name in ("L0_MLP", "L1_MLP", "L0H0", "L1H2"))
 
@@ -163,7 +163,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer inputs, for tests that need no precision."""
     sizes = {"POOL": 120, "FITTING": 300, "EXCHANGES": 60, "FRESH": 200, "LAB_PAIRS": 300, "REFINEMENTS": 1}
     for name, value in sizes.items():
-        monkeypatch.setattr(f"vesalius.explanations.scientist.explain.{name}", value)
+        monkeypatch.setattr(f"vesalius_programs.explain.{name}", value)
 
 
 @pytest.fixture(scope="module")

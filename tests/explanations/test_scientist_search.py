@@ -16,12 +16,13 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.wiring import Wiring
-from vesalius.explanations.scientist import explain, explain_specimen
-from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
-from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
-from vesalius.explanations.scientist.hypotheses import FAMILIES, TableForm, rank_heads, table_over
-from vesalius.explanations.scientist.investigate import ComponentSearch, Ranked
-from vesalius.explanations.scientist.observe import (
+from vesalius.model.specimen import FiniteVocabulary
+from vesalius_programs import explain, explain_specimen
+from vesalius_programs.classify import Facts, tag_by_experiment, tags_by_convention
+from vesalius_programs.gathering import Copy, Mean, Selector, Width
+from vesalius_programs.hypotheses import FAMILIES, TableForm, rank_heads, table_over
+from vesalius_programs.investigate import ComponentSearch, Ranked
+from vesalius_programs.observe import (
     Contexts,
     Observations,
     Probe,
@@ -31,11 +32,10 @@ from vesalius.explanations.scientist.observe import (
     one_position_edit,
     rare,
 )
-from vesalius.explanations.scientist.program import MEAN_SCALE, CircuitProgram, OutputMap, Table, simplified
-from vesalius.explanations.scientist.runs import CircuitRuns, draw_sequences, natural_pairings
-from vesalius.explanations.scientist.words import information_flow
-from vesalius.explanations.scientist.yardstick import PositionTest
-from vesalius.model.specimen import FiniteVocabulary
+from vesalius_programs.program import MEAN_SCALE, CircuitProgram, OutputMap, Table, simplified
+from vesalius_programs.runs import CircuitRuns, draw_sequences, natural_pairings
+from vesalius_programs.words import information_flow
+from vesalius_programs.yardstick import PositionTest
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,6 @@ from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.explanations.scientists import (
     REGISTERED,
     Builtin,
-    Command,
     Explained,
     Function,
     Scientist,
@@ -27,6 +26,7 @@ from vesalius.intervene.estimate import Workload
 from vesalius.options.objects import option
 from vesalius_agents.hyve.scientists import Hybrid, Hyve
 from vesalius_bench.circuits.settings import BenchmarkSettings
+from vesalius_session.scientist import Command
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ import pytest
 import vesalius as ves
 from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.errors import BadInput
-from vesalius.explanations.budget import Budget, OutOfBudget, Spending
-from vesalius.explanations.findings import Said, Statement
 from vesalius.explanations.laboratory.circuits import CircuitLab
-from vesalius.explanations.session.session import Session
-from vesalius.explanations.session.subject import Subject
-from vesalius.explanations.session.toolbox.validation_tools import Validation
 from vesalius.explanations.verdicts import record_text, verdict_of, verdict_of_kinds
 from vesalius.model.specimen import Specimen
+from vesalius_session.budget import Budget, OutOfBudget, Spending
+from vesalius_session.findings import Said, Statement
+from vesalius_session.session import Session
+from vesalius_session.subject import Subject
+from vesalius_session.toolbox.validation_tools import Validation
 
 pytestmark = pytest.mark.usefixtures("shared_sandboxes")
 #: Circuit 3: L0_MLP marks x, L1H2 averages the marks so far.

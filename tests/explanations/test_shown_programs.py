@@ -13,11 +13,11 @@ import torch
 import vesalius as ves
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import ClaimRecord, Explanation
-from vesalius.explanations.scientist import explain, explain_specimen, hypotheses, observe, settling, yardstick
-from vesalius.explanations.scientist.writing import ClaimJudge
 from vesalius.rasp import random_inputs
 from vesalius.rasp.document import from_document
 from vesalius.rasp.text import parse, render
+from vesalius_programs import explain, explain_specimen, hypotheses, observe, settling, yardstick
+from vesalius_programs.writing import ClaimJudge
 
 INPUTS = 1_000
 SMALL_SEARCH = {

@@ -5,8 +5,8 @@ import pytest
 import vesalius.api as ves
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord
-from vesalius.explanations.scientist import explain
-from vesalius.explanations.scientist.classify import agreeing_tag, contradictions
+from vesalius_programs import explain
+from vesalius_programs.classify import agreeing_tag, contradictions
 
 HEAD, MLP = Component(1, 0), Component(1)
 

@@ -7,9 +7,9 @@ from tests.explanations.test_scientist_search import L0M, L1M, facts_of, table
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.explanations.claims.wiring import Wired, Wiring
-from vesalius.explanations.scientist.classify import Facts, Reading
-from vesalius.explanations.scientist.words import information_flow, note
-from vesalius.explanations.scientist.writing import _both_readings
+from vesalius_programs.classify import Facts, Reading
+from vesalius_programs.words import information_flow, note
+from vesalius_programs.writing import _both_readings
 
 
 def said_of(component: Component, facts: Facts, wired: Wired) -> str:

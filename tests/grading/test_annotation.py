@@ -8,8 +8,6 @@ import pytest
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import Tag
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.classify import Reading
-from vesalius.explanations.scientist.writing import _both_readings
 from vesalius.runs.directory import read_explanation
 from vesalius_bench.ratings.blinding import unsigned
 from vesalius_bench.ratings.texts import (
@@ -21,6 +19,8 @@ from vesalius_bench.ratings.texts import (
     reference_of,
     rubric,
 )
+from vesalius_programs.classify import Reading
+from vesalius_programs.writing import _both_readings
 from vesalius_truth.grading.ratings import Item, MeasureName
 
 TEXTS = [

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.documents.claims import ClaimRecord, ComponentExplanation
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius_truth.grading.natural import graded_against, natural_tasks
 from vesalius_truth.key.natural import NaturalKey, arithmetic_key, standin_keys
+from vesalius_truth.planted import TRUTH_FILE
 
 #: Six components; A, B and C stand in for each other in pairs as the groups say.
 KEY = NaturalKey(

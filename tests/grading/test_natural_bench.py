@@ -11,7 +11,6 @@ from vesalius.api.loading import load
 from vesalius.behaviours.natural import require_performance
 from vesalius.documents.scorecard import CaseError
 from vesalius.errors import BadInput
-from vesalius.explanations.proposals.reading import read_proposal
 from vesalius.model.specimen import Specimen
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import in_process
@@ -25,6 +24,7 @@ from vesalius_bench.natural.planted import planted_models
 from vesalius_bench.natural.scripted import rule_of
 from vesalius_bench.natural.settings import NaturalSettings
 from vesalius_bench.options import NaturalOptions
+from vesalius_session.proposals.reading import read_proposal
 
 GOLDEN = Path(__file__).parent.parent / "documents" / "golden" / "natural_bench.json"
 #: What looks at the right token in each planted model.

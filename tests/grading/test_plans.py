@@ -10,7 +10,6 @@ import vesalius as ves
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Trace
 from vesalius.model.specimen import Specimen
-from vesalius.model.surgery import with_heads_swapped, with_tokens_swapped
 from vesalius_truth.grading.plans import (
     PlanTest,
     outputs_of,
@@ -21,6 +20,7 @@ from vesalius_truth.grading.plans import (
     stilled,
     try_plans,
 )
+from vesalius_truth.grading.surgery import with_heads_swapped, with_tokens_swapped
 
 MLP, HEAD = Component(0), Component(1, 2)
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from vesalius.errors import BadInput
-from vesalius.rasp import Map, SequenceMap, compile_program, generate, hist, random_inputs, tokens
+from vesalius.rasp import Map, SequenceMap, compile_program, hist, random_inputs, tokens
+from vesalius_truth.fresh.generator import generate
 
 
 def test_the_default_carriers_are_the_placed_components():

@@ -4,7 +4,7 @@ import pytest
 
 from vesalius.errors import BadInput
 from vesalius.rasp import Select, indices
-from vesalius.rasp.draft import NOWHERE, OUTPUT, UNDEFINED, Draft
+from vesalius_programs.draft import NOWHERE, OUTPUT, UNDEFINED, Draft
 
 VOCAB = ("a", "b", "nothing")
 

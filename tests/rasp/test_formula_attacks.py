@@ -4,7 +4,7 @@ import pytest
 
 from vesalius.errors import BadInput
 from vesalius.rasp.formula import LARGEST_VALUE, LONGEST, LONGEST_VALUE, read_formula
-from vesalius.rasp.phrase_reader import read_phrased
+from vesalius_programs.phrase_reader import read_phrased
 
 #: Formulas that would compute without end, or fill the memory, if they were computed as they stand.
 EXPENSIVE = {

@@ -13,7 +13,6 @@ from vesalius.rasp import (
     Select,
     SequenceMap,
     compile_program,
-    generate,
     hist,
     indices,
     length,
@@ -22,8 +21,9 @@ from vesalius.rasp import (
     roles_of,
     tokens,
 )
-from vesalius.rasp.generator import behaviour_signature, interchange_effects, is_trivial
-from vesalius.rasp.grammar import shift_by
+from vesalius.rasp.idioms import shift_by
+from vesalius.rasp.inputs import interchange_effects
+from vesalius_truth.fresh.generator import behaviour_signature, generate, is_trivial
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +133,6 @@ def test_bad_requests_are_refused_in_one_line():
 
 
 def test_running_out_of_tasks_is_said(monkeypatch):
-    monkeypatch.setattr("vesalius.rasp.generator._ATTEMPTS", 1)
+    monkeypatch.setattr("vesalius_truth.fresh.generator._ATTEMPTS", 1)
     with pytest.raises(Failed, match="different tasks found for seed 0 at depth 1; allow more depth"):
         generate(0, 20, 1)

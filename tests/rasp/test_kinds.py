@@ -9,9 +9,10 @@ from tests.rasp.test_spec import assert_identical
 from tests.rasp.test_twin import agree, spoken
 from tests.rasp.twin import Reading
 from vesalius.errors import BadInput
-from vesalius.rasp import Aggregate, Select, generate, indices, load_spec, random_inputs, tokens
-from vesalius.rasp.generator import interchange_effects
-from vesalius.rasp.kinds import KINDS
+from vesalius.rasp import Aggregate, Select, indices, load_spec, random_inputs, tokens
+from vesalius.rasp.inputs import interchange_effects
+from vesalius_truth.fresh.generator import generate
+from vesalius_truth.fresh.kinds import KINDS
 
 PER_KIND = 5
 NEW = [name for name in KINDS if name != "plain"]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesalius.rasp.formula import read_formula
-from vesalius.rasp.naming import Operation, name_sequence_task
-from vesalius.rasp.naming.operation import Label
-from vesalius.rasp.naming.table import name_table
+from vesalius_programs.naming import Operation, name_sequence_task
+from vesalius_programs.naming.operation import Label
+from vesalius_programs.naming.table import name_table
 
 NUMBERS = range(6)
 

@@ -22,9 +22,9 @@ from vesalius.rasp import (
     tokens,
 )
 from vesalius.rasp.language import Variable
-from vesalius.rasp.phrase_reader import read_phrased
-from vesalius.rasp.phrases import phrased
 from vesalius.rasp.program import Program
+from vesalius_programs.phrase_reader import read_phrased
+from vesalius_programs.phrases import phrased
 
 WORDS, NUMBERS = ["a", "b", "x"], [0, 1, 2, 3]
 BEFORE = Select(indices, indices, lambda key, query: key == query - 1)

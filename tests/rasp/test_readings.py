@@ -5,7 +5,7 @@ import pytest
 from vesalius.components import Component
 from vesalius.rasp import Aggregate, Comparison, Map, Select, SequenceMap, compile_program, indices, tokens
 from vesalius.rasp.program import Role, roles_of
-from vesalius.rasp.readings import second_roles
+from vesalius_truth.readings import second_roles
 
 VOCAB = ("a", "b", "c")
 

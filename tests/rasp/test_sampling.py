@@ -5,7 +5,7 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.rasp import Map, compile_program, tokens
-from vesalius.rasp.generator import mixed_inputs, repetitive_inputs
+from vesalius.rasp.inputs import mixed_inputs, repetitive_inputs
 
 
 def test_repetitive_inputs_reach_every_count() -> None:

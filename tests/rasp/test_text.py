@@ -12,8 +12,8 @@ from tests.rasp.test_document import assert_same
 from vesalius.errors import BadInput
 from vesalius.rasp import Aggregate, Comparison, Map, Select, SequenceMap, compile_program, hist, indices, tokens
 from vesalius.rasp.document import from_document, to_document
-from vesalius.rasp.generator import generate
 from vesalius.rasp.text import parse, render, render_variables
+from vesalius_truth.fresh.generator import generate
 
 SHARE = """\
 name = 'share_of_x'

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+import vesalius_programs
 from tests.grading.explanations import explained, truth
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, Failed
-from vesalius.explanations import scientist as builtin_scientist
 from vesalius.explanations.scientists import Builtin, Explained, Task, explain_task
 from vesalius.runs import steps
 from vesalius.runs.directory import Run, read_explanation
@@ -255,7 +255,7 @@ def test_a_left_out_family_reaches_the_scientist(monkeypatch: pytest.MonkeyPatch
         asked.append(options)
         return explained(specimen.id, executable=None)
 
-    monkeypatch.setattr(builtin_scientist, "explain_specimen", scientist)
+    monkeypatch.setattr(vesalius_programs, "explain_specimen", scientist)
     (circuit,) = benchmark_circuits(["8"])
     for leave_out in (None, "table"):
         benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, Builtin(leave_out=leave_out))))
@@ -277,7 +277,7 @@ def test_circuits_can_be_discovered_first(monkeypatch: pytest.MonkeyPatch) -> No
         asked.append(components)
         return truth(specimen.id)
 
-    monkeypatch.setattr(builtin_scientist, "explain_specimen", explain)
+    monkeypatch.setattr(vesalius_programs, "explain_specimen", explain)
     circuit = benchmark_circuits(["3"])[0]
     task = Task("3", circuit.directory, circuit_from="sweep")
     result = explain_task(task)

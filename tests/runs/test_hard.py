@@ -7,13 +7,13 @@ import torch
 
 import vesalius as ves
 from vesalius.behaviours.trial import trial, with_wrong_answers
-from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.attribution import contrast
 from vesalius.documents.scorecard import DiscoveryFigures, HardFigures, Scorecard
 from vesalius.intervene import Recordings
 from vesalius_bench.discovery.cases import hard_metrics
 from vesalius_truth.grading.discovery import precision_at_size
+from vesalius_truth.planted import plant_hard
 
 
 def test_precision_at_the_true_size_by_hand() -> None:

@@ -9,12 +9,11 @@ def names(argument: Any) -> dict[str, Any]:
     """The modules of the names of HyVE, as in real use, and a model small enough to compute by hand."""
     import torch
 
-    import vesalius.explanations.session.scope
-    import vesalius.rasp
+    import vesalius_session.scope
 
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.data[:] = torch.tensor([[2.0, 3.0]])
-    loaded = vesalius.explanations.session.scope.load_model
+    loaded = vesalius_session.scope.load_model
     return {"model": model, "double": lambda x: 2 * x, "argument": argument, "load_model": loaded}
 
 

@@ -8,7 +8,7 @@ from tests.training.programs import CPU, by_hand, fraction, lookup, odd_places, 
 from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
-from vesalius.rasp.generator import repetitive_inputs
+from vesalius.rasp.inputs import repetitive_inputs
 from vesalius_truth.training.gate import Gate, headroom, measure
 from vesalius_truth.training.setting import Setting, Size, differ, draw_pairs, model_tokens, setting_of, targets
 from vesalius_truth.training.siit import Curriculum, evaluate, tabulate

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.training.programs import CPU
-from vesalius.rasp import generate
+from vesalius_truth.fresh.generator import generate
 from vesalius_truth.training.fit import FitResult, fit
 from vesalius_truth.training.gate import measure
 from vesalius_truth.training.setting import setting_of

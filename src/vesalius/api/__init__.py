@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from vesalius.api.continuing import complete
     from vesalius.api.discoveries import discover, neurons
     from vesalius.api.explanations import explain, retest
-    from vesalius.api.improving import improve, improve_plan
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
     from vesalius.api.ladders import ladder
@@ -60,7 +59,6 @@ _DEFINED = {
     "vesalius.api.discoveries": ("discover", "neurons"),
     "vesalius.api.explanations": ("explain", "retest"),
     "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
-    "vesalius.api.improving": ("improve", "improve_plan"),
     "vesalius.api.knockouts": ("save_what_if", "what_if"),
     "vesalius.api.ladders": ("ladder",),
     "vesalius.api.listing": ("models", "specimens"),
@@ -89,8 +87,6 @@ __all__ = [
     "explain",
     "explained_circuit",
     "faithfulness",
-    "improve",
-    "improve_plan",
     "instruments",
     "ladder",
     "lens",

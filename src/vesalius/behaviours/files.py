@@ -22,7 +22,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS
 from vesalius.behaviours.metrics import LOG_PROBABILITY, BehaviourMetric
@@ -56,7 +55,7 @@ class _Defect(Exception):
     """What makes a row unusable in its own tool's terms."""
 
 
-def own_form(row: object, number: int) -> Any:
+def own_form(row: object, number: int) -> object:
     """A row of another tool in our own form; others as they are."""
     if not isinstance(row, Mapping):
         return row
@@ -82,7 +81,7 @@ def missing_ids_note(rows: Sequence[object], path: str) -> str | None:
     return None
 
 
-def _of_eap(row: Mapping[str, object]) -> dict[str, Any]:
+def _of_eap(row: Mapping[str, object]) -> dict[str, object]:
     """EAP names answers by token ids; text columns of our own names come first."""
     ours = {name: row[name] for name in ("answer", "wrong", "roles", "split") if name in row}
     if "answer" not in ours:
@@ -95,29 +94,33 @@ def _of_eap(row: Mapping[str, object]) -> dict[str, Any]:
     return {"prompt": row["clean"], "counterfactual": row["corrupted"], **ours}
 
 
-def _of_auto_circuit(row: Mapping[str, object]) -> dict[str, Any]:
+def _of_auto_circuit(row: Mapping[str, object]) -> dict[str, object]:
     ours = {"prompt": row["clean"], "counterfactual": row.get("corrupt"), "split": row.get("split")}
     return {**ours, "answer": row.get("answers"), "wrong": row.get("wrong_answers")}
 
 
-def _of_mib(row: Mapping[str, Any]) -> dict[str, Any]:
+def _of_mib(row: Mapping[str, object]) -> dict[str, object]:
     """MIB's choices are words without the space between prompt and answer."""
     prompt, metadata = row.get("prompt"), row.get("metadata")
     known = metadata if isinstance(metadata, Mapping) else {}
     right, wrong = _mib_answers(row, known)
     lead = "" if isinstance(prompt, str) and prompt[-1:].isspace() else " "
-    nested = [str(name) for name in row if str(name).endswith("_counterfactual") and isinstance(row[name], Mapping)]
+    nested = {
+        str(name): value
+        for name, value in row.items()
+        if str(name).endswith("_counterfactual") and isinstance(value, Mapping)
+    }
     order = [*(name for name in MIB_COUNTERFACTUALS if name in nested), *sorted(nested)]
     return {
         "prompt": prompt,
         "answer": _spaced(right, lead),
         "wrong": _spaced(wrong, lead),
-        "counterfactual": row[order[0]].get("prompt") if order else row.get("counterfactual"),
+        "counterfactual": nested[order[0]].get("prompt") if order else row.get("counterfactual"),
         "split": row.get("split"),
     }
 
 
-def _mib_answers(row: Mapping[str, object], metadata: Mapping[str, object]) -> tuple[list[Any], list[Any]]:
+def _mib_answers(row: Mapping[str, object], metadata: Mapping[str, object]) -> tuple[list[object], list[object]]:
     options, key = row.get("choices"), row.get("answerKey")
     if isinstance(options, Mapping):  # multiple choice: {"label": ["A", "B"], "text": [...]}
         options = options.get("label") or options.get("text")
@@ -142,7 +145,7 @@ def _place(key: object, options: Sequence[object]) -> int:
     return key
 
 
-def _spaced(words: Iterable[object], lead: str) -> list[Any]:
+def _spaced(words: Iterable[object], lead: str) -> list[object]:
     return [word if not isinstance(word, str) or word[:1].isspace() else f"{lead}{word}" for word in words]
 
 
@@ -168,7 +171,7 @@ def read_behaviour(path: str | Path, *, metric: BehaviourMetric | None = None) -
 MAKERS["file"] = read_behaviour
 
 
-def _read(path: str | Path) -> list[Any]:
+def _read(path: str | Path) -> Sequence[object]:
     """The rows of a file, a dataset's directory or a hub id, as they are."""
     file = Path(path).expanduser()
     if file.is_dir():
@@ -180,7 +183,7 @@ def _read(path: str | Path) -> list[Any]:
     return _read_directory(_download(str(path)))
 
 
-def _read_file(file: Path) -> list[Any]:
+def _read_file(file: Path) -> Sequence[object]:
     ending = file.suffix.lower()
     if ending in TABLE_ENDINGS:
         return _read_table(file)
@@ -210,7 +213,7 @@ def _is_one_row_per_line(text: str, ending: str) -> bool:
     return len(lines) > 1 and lines[0].endswith("}") and lines[1].startswith("{")
 
 
-def _rows_of_json(data: object, file: Path) -> list[Any]:
+def _rows_of_json(data: object, file: Path) -> list[object]:
     if isinstance(data, Mapping):
         lists = [name for name in ("rows", "prompts", "data") if isinstance(data.get(name), list)]
         if not lists and "prompt" in data:
@@ -226,7 +229,7 @@ def _rows_of_json(data: object, file: Path) -> list[Any]:
     return data
 
 
-def _read_csv(text: str, file: Path) -> list[Any]:
+def _read_csv(text: str, file: Path) -> list[object]:
     separator = "\t" if file.suffix.lower() == ".tsv" else _separator(text)
     reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
     try:
@@ -250,7 +253,7 @@ def _separator(text: str) -> str:
     return SEPARATORS[0]
 
 
-def _csv_row(columns: list[str], cells: list[str], number: int, file: Path) -> Any:
+def _csv_row(columns: list[str], cells: list[str], number: int, file: Path) -> object:
     if any(cell.strip() for cell in cells[len(columns) :]):
         return Row(
             number,
@@ -261,7 +264,7 @@ def _csv_row(columns: list[str], cells: list[str], number: int, file: Path) -> A
     return {name: _cell(name, value, f"{file} row {number}") for name, value in named if name and value}
 
 
-def _cell(name: str, value: str, where: str) -> Any:
+def _cell(name: str, value: str, where: str) -> object:
     """A cell; lists and objects are JSON, and columns of token ids are numbers."""
     if name.endswith(("_idx", "_ids")):
         try:
@@ -279,7 +282,7 @@ def _cell(name: str, value: str, where: str) -> Any:
         ) from None
 
 
-def _read_directory(directory: Path) -> list[Any]:
+def _read_directory(directory: Path) -> list[object]:
     """A dataset's tables; the name of a file or of its folder gives the split."""
     files = sorted(file for file in directory.rglob("*") if file.suffix in TABLE_ENDINGS)
     files = [file for file in files if not file.name.startswith("cache-")]
@@ -290,7 +293,7 @@ def _read_directory(directory: Path) -> list[Any]:
             + (f"; give the file itself, such as {directory / own[0]}" if own else "")
         )
     _require_all_shards(files)
-    rows: list[Any] = []
+    rows: list[object] = []
     for file in files:
         split = _split_name(file, directory)
         rows += [{"split": split, **row} if split else row for row in _read_table(file)]
@@ -316,7 +319,7 @@ def _split_name(file: Path, directory: Path) -> str | None:
     return None
 
 
-def _read_table(file: Path) -> list[dict[str, Any]]:
+def _read_table(file: Path) -> list[dict[str, object]]:
     try:
         import pyarrow as arrow
         from pyarrow import parquet

@@ -277,7 +277,7 @@ def _output_values(outputs: Sequence[Any] | None, model: Transformer, folder: Pa
     return from_json(list(outputs))
 
 
-def _edge_list(parsed: Any) -> list[Any]:
+def _edge_list(parsed: object) -> list[object]:
     """The edges as a list, from any collection or an object that holds one collection."""
     if isinstance(parsed, Inert):
         collections = [part for part in _parts(parsed) if isinstance(part, list | tuple | set | dict)]
@@ -285,7 +285,7 @@ def _edge_list(parsed: Any) -> list[Any]:
     return list(parsed) if isinstance(parsed, list | tuple | set | frozenset | dict) else []
 
 
-def _node_names(value: Any, depth: int = 0) -> Iterator[str]:
+def _node_names(value: object, depth: int = 0) -> Iterator[str]:
     """Hook names in an edge: strings, or objects that hold one hook name and at most one head index."""
     if isinstance(value, str):
         yield value
@@ -301,13 +301,13 @@ def _node_names(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _node_names(part, depth + 1)
 
 
-def _indexed(hook: str, siblings: list[Any]) -> str:
+def _indexed(hook: str, siblings: list[object]) -> str:
     """A hook name with the one head index found in the other parts of its object, if there is one."""
     heads = set(_numbers(siblings))
     return f"{hook}[{heads.pop()}]" if len(heads) == 1 and "[" not in hook else hook
 
 
-def _numbers(value: Any, depth: int = 0) -> Iterator[int]:
+def _numbers(value: object, depth: int = 0) -> Iterator[int]:
     if isinstance(value, int) and not isinstance(value, bool):
         yield value
     elif isinstance(value, list | tuple | Inert) and depth < _MAX_DEPTH:
@@ -315,7 +315,7 @@ def _numbers(value: Any, depth: int = 0) -> Iterator[int]:
             yield from _numbers(part, depth + 1)
 
 
-def _parts(value: Sequence[Any] | Inert) -> list[Any]:
+def _parts(value: Sequence[object] | Inert) -> list[object]:
     """The values of an object or a sequence; an object with slots keeps them in one sequence, its state."""
     if not isinstance(value, Inert):
         return list(value)

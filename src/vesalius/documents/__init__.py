@@ -12,7 +12,6 @@
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |
 | `Ladder`      | `ladder.json`      | `vesalius ladder`   |
-| `Improvement` | `improvement.json` | `vesalius improve`  |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
 | `Difference`  | `difference.json`  | `vesalius diff`     |
@@ -42,7 +41,6 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
-from vesalius.documents.improvement import Improvement
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.performance import Performance
@@ -69,7 +67,6 @@ __all__ = [
     "Explanation",
     "Faithfulness",
     "GeneratedTasks",
-    "Improvement",
     "Ladder",
     "Member",
     "Metric",

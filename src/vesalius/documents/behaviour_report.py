@@ -6,7 +6,7 @@ where it is the likeliest of all tokens.
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from vesalius.documents.catalogue import Entry, interval
 from vesalius.documents.performance import LEAST_ROWS, MORE_ROWS, RANDOM_TOKENS, Contrast
@@ -17,6 +17,47 @@ MOST_REASONS, MOST_NUMBERS, MOST_SAID = 20, 5, 5
 PREFERS, SAYS = "prefers the right answer", "says it"
 
 
+class Figure(TypedDict):
+    """A figure with its interval, where it has one."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+class ReportedRow(TypedDict):
+    """A row of a behaviour: whether it is kept, why not, and what would repair it."""
+
+    row: int
+    kept: bool
+    reason: str | None
+    suggestion: NotRequired[str | None]
+
+
+class ReportedSplit(TypedDict):
+    """The figures of one split."""
+
+    accuracy: Figure | None
+    top1: Figure | None
+    metric: Figure | None
+    n: int
+
+
+class Judged(TypedDict):
+    """Whether the behaviour can be explained."""
+
+    verdict: Literal["yes", "partly", "no"]
+    text: str
+
+
+class Said(TypedDict):
+    """A word that the model says instead of the answer, and how often."""
+
+    text: str
+    n: int
+
+
 class BehaviourReport(Viewable, Entry):
     """One behaviour on one model: whether it can be explained (`answer`) and the next command; which rows are kept and
     why others are not; `accuracy` (how often the right answer is preferred to the wrong one), `top1` (how often the
@@ -25,26 +66,26 @@ class BehaviourReport(Viewable, Entry):
     is there where counterfactuals were asked for: the new file, and what each proposal does.
     """
 
-    answer: Mapping[str, Any]
+    answer: Judged
     next: str
     model: str
     bos: str | None
     behaviour: str
     n_rows: int
     n_kept: int
-    rows: Sequence[Mapping[str, Any]]
-    splits: Mapping[str, Any]
-    accuracy: Mapping[str, Any] | None
-    top1: Mapping[str, Any] | None
-    metric: Mapping[str, Any] | None
+    rows: Sequence[ReportedRow]
+    splits: Mapping[str, ReportedSplit]
+    accuracy: Figure | None
+    top1: Figure | None
+    metric: Figure | None
     metric_name: str
     unit: str
     performs: bool | None
-    contrast: Mapping[str, Any] | None
-    says_instead: Sequence[Mapping[str, Any]]
+    contrast: Mapping[str, object] | None
+    says_instead: Sequence[Said]
     doubts: Sequence[str]
     note: str | None
-    proposed: Mapping[str, Any] | None
+    proposed: Mapping[str, object] | None
 
     def view(self) -> View:
         """Whether it can be explained; which rows can be used and why others cannot; the figures of each split."""
@@ -205,9 +246,9 @@ def _may_perform(data: Mapping[str, Any]) -> bool:
     return accuracy["value"] > 0.5 and accuracy["high"] > 0.5 >= accuracy["low"]
 
 
-def _same_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _same_reasons(rows: Sequence[ReportedRow]) -> list[str]:
     """One line for each reason, with the rows that share it."""
-    sharing: dict[str, list[Mapping[str, Any]]] = {}
+    sharing: dict[str | None, list[ReportedRow]] = {}
     for row in rows:
         sharing.setdefault(row["reason"], []).append(row)
     lines = []
@@ -219,5 +260,5 @@ def _same_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _figure(figure: Mapping[str, Any]) -> str:
+def _figure(figure: Figure) -> str:
     return interval(figure["value"], figure.get("low"), figure.get("high"))

@@ -10,9 +10,8 @@ from vesalius.components import parse_components
 from vesalius.documents.explanation import ClaimRecord, Explanation
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims import CIRCUIT_KINDS, NATURAL_KINDS, check, claim_data, claim_from
-from vesalius.explanations.laboratory import CLAIM_SEED, Lab, growing_lab
+from vesalius.explanations.laboratory import CLAIM_SEED, Lab, blinded, circuit_lab, growing_lab
 from vesalius.explanations.natural import PROMPTS
-from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.model.specimen import Specimen, TextVocabulary
 
@@ -67,7 +66,7 @@ class Retester:
     @cached_property
     def _lab(self) -> Lab:
         if not self._natural:
-            return laboratory(blinded(self._specimen), self._circuit, seed=self._seed)
+            return circuit_lab(blinded(self._specimen), self._circuit, seed=self._seed)
         return growing_lab(self._specimen, self._n, seed=CLAIM_SEED + self._seed, circuit=self._circuit)
 
     def decide(self, component: str, record: ClaimRecord) -> ClaimRecord:

@@ -9,16 +9,16 @@
 
 | scientist                 | specimens         | how                                                          |
 |---------------------------|-------------------|--------------------------------------------------------------|
-| `builtin`                 | listed vocabulary | programs, decided by experiments (`scientist`)               |
+| `builtin`                 | listed vocabulary | programs, decided by experiments (`vesalius_programs`)       |
 | `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
 | `hyve`                    | any vocabulary    | a language model proposes, the engine decides (HyVE)         |
 | `hybrid`                  | any vocabulary    | built in, then a language model for the rest (HyVE)          |
-| `command:./mine.py`       | any vocabulary    | a program that speaks JSON lines (`command`)                 |
+| `command:./mine.py`       | any vocabulary    | a program that speaks JSON lines (`vesalius_session`)        |
 | a plug-in's name, or      | what it accepts   | a class such as the above, or a function that is called with |
 | `package.module:name`     |                   | a `Task` and an open `Backbone`, or None                     |
 
 A class with a name is registered when it is defined; a package offers one, or a plain function, by an entry point of
-the group `vesalius.scientists`. HyVE and the hybrid (`vesalius_agents.hyve`) are found in that way too.
+the group `vesalius.scientists`. Programs, commands (`vesalius_session`), HyVE and the hybrid are found so.
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
 explanation says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors.
@@ -40,7 +40,7 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.trace import Protocol, Trace
 from vesalius.errors import BadInput, Failed, choices
-from vesalius.json_lines import TIMEOUT, arguments_of, command_of
+from vesalius.json_lines import TIMEOUT, command_of
 from vesalius.options.objects import Configured, option
 from vesalius.plugins import OWN, named_function, running
 from vesalius.plugins import SCIENTISTS as PLUGINS
@@ -54,13 +54,12 @@ if TYPE_CHECKING:
 
 #: Why nothing is explained where a circuit is empty.
 EMPTY_CIRCUIT = "no head or MLP is in the circuit with a score other than 0"
-BUILTIN, HYVE, HYBRID, COMMAND = "builtin", "hyve", "hybrid", "command"
+BUILTIN, PROGRAMS, HYVE, HYBRID, COMMAND = "builtin", "programs", "hyve", "hybrid", "command"
 #: Edges of a discovered circuit that an explanation lists, strongest first.
 MOST_EDGES = 1000
-#: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
-#: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
-#: of 1 and 2 components: what the first programs leave open decides).
-NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
+#: Passes of one prompt that explanations of natural models took, as a multiple of the prompts times the components
+#: studied, after the screening.
+NATURAL_PER_COMPONENT = 24
 SCREENED, SELECTED = 3, 8
 #: For choosing the set of a natural model, and for the account of it (`discovery.account`).
 CHOOSING, ACCOUNT = 1_500, 700
@@ -155,6 +154,11 @@ class Builtin(Studying):
     leave_out: str | None = option(None, "A family of hypotheses to do without, for listed vocabularies.")
     no_ladder: bool = option(False, "Do not run the explanation in the model's place, for natural models.")
 
+    @property
+    def programs(self) -> Scientist:
+        """The one for listed vocabularies, of an installed package."""
+        return scientist_named(PROGRAMS, leave_out=self.leave_out)
+
     def require(self, specimen: "Specimen", *, force: bool = False) -> None:
         """Refuse options that do not go with the specimen's vocabulary."""
         from vesalius.model.specimen import TextVocabulary, listed_tokens
@@ -166,13 +170,11 @@ class Builtin(Studying):
                 raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
             require_enough(PROMPTS if self.n is None else self.n, self.top)
         else:
-            from vesalius.explanations.scientist.explain import require_families
-
             listed_tokens(specimen, "the built-in scientist of circuits")
             self.refuse_natural_options(specimen, force=force)
             if self.no_ladder:
                 raise BadInput(f"specimen {specimen.name!r} has a listed vocabulary; no_ladder is for natural models")
-            require_families(frozenset() if self.leave_out is None else frozenset({self.leave_out}))
+            self.programs.require(specimen)
 
     def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
         """Explain a specimen without asking anybody."""
@@ -180,28 +182,21 @@ class Builtin(Studying):
 
         specimen = task.specimen()
         self.require(specimen, force=task.force)
-        if isinstance(specimen.vocabulary, TextVocabulary):
-            from vesalius.explanations.natural import PROMPTS, explain_natural
+        if not isinstance(specimen.vocabulary, TextVocabulary):
+            return self.programs.explain(replace(task, loaded=specimen), backbone)
+        from vesalius.explanations.natural import PROMPTS, explain_natural
 
-            return Explained(
-                explain_natural(
-                    specimen,
-                    components=task.components,
-                    n=PROMPTS if self.n is None else self.n,
-                    top=self.top,
-                    force=task.force,
-                    seed=task.seed,
-                    ladder=not self.no_ladder,
-                    spread=task.spread,
-                    progress=task.progress,
-                )
-            )
-        from vesalius.explanations.scientist import explain_specimen
-
-        without = frozenset() if self.leave_out is None else frozenset({self.leave_out})
         return Explained(
-            explain_specimen(
-                specimen, components=task.components, seed=task.seed, without=without, progress=task.progress
+            explain_natural(
+                specimen,
+                components=task.components,
+                n=PROMPTS if self.n is None else self.n,
+                top=self.top,
+                force=task.force,
+                seed=task.seed,
+                ladder=not self.no_ladder,
+                spread=task.spread,
+                progress=task.progress,
             )
         )
 
@@ -214,8 +209,7 @@ class Builtin(Studying):
         if components is not None and not components:
             return 0.0
         if work.finite:
-            studied = len(work.circuit if components is None else components)
-            return (FINITE_BASE + FINITE_PER_COMPONENT * studied) / work.sizes.n
+            return self.programs.cost(work, components)
         every = work.model.components
         studied = min(len(every), self.top or DESCRIBED) if components is None else len(components)
         screening = SCREENED * (sweep_forwards(work.model, [(part,) for part in every]) - 1)
@@ -224,50 +218,6 @@ class Builtin(Studying):
         reported = max(REPORT, work.sizes.n if work.sizes.n < LOOKS[-1] else 0)
         ladder = 0 if self.no_ladder else LADDER + LADDER_PER_PROMPT * reported
         return (64 + screening + account + studying + ladder) / work.sizes.n
-
-
-@dataclass(frozen=True)
-class Command(Studying):
-    """A program of anybody's that speaks JSON lines on stdin and stdout."""
-
-    name = COMMAND
-    meaning = "A program that asks for experiments in JSON lines."
-    asks = "never"
-    program: str = option("", "The command line that starts it.")
-
-    def __post_init__(self) -> None:
-        arguments_of(self.program)
-
-    @property
-    def label(self) -> str:
-        """As it is written on the command line."""
-        return f"{self.name}:{self.program}"
-
-    def require_model(self, given: bool) -> None:
-        """A command has a language model of its own, or none."""
-        if given:
-            raise BadInput("`backbone`: a command asks no language model of ours; leave it out")
-
-    def explain(self, task: "Task", backbone: Backbone | None) -> "Explained":
-        """Start the program and carry out what it asks for."""
-        from vesalius.explanations.command import explain_by_command
-        from vesalius.sandbox import Executions
-
-        explanation = explain_by_command(
-            self.program,
-            task.specimen(),
-            components=task.components,
-            executions=Executions(task.executions, writable=task.executions_writable),
-            seed=task.seed,
-            n=self.n,
-            top=self.top,
-            force=task.force,
-            sandbox_unsafe=task.sandbox_unsafe,
-            timeout=task.timeout,
-            grants=task.grants,
-            log=task.programs,
-        )
-        return Explained(explanation.model_copy(update={"scientist": self.label}))
 
 
 @dataclass(frozen=True)
@@ -361,7 +311,7 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     else:
         who = task.scientist
         ours = type(who).__module__.partition(".")[0] == OWN and not isinstance(who, Function)
-        with running(PLUGINS, who.label, [who.label] if ours else [BUILTIN]):
+        with running(PLUGINS, who.name or who.label, [who.label] if ours else [BUILTIN]):
             result = who.explain(replace(task, components=named), backbone)
         if not isinstance(result, Explained):
             raise Failed(
@@ -380,11 +330,11 @@ def scientist_named(scientist: str | Scientist, **options: object) -> Scientist:
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(scientist, Scientist):
         return scientist.without_more(given)
-    if (program := command_of(scientist)) is not None:
-        return Command.of(given, program=program)
-    kind: Any = REGISTERED.get(scientist) or named_function(PLUGINS, scientist, known=[BUILTIN])
+    program = command_of(scientist)
+    name = scientist if program is None else COMMAND
+    kind: Any = REGISTERED.get(name) or named_function(PLUGINS, name, known=[BUILTIN])
     if isinstance(kind, type) and issubclass(kind, Scientist):
-        return kind.of(given)
+        return kind.of(given) if program is None else kind.of(given, program=program)
     return Function.of(given, function=scientist)
 
 

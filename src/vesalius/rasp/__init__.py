@@ -1,13 +1,11 @@
 """The language of ground truth: RASP programs with named variables, and where they sit in a model.
 
-
-
 Write expressions with the language, compile them with `compile_program`, run them and interchange their components.
-`load_spec` reads a program from a SPEC.py, `generate` makes fresh ones, `roles_of` says what each component does.
+`load_spec` reads a program from a SPEC.py, `roles_of` says what each component does.
 """
 
-from vesalius.rasp.generator import generate, random_inputs
-from vesalius.rasp.grammar import frac_prevs, hist, length
+from vesalius.rasp.idioms import frac_prevs, hist, length
+from vesalius.rasp.inputs import random_inputs
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -39,7 +37,6 @@ __all__ = [
     "Variable",
     "compile_program",
     "frac_prevs",
-    "generate",
     "hist",
     "indices",
     "length",

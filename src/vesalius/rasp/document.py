@@ -71,7 +71,7 @@ def to_document(program: Program) -> dict[str, Any]:
     }
 
 
-def from_document(document: Any, *, defaults: Mapping[str, Any] | None = None) -> Program:
+def from_document(document: object, *, defaults: Mapping[str, Any] | None = None) -> Program:
     """Compile a program from its JSON data; anything malformed is refused in one line that names the place.
 
     `defaults` holds fields that the document may leave out, such as the vocabulary of the specimen it is about.
@@ -174,7 +174,7 @@ def to_data(value: Value) -> Any:
     raise BadInput(f"value {value!r:.60} cannot be written as data; use strings, numbers and tuples of them")
 
 
-def from_data(data: Any, depth: int = 0) -> Value:
+def from_data(data: object, depth: int = 0) -> Value:
     """A value from JSON data."""
     if isinstance(data, list):
         if depth >= MAX_DEPTH:
@@ -193,7 +193,7 @@ def from_data(data: Any, depth: int = 0) -> Value:
     raise BadInput(f"value {data!r:.60} is not JSON data")
 
 
-def _expressions(entries: Any) -> dict[str, Expression]:
+def _expressions(entries: object) -> dict[str, Expression]:
     """Every variable and select by name, the two inputs first."""
     if not isinstance(entries, list) or len(entries) > MAX_VARIABLES:
         raise BadInput(f"program document: variables must be a list of at most {MAX_VARIABLES} variables")
@@ -224,7 +224,7 @@ def _expression(entry: dict[str, Any], known: Mapping[str, Expression]) -> Expre
     return _READERS[op](entry, *(known[operand] for operand in of))
 
 
-def _map(entry: dict[str, Any], x: Any) -> Map:
+def _map(entry: dict[str, Any], x: Variable) -> Map:
     # A Map of a Map would be fused into one and the inner variable lost, so that nothing could carry it.
     if isinstance(x, Map):
         raise BadInput(f"reads the map {x.name!r}; write one map with the composed table")
@@ -232,7 +232,7 @@ def _map(entry: dict[str, Any], x: Any) -> Map:
     return Map(function, x, otherwise=otherwise, name=entry["name"])
 
 
-def _sequence_map(entry: dict[str, Any], x: Any, y: Any) -> SequenceMap:
+def _sequence_map(entry: dict[str, Any], x: Variable, y: Variable) -> SequenceMap:
     function, otherwise = _function(entry)
     return SequenceMap(function, x, y, otherwise=otherwise, name=entry["name"])
 
@@ -255,7 +255,7 @@ def _function(entry: dict[str, Any]) -> tuple[Any, Value]:
     return table, from_data(entry.get("otherwise"))
 
 
-def _linear(entry: dict[str, Any], x: Any, y: Any) -> LinearSequenceMap:
+def _linear(entry: dict[str, Any], x: Variable, y: Variable) -> LinearSequenceMap:
     factors = entry.get("factors")
     if not isinstance(factors, list) or len(factors) != 2:
         raise BadInput(f'"factors" is {factors!r:.40}; expected two numbers')
@@ -263,7 +263,7 @@ def _linear(entry: dict[str, Any], x: Any, y: Any) -> LinearSequenceMap:
     return LinearSequenceMap(x, y, x_factor=x_factor, y_factor=y_factor, name=entry["name"])
 
 
-def _select(entry: dict[str, Any], keys: Any, queries: Any) -> Select:
+def _select(entry: dict[str, Any], keys: Variable, queries: Variable) -> Select:
     if ("comparison" in entry) == ("pairs" in entry):
         raise BadInput('give either a "comparison" or the selected "pairs"')
     if "pairs" in entry:
@@ -275,7 +275,7 @@ def _select(entry: dict[str, Any], keys: Any, queries: Any) -> Select:
     return Select(keys, queries, Comparison[name])
 
 
-def _aggregate(entry: dict[str, Any], selector: Any, values: Any) -> Aggregate:
+def _aggregate(entry: dict[str, Any], selector: Select, values: Variable) -> Aggregate:
     numerical, default = entry.get("numerical", False), from_data(entry.get("default"))
     # The mean of nothing is 0 whatever is asked for; a default of 0 says no more than that.
     default = None if numerical is True and default == 0 else default
@@ -292,7 +292,7 @@ _READERS: dict[str, Callable[..., Expression]] = {
 }
 
 
-def _rows(rows: Any, width: int, field: str) -> list[tuple[Value, ...]]:
+def _rows(rows: object, width: int, field: str) -> list[tuple[Value, ...]]:
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == width for row in rows):
         raise BadInput(f'"{field}" must be a list of lists of {width}')
     return [tuple(from_data(part) for part in row) for row in rows]

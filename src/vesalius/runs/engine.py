@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from vesalius.errors import BadInput, Failed, choices, raised_where
 from vesalius.private import secrets_of
@@ -72,8 +72,8 @@ class Engine(Protocol):
     """What runs cases: pairs come as they finish. `work` is a function of some module, found there by name."""
 
     def __call__(
-        self, work: Callable[[Any], Any], cases: Iterable[object], *, jobs: int = 2
-    ) -> Generator[tuple[Any, Any]]: ...
+        self, work: Callable[[Case], Result], cases: Iterable[Case], *, jobs: int = 2
+    ) -> Generator[tuple[Case, Result | Failure]]: ...
 
 
 #: Where each engine is; imported when it is asked for.
@@ -115,21 +115,21 @@ def gpus_of(case: object) -> int:
     return int(getattr(case, "gpus", 0))
 
 
-class Queue:
+class Queue(Generic[Case]):
     """Cases waiting for a worker, those that are to be tried again last."""
 
-    def __init__(self, cases: Iterable[object]) -> None:
+    def __init__(self, cases: Iterable[Case]) -> None:
         self._fresh = iter(cases)
-        self._again: deque[tuple[Any, int]] = deque()
+        self._again: deque[tuple[Case, int]] = deque()
 
-    def next(self) -> tuple[Any, int] | None:
+    def next(self) -> tuple[Case, int] | None:
         """The next case and the number of this try, or None for now."""
         case = next(self._fresh, None)
         if case is not None:
             return case, 1
         return self._again.popleft() if self._again else None
 
-    def again(self, case: object, tries: int) -> bool:
+    def again(self, case: Case, tries: int) -> bool:
         """Put a case whose worker died back, if it was not tried often enough."""
         if tries < TRIES:
             self._again.append((case, tries + 1))
@@ -142,7 +142,7 @@ def map_cases(
     """The local engine: `jobs` processes of this machine."""
     require_jobs(jobs)
     queue = Queue(cases)
-    workers: list[_Worker] = []
+    workers: list[_Worker[Case, Result]] = []
     try:
         while _deal(queue, workers, work, jobs):
             for worker in _ready(workers):
@@ -164,7 +164,9 @@ def require_jobs(jobs: int) -> None:
         raise BadInput(f"jobs={jobs} would do nothing; at least 1 process is needed")
 
 
-def _deal(queue: Queue, workers: "list[_Worker]", work: Callable[[Any], Any], jobs: int) -> bool:
+def _deal(
+    queue: Queue[Case], workers: "list[_Worker[Case, Result]]", work: Callable[[Case], Result], jobs: int
+) -> bool:
     """Give every free worker a case, starting up to `jobs` workers; whether any worker has one now."""
     while True:
         free = next((worker for worker in workers if not worker.busy), None)
@@ -180,10 +182,10 @@ def _deal(queue: Queue, workers: "list[_Worker]", work: Callable[[Any], Any], jo
         free.give(*given)
 
 
-class _Worker:
+class _Worker(Generic[Case, Result]):
     """One process and the case it has; `number` is its place among those that work at the same time."""
 
-    def __init__(self, work: Callable[[Any], Any], number: int = 0) -> None:
+    def __init__(self, work: Callable[[Case], Result], number: int = 0) -> None:
         self.number = number
         context = multiprocessing.get_context(START_METHOD)
         if START_METHOD == "forkserver":
@@ -194,24 +196,24 @@ class _Worker:
         with _one_thread(), _deaf_to_interrupts():
             self.process.start()
         theirs.close()
-        self._held: tuple[Any, int] | None = None
+        self._held: tuple[Case, int] | None = None
         self._send(work)
 
     @property
     def busy(self) -> bool:
         return self._held is not None
 
-    def give(self, case: object, tries: int) -> None:
+    def give(self, case: Case, tries: int) -> None:
         self._held = case, tries
         self._send(case)
 
-    def take(self) -> tuple[Any, int]:
+    def take(self) -> tuple[Case, int]:
         """The case that the worker holds; it is taken back."""
         assert self._held is not None
         held, self._held = self._held, None
         return held
 
-    def answer(self) -> Any:
+    def answer(self) -> Result | Failure:
         """What the worker says, or that it died."""
         try:
             return self.pipe.recv()
@@ -233,7 +235,7 @@ class _Worker:
             return  # dead already, which `answer` will say
 
 
-def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
+def _ready(workers: "Sequence[_Worker[Case, Result]]") -> "list[_Worker[Case, Result]]":
     busy = {worker.pipe: worker for worker in workers if worker.busy}
     return [busy[pipe] for pipe in wait(list(busy)) if isinstance(pipe, Connection)]
 
@@ -262,14 +264,14 @@ def _serve(pipe: Connection, environment: dict[str, str]) -> None:
         return
 
 
-def attempt(work: Callable[[Any], Any], case: object) -> Any:
+def attempt(work: Callable[[Case], Result], case: Case) -> Result | Failure:
     """The result of a case, or what kept it from having one; torch works with one thread."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     return outcome(work, case)
 
 
-def outcome(work: Callable[[Any], Any], case: object) -> Any:
+def outcome(work: Callable[[Case], Result], case: Case) -> Result | Failure:
     """The result of a case, or what kept it from having one."""
     try:
         return work(case)

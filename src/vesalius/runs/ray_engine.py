@@ -15,7 +15,8 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import Any, Generic
 
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.engine import (
@@ -35,13 +36,13 @@ ADDRESS = "RAY_ADDRESS"
 
 
 @dataclass(frozen=True)
-class WithSecrets:
+class WithSecrets(Generic[Case, Result]):
     """Work in a process that was started without the secrets of this one's environment."""
 
-    work: Callable[[Any], Any]
+    work: Callable[[Case], Result]
     secrets: Mapping[str, str] = field(repr=False)
 
-    def __call__(self, case: object) -> Any:
+    def __call__(self, case: Case) -> Result:
         """The work on a case, with the secrets in the memory of the process."""
         os.environ.update(self.secrets)
         return self.work(case)
@@ -79,7 +80,7 @@ def map_cases(
             ray.shutdown()
 
 
-def _submitted(ray: Any, remote: Any, work: Callable[[Any], Any], case: Any) -> Any:
+def _submitted(ray: ModuleType, remote: Any, work: Callable[[Case], Result], case: Case) -> object:
     """The task of a case, on as many GPUs as its model is on."""
     gpus = gpus_of(case)
     if not gpus:
@@ -98,7 +99,7 @@ def require_installed() -> None:
     _ray()
 
 
-def _ray() -> Any:
+def _ray() -> ModuleType:
     try:
         import ray
     except ImportError:
@@ -106,10 +107,10 @@ def _ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, jobs: int) -> dict[str, str]:
+def _connect(ray: ModuleType, jobs: int) -> dict[str, str]:
     """Join the cluster that is named, or start one; the secrets that the processes of the latter do not have."""
     one_thread = {"env_vars": dict.fromkeys(THREADS, "1")}
-    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "runtime_env": one_thread}
+    options: dict[str, object] = {"logging_level": logging.ERROR, "log_to_driver": False, "runtime_env": one_thread}
     try:
         if os.environ.get(ADDRESS):
             ray.init(**options)
@@ -129,7 +130,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def _answer(ray: Any, task: Any) -> Any:
+def _answer(ray: ModuleType, task: object) -> Any:
     """What a task says, or that its worker died."""
     try:
         return ray.get(task)

@@ -91,7 +91,7 @@ def _open(toolbox: Path, path: str, *, directory: bool) -> int:
 _OVERRUN_SECONDS = 0.5
 #: The results of one process for many inputs, all together.
 _MANY_RESULTS = 64 << 20
-NO_VALUES: Mapping[str, Any] = {}
+NO_VALUES: Mapping[str, object] = {}
 
 
 class Sandbox:
@@ -111,7 +111,7 @@ class Sandbox:
     def __init__(
         self,
         preload: str | None = None,
-        argument: Any = None,
+        argument: object = None,
         *,
         toolbox: Path | None = None,
         limits: Limits | None = None,
@@ -176,7 +176,7 @@ class Sandbox:
         with self._lock:
             return self._running_process().pid
 
-    def execute(self, code: str, values: Mapping[str, Any] = NO_VALUES, *, limits: Limits | None = None) -> Outcome:
+    def execute(self, code: str, values: Mapping[str, object] = NO_VALUES, *, limits: Limits | None = None) -> Outcome:
         """Run one program. It finds the prepared names and `values` (JSON), and must assign `result`.
 
         Nothing it does affects the next program: not names, not files, not changes to the model.
@@ -191,7 +191,7 @@ class Sandbox:
         self,
         code: str,
         function: str,
-        inputs: Sequence[Any],
+        inputs: Sequence[object],
         *,
         per_call_seconds: float = 1.0,
         total_seconds: float | None = None,
@@ -311,7 +311,7 @@ def _run(warm: WarmProcess, job: dict[str, Any], limits: Limits, *, pace: float 
             os.close(descriptor)
 
 
-def _encode(job: dict[str, Any]) -> bytes:
+def _encode(job: dict[str, object]) -> bytes:
     try:
         return json.dumps(job).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -337,17 +337,17 @@ class Executions:
         if path is not None:
             self._read(path)
 
-    def outcome(self, code: str, values: Mapping[str, Any], run: Callable[[], Outcome]) -> Outcome:
+    def outcome(self, code: str, values: Mapping[str, object], run: Callable[[], Outcome]) -> Outcome:
         """What one program did: recorded, or else `run` and kept. `values` are all that it depends on beside itself."""
         data = self._result({"code": code, "values": dict(values)}, lambda: dataclasses.asdict(run()))
         return Outcome(**data)
 
-    def results(self, call: Mapping[str, Any], run: Callable[[], list[CallResult]]) -> list[CallResult]:
+    def results(self, call: Mapping[str, object], run: Callable[[], list[CallResult]]) -> list[CallResult]:
         """What a function returned for each input: recorded, or else `run` and kept."""
         data = self._result(call, lambda: [list(dataclasses.astuple(result)) for result in run()])
         return [CallResult(*result) for result in data]
 
-    def _result(self, call: Mapping[str, Any], run: Callable[[], Any]) -> Any:
+    def _result(self, call: Mapping[str, object], run: Callable[[], Any]) -> Any:
         if self._path is None:
             return run()
         key = _digest(call)
@@ -382,7 +382,7 @@ class Executions:
             os.truncate(path, sum(len(line) + 1 for line in lines[:-1]))
 
     @staticmethod
-    def _append(path: Path, record: dict[str, Any]) -> None:
+    def _append(path: Path, record: dict[str, object]) -> None:
         line = json.dumps({**record, "check": _digest(record)}).encode() + b"\n"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -401,7 +401,7 @@ class RecordedSandbox(Sandbox):
 
     executions: Executions | None = None
 
-    def execute(self, code: str, values: Mapping[str, Any] = NO_VALUES, *, limits: Limits | None = None) -> Outcome:
+    def execute(self, code: str, values: Mapping[str, object] = NO_VALUES, *, limits: Limits | None = None) -> Outcome:
         """As in `Sandbox`, from the record where it is there."""
 
         def run() -> Outcome:
@@ -413,7 +413,7 @@ class RecordedSandbox(Sandbox):
         self,
         code: str,
         function: str,
-        inputs: Sequence[Any],
+        inputs: Sequence[object],
         *,
         per_call_seconds: float = 1.0,
         total_seconds: float | None = None,
@@ -429,5 +429,5 @@ class RecordedSandbox(Sandbox):
         return run() if self.executions is None else self.executions.results(call, run)
 
 
-def _digest(data: Any) -> str:
+def _digest(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]

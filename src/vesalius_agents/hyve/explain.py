@@ -22,19 +22,7 @@ from vesalius.documents.trace import DEFAULT_PROTOCOL, Attempt, ComponentTrace, 
 from vesalius.documents.view import shortened
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis
-from vesalius.explanations.findings import (
-    Checked,
-    Finding,
-    Said,
-    Statement,
-    component_explanation,
-    lost_attempt,
-    shared_program,
-)
 from vesalius.explanations.natural.explain import PROMPTS, explain_natural
-from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.session.session import Session, Tries
-from vesalius.explanations.session.setting import SettingOptions
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
 from vesalius.rasp.document import from_document
@@ -44,6 +32,18 @@ from vesalius_agents.hyve.asking import TASK, Asker
 from vesalius_agents.hyve.own_prompts import own_prompts
 from vesalius_agents.hyve.stages import Stages, State, run_stages, study_components
 from vesalius_backbones import Backbone
+from vesalius_programs import explain_specimen
+from vesalius_session.findings import (
+    Checked,
+    Finding,
+    Said,
+    Statement,
+    component_explanation,
+    lost_attempt,
+    shared_program,
+)
+from vesalius_session.session import Session, Tries
+from vesalius_session.setting import SettingOptions
 
 HYVE = "hyve"
 

@@ -16,7 +16,7 @@ from vesalius_backbones.prompt_files import FIELD, digests, filled, read_prompts
 
 if TYPE_CHECKING:
     from vesalius.components import Component
-    from vesalius.explanations.session.briefing import Briefing
+    from vesalius_session.briefing import Briefing
 
 SYSTEM = "system.md"
 #: Fields that every file may hold, and what they stand for.

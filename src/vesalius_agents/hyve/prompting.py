@@ -15,9 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
 from vesalius.documents.view import shortened
-from vesalius.explanations.session.briefing import Briefing
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve.own_prompts import SYSTEM, OwnPrompts
+from vesalius_session.briefing import Briefing
 
 PROMPTS = Path(__file__).parent / "prompts"
 #: Characters of a compact prompt for what is known of one component, and for one text of the model's own.

@@ -27,9 +27,6 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
 from vesalius.documents.view import shortened
-from vesalius.explanations.findings import Checked, Finding
-from vesalius.explanations.session.briefing import MAX_ITERATIONS, TAXONOMY, Briefing
-from vesalius.explanations.session.session import Session
 from vesalius.explanations.verdicts import from_free_code, record_text, verdict_of
 from vesalius_agents.hyve.asking import (
     Asker,
@@ -48,6 +45,9 @@ from vesalius_agents.hyve.own_prompts import OwnPrompts
 from vesalius_agents.hyve.prompting import LONGEST_KNOWN, LONGEST_QUOTE, Known, StagePrompts, failures_of
 from vesalius_agents.hyve.tools import Bench
 from vesalius_backbones import Message, system, user
+from vesalius_session.briefing import MAX_ITERATIONS, TAXONOMY, Briefing
+from vesalius_session.findings import Checked, Finding
+from vesalius_session.session import Session
 
 #: Results of earlier programs that a natural model's prompts quote, and characters of each program.
 MOST_MEASURED, LONGEST_CODE = 6, 120

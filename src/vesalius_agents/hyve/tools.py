@@ -18,17 +18,17 @@ from vesalius.components import Component
 from vesalius.documents.proposal import RUNS
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
-from vesalius.explanations.budget import OutOfBudget, Spending
-from vesalius.explanations.findings import Checked
-from vesalius.explanations.session.briefing import LONGEST_RESULT, stage_budget
-from vesalius.explanations.session.grammar import CIRCUIT
-from vesalius.explanations.session.session import LONGEST_CODE, MOST_CANDIDATES, Session, which_code
 from vesalius.explanations.verdicts import record_text, verdict_of
 from vesalius.files import plain_json
 from vesalius.sandbox import Outcome
 from vesalius.sandbox.program import MISSING
 from vesalius_backbones import Tool, ToolCall
 from vesalius_backbones.untrusted_text import objects
+from vesalius_session.briefing import LONGEST_RESULT, stage_budget
+from vesalius_session.budget import OutOfBudget, Spending
+from vesalius_session.findings import Checked
+from vesalius_session.grammar import CIRCUIT
+from vesalius_session.session import LONGEST_CODE, MOST_CANDIDATES, Session, which_code
 
 LONGEST_RESULT_COMPACT, LONGEST_OUTPUT = 600, 2_000
 USED_UP = "not done: all {limit:,.0f} {name} of this stage are used; answer with the JSON object"

@@ -88,9 +88,9 @@ def mcp(
         raise BadInput("--json is for --list-tools and --list-clients; the server prints nothing but its protocol")
     from pathlib import Path
 
-    from vesalius.explanations.budget import Budget
     from vesalius_agents.mcp.desk import Options
     from vesalius_agents.mcp.start import new_run, serve_http, serve_stdio
+    from vesalius_session.budget import Budget
 
     budget = Budget(**limits.values() | {"memory": limits.memory << 20})
     options = Options(Path(root), budget, hub=hub, unsafe_sandbox=unsafe_sandbox, clients=served.clients)

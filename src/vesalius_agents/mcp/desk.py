@@ -19,9 +19,6 @@ from typing import Any, TypeVar
 from vesalius import api
 from vesalius.components import Component
 from vesalius.errors import BadInput, quoted
-from vesalius.explanations.budget import Budget, OutOfBudget, Spending
-from vesalius.explanations.session.session import Memory
-from vesalius.explanations.session.setting import LazyWorkspace, Setting, setting_of
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.model.transformer import metered
 from vesalius.sandbox import Executions
@@ -29,6 +26,9 @@ from vesalius_agents.mcp.runs import ToolRun
 from vesalius_agents.session import AgentSession
 from vesalius_functions.bench.functions import FunctionCases
 from vesalius_functions.options import Drawn
+from vesalius_session.budget import Budget, OutOfBudget, Spending
+from vesalius_session.session import Memory
+from vesalius_session.setting import LazyWorkspace, Setting, setting_of
 
 #: What a connection may use, unless the server is started with other limits.
 BUDGET = Budget(forwards=2_000_000, executions=100, seconds=1_800, memory=2 << 30, queries=400)

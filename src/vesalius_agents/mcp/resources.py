@@ -12,9 +12,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 
 from vesalius import api
-from vesalius.explanations.budget import Budget
 from vesalius_agents.mcp.desk import SCHEME, Desk
 from vesalius_agents.session import claims_grammar
+from vesalius_session.budget import Budget
 
 #: Pages of the documentation by name, below docs/: they are in the wheel, and in a checkout.
 PAGES = {

@@ -19,7 +19,7 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.ran import least_confined
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
-from vesalius.explanations.scientists import Command, Explained, Task
+from vesalius.explanations.scientists import Explained, Task
 from vesalius.files import mark_of
 from vesalius.json_lines import short_name
 from vesalius.options import MAX_TOKENS, Ask, CircuitMethod, Judges, Out, Published, Who, Workers
@@ -36,6 +36,7 @@ from vesalius_bench.circuits.scorecard import EXPLAIN, GRADE, JUDGE, State, circ
 from vesalius_bench.circuits.selection import CircuitCase, chosen_circuits
 from vesalius_bench.circuits.settings import BENCHMARK, BenchmarkSettings
 from vesalius_bench.circuits.work import ToExplain, ToGrade, ToJudge, by_kind, explain_case, grade_case, judge_case
+from vesalius_session.scientist import Command
 from vesalius_truth.grading.circuits import CircuitGrade
 from vesalius_truth.grading.tags import donor_of
 

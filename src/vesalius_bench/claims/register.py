@@ -41,11 +41,9 @@ from vesalius.explanations.claims.dependence import MIN_CHANGED, MIN_UNCHANGED
 from vesalius.explanations.claims.interchange import MIN_AGREEMENT, MIN_CHANGED_ACCURACY, MIN_LEAD_OVER_SHUFFLED
 from vesalius.explanations.claims.joint import MIN_KEPT_NATURAL
 from vesalius.explanations.claims.moved import MIN_RIVAL_LEAD, MIN_TRAVELS
-from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, GrowingLab, Lab, growing_lab
+from vesalius.explanations.laboratory import CLAIM_SEED, CircuitLab, GrowingLab, Lab, blinded, growing_lab
 from vesalius.explanations.laboratory.base import own_circuit
 from vesalius.explanations.natural import PROMPTS
-from vesalius.explanations.scientist.explain import blinded
-from vesalius.explanations.session.grammar import read_claim
 from vesalius.files import read_json, write_json
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
@@ -61,6 +59,7 @@ from vesalius_bench.claims.documents import (
     Registration,
 )
 from vesalius_bench.sealing import with_seal
+from vesalius_session.grammar import read_claim
 
 #: Fields of a claim file, beside `specimen`, `claim` and `prediction`, which it must have.
 OPTIONAL = ("hypothesis", "behaviour", "metric", "tokenizer", "revision", "dtype")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial, with_wrong_answers
-from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import SPECIMEN_FILE, load_specimen
 from vesalius.components import Component
 from vesalius.discovery.checks import beside_random, circuit_size, guarantee
@@ -37,6 +36,7 @@ from vesalius_truth.grading.discovery import (
     precision_at_size,
     true_circuit,
 )
+from vesalius_truth.planted import plant_hard
 
 # `bench discovery --hard`: models written by hand that mislead discovery, and what is asked of each method on them.
 #

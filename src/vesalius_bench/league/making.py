@@ -20,11 +20,12 @@ from vesalius.errors import BadInput, Failed, note
 from vesalius.files import write_json
 from vesalius.model.states import weights_sha256
 from vesalius.progress import Progress, silent
-from vesalius.rasp import Program, generate, roles_of
+from vesalius.rasp import Program, roles_of
 from vesalius.rasp.document import to_document
 from vesalius_bench.league.documents import KEY_NAME, LEAGUE_FILE, SPECIMENS, League, LeagueCircuit, now, text_digest
 from vesalius_bench.options import LeagueOptions
 from vesalius_bench.sealing import cryptography_needed, seal_text
+from vesalius_truth.fresh.generator import generate
 from vesalius_truth.making import key_file, key_program, make_many
 from vesalius_truth.training.trainer import StepReport
 

@@ -12,13 +12,13 @@ from vesalius.discovery.head_tests import bos_of
 from vesalius.discovery.shares import Shares
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import Proposal, RunProposal, StandIn
-from vesalius.explanations.proposals.run import GRADING, PAIRS, pairs_among, proposal_prompts, run_proposal, stand_ins
 from vesalius.explanations.running import parse_program
 from vesalius.explanations.running.rules import Tokens
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 from vesalius_bench.natural.documents import NaturalFigures, PlantedFigures, StandInFigures
 from vesalius_bench.natural.key import ANSWERS, PlantedAnswer
+from vesalius_session.proposals.run import GRADING, PAIRS, pairs_among, proposal_prompts, run_proposal, stand_ins
 
 #: The strongest components of an explanation, of which every pair is tried.
 STRONGEST = 8

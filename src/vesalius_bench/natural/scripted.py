@@ -19,10 +19,10 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.proposal import RUNS
 from vesalius.errors import BadInput
-from vesalius.explanations.findings import Statement
 from vesalius.explanations.scientists import Backbone, Explained, Scientist, Task
-from vesalius.explanations.session.session import Session
 from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius_session.findings import Statement
+from vesalius_session.session import Session
 
 #: What the sandbox measures: for each head the share of attention that a rule finds, over the queries that matter.
 LOOKING = """

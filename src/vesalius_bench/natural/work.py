@@ -15,12 +15,12 @@ from vesalius.documents.base import Record
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.proposal import Proposal
 from vesalius.errors import BadInput
-from vesalius.explanations.proposals.making import null_of, proposal_of
 from vesalius.explanations.scientists import BUILTIN, Explained, Scientist, Task, explain_task
 from vesalius.explanations.variables.algorithms import USUAL
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.sandbox.command import NOTHING, Grants
+from vesalius_session.proposals.making import null_of, proposal_of
 
 #: Bases that choose places of the built-in scientist's variables, and bases that grade them there.
 ALIGNED, GRADED = 8, 16

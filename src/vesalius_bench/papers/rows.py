@@ -19,7 +19,6 @@ from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.documents.view import shortened
-from vesalius.explanations.session.briefing import TAXONOMY
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers import figures, mechrl_rows
 from vesalius_bench.papers.comparison import (
@@ -41,6 +40,7 @@ from vesalius_functions.interpreters import ORACLE
 from vesalius_functions.knowledge.geography import installed
 from vesalius_functions.relations.functions import RelationFunction
 from vesalius_functions.suite import SUITE, Suite, in_words
+from vesalius_session.briefing import TAXONOMY
 from vesalius_truth.grading.key_check import key_statistics
 
 TableRows = Callable[[Sources], list[PaperRow]]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.errors import BadInput
 from vesalius.model.states import read_tensors, write_tensors
+from vesalius_truth.planted import TRUTH_FILE
 
 PACKAGED = Path(__file__).parent / "packaged"
 WEIGHTS = "model.safetensors"

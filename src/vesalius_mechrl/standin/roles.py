@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
+from vesalius_truth.planted import TRUTH_FILE
 
 #: What the tables say of where their heads come from.
 ESTABLISHED = "established: every head and every pair ablated, and where each attends"

@@ -30,7 +30,6 @@ from torch import Tensor
 
 from vesalius.api.loading import loaded
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.errors import BadInput
 from vesalius.files import write_json
@@ -42,6 +41,7 @@ from vesalius.progress import Progress, silent
 from vesalius.statistics import means_interval
 from vesalius_mechrl.matrices import PUBLISHED_KIND
 from vesalius_mechrl.suite import PAPER_HELD_OUT, PAPER_TRAINING
+from vesalius_truth.planted import TRUTH_FILE
 
 INDUCTION, IOI, DOCSTRING = *PAPER_TRAINING, *PAPER_HELD_OUT
 TASKS = (INDUCTION, IOI, DOCSTRING)

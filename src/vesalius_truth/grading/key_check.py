@@ -25,7 +25,7 @@ from vesalius.components import Component
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, run
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program
-from vesalius.rasp.generator import outputs_differ
+from vesalius.rasp.inputs import outputs_differ
 from vesalius.rasp.language import Aggregate, SelectorWidth
 from vesalius.rasp.placement import Placed
 from vesalius.rasp.program import ProgramTrace

@@ -19,7 +19,6 @@ from vesalius.errors import BadInput
 from vesalius.model.sources import ARITHMETIC
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import roles_of
-from vesalius.rasp.readings import second_roles
 from vesalius_truth.key import answer, task
 from vesalius_truth.key.other_keys import (
     ANNOTATIONS,
@@ -31,6 +30,7 @@ from vesalius_truth.key.other_keys import (
 )
 from vesalius_truth.key.task import AnswerKey, second_task_roles
 from vesalius_truth.making import key_file, key_program
+from vesalius_truth.readings import second_roles
 
 __all__ = [
     "ANNOTATIONS",

@@ -41,11 +41,11 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.metric import Metric
 from vesalius.documents.trace import Attempt, Trace
-from vesalius.explanations.session import scope
-from vesalius.explanations.session.session import Session
 from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.model.surgery import component_output, with_constant, with_heads_swapped, with_tokens_swapped
 from vesalius.model.transformer import Transformer
+from vesalius_session import scope
+from vesalius_session.session import Session
+from vesalius_truth.grading.surgery import component_output, with_constant, with_heads_swapped, with_tokens_swapped
 
 World = Literal["still", "swapped", "renamed", "redrawn", "alike"]
 Outcome = Literal["same", "changed", "failed"]

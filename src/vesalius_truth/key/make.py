@@ -34,7 +34,7 @@ from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.states import CONFIG_FILE, State, load_model, to_state
 from vesalius.model.transformer import Transformer
-from vesalius.rasp.generator import repetitive_inputs, shuffled
+from vesalius.rasp.inputs import repetitive_inputs, shuffled
 from vesalius_truth.key import INERT, Task, all_tasks, examples, task, trained_size
 from vesalius_truth.training.fit import SettingResult, train_group
 from vesalius_truth.training.gate import REPETITIVE_THRESHOLDS, THRESHOLDS, Gate, measure

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import KEY_FOLDER
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius_truth.key.other_keys import established_roles
+from vesalius_truth.planted import TRUTH_FILE
 
 #: What claims call the place that a role of a stand-in is named after, where that is not the prompts' own word.
 _OTHER_WORDS = {"B": ("induction",), "first A": ("previous",), "S1": ("duplicate",)}

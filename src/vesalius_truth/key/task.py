@@ -36,7 +36,7 @@ from vesalius.rasp import (
     compile_program,
     roles_of,
 )
-from vesalius.rasp.readings import second_roles
+from vesalius_truth.readings import second_roles
 
 # What holds in the trained weights where it is not quite what the program says.
 #

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, means, run, zeros
 from vesalius.model import Component, Transformer
-from vesalius.rasp.generator import NUMERICAL_TOLERANCE, repetitive_inputs
+from vesalius.rasp.inputs import NUMERICAL_TOLERANCE, repetitive_inputs
 from vesalius_truth.training.setting import Pairs, Setting, Slot, differ, draw_pairs, few_threads, model_tokens, targets
 
 #: The minimum of every metric.

@@ -14,7 +14,7 @@ from vesalius.errors import BadInput
 from vesalius.model import Config
 from vesalius.model.states import State
 from vesalius.rasp import Program
-from vesalius.rasp.generator import mixed_inputs, outputs_differ
+from vesalius.rasp.inputs import mixed_inputs, outputs_differ
 
 # Pairs of base and source inputs, and the program's answers on them.
 #

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from vesalius.rasp.generator import NUMERICAL_TOLERANCE
+from vesalius.rasp.inputs import NUMERICAL_TOLERANCE
 from vesalius_truth.training.setting import Setting, draw_pairs, model_tokens, targets
 from vesalius_truth.training.stack import Nodes, Patch, Stack
 

@@ -6,10 +6,10 @@ import vesalius.api as ves
 from vesalius.components import Component
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, check
-from vesalius.explanations.findings import Finding, shared_program
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.explanations.session.session import Session
 from vesalius.rasp import Aggregate, Comparison, Map, Program, Select, compile_program, indices, tokens
+from vesalius_session.findings import Finding, shared_program
+from vesalius_session.session import Session
 
 FLAGS, SHARE = "L0_MLP", "L1H2"
 

@@ -12,14 +12,6 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import CIRCUIT_KINDS, Computes
-from vesalius.explanations.session.grammar import (
-    COMPACT_KINDS,
-    claims_schema,
-    describe_claims,
-    example_claims,
-    read_claim,
-    read_program,
-)
 from vesalius.explanations.verdicts import from_free_code, verdict_of
 from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary
@@ -30,6 +22,14 @@ from vesalius.sandbox import Outcome
 from vesalius.sandbox.program import MISSING
 from vesalius_agents.hyve import category_of
 from vesalius_agents.hyve.asking import classification
+from vesalius_session.grammar import (
+    COMPACT_KINDS,
+    claims_schema,
+    describe_claims,
+    example_claims,
+    read_claim,
+    read_program,
+)
 
 VOCABULARY = FiniteVocabulary(("a", "b", "x"), None, 4)
 MLP = Component.parse("L0_MLP")

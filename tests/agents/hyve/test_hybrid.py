@@ -14,12 +14,12 @@ from tests.closeness import assert_same_document
 from vesalius.api import explain, load
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientists import chosen_scientist, protocol_of
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import explain_hybrid
 from vesalius_agents.hyve.scientists import Hybrid
 from vesalius_backbones import ModelRequest, Unreachable
+from vesalius_programs import explain_specimen
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_a_raving_model_leaves_a_valid_explanation(
 ) -> None:
     from tests.agents.hyve.test_pipeline import FakeWorkspace
 
-    monkeypatch.setattr("vesalius.explanations.session.session.LazyWorkspace", FakeWorkspace)
+    monkeypatch.setattr("vesalius_session.session.LazyWorkspace", FakeWorkspace)
     half = left_open(first).components[:1] + first.components[1:]
     given(first.model_copy(update={"components": half}))
     found = explain_hybrid(frac_prevs, backbone=opened(raving(seed), reasks=1)[0])

@@ -16,10 +16,10 @@ from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.natural.explain import explain_natural
-from vesalius.explanations.session.natural_scope import INSTRUMENTS, instrument_lines, plain, prompts_from
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import HyveResult, explain_hybrid, explain_hyve
 from vesalius_backbones import ModelRequest
+from vesalius_session.natural_scope import INSTRUMENTS, instrument_lines, plain, prompts_from
 
 SCRIPT = ROOT / "examples" / "hyve_natural.py"
 

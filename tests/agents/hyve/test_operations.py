@@ -8,7 +8,6 @@ import vesalius.api as ves
 from vesalius.documents.explanation import NamedOperation
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, check
-from vesalius.explanations.findings import Finding, Statement, explanation_of, operation_of
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp import (
     Aggregate,
@@ -23,6 +22,7 @@ from vesalius.rasp import (
     indices,
     tokens,
 )
+from vesalius_session.findings import Finding, Statement, explanation_of, operation_of
 
 MLP, HEAD = "L0_MLP", "L1H2"
 

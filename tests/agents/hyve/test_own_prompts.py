@@ -14,7 +14,6 @@ from vesalius.components import Component
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import scientist_named
-from vesalius.explanations.session.briefing import Briefing
 from vesalius.files import mark_of
 from vesalius_agents.hyve import explain_hyve
 from vesalius_agents.hyve.own_prompts import ABOUT_ONE, FIELDS, NEEDED, OwnPrompts
@@ -23,6 +22,7 @@ from vesalius_backbones import ModelRequest
 from vesalius_bench.circuits.selection import chosen_circuits
 from vesalius_bench.circuits.settings import BenchmarkSettings
 from vesalius_bench.papers.comparison import card_details
+from vesalius_session.briefing import Briefing
 
 GOLDEN = Path(__file__).parents[2] / "documents" / "golden"
 

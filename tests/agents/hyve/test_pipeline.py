@@ -15,7 +15,6 @@ from vesalius.api import load
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput
-from vesalius.explanations.session.briefing import STAGE
 from vesalius.explanations.verdicts import FREE_CODE, FREE_CODE_RULE
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve import HyveResult, explain_hyve
@@ -28,6 +27,7 @@ from vesalius_backbones import (
     Scripted,
     Unreachable,
 )
+from vesalius_session.briefing import STAGE
 from vesalius_truth.grading import grade
 
 pytestmark = pytest.mark.slow
@@ -302,7 +302,7 @@ def test_the_budgets_hold_against_a_model_that_never_stops(frac_prevs: Specimen)
 def test_asking_for_one_tool_for_ever_comes_to_an_end(
     frac_prevs: Specimen, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
-    monkeypatch.setattr("vesalius.explanations.session.session.LazyWorkspace", FakeWorkspace)
+    monkeypatch.setattr("vesalius_session.session.LazyWorkspace", FakeWorkspace)
     arguments = {"execute_python": {"code": "x"}, "check_claim": {"claim": {"kind": "necessary"}}}
 
     def stuck(request: ModelRequest) -> Any:
@@ -317,8 +317,8 @@ class FakeWorkspace:
     """Answers at once, so that many raving models can be tried."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        from vesalius.explanations.session.scope import TOOLBOX
         from vesalius.sandbox import Sandbox
+        from vesalius_session.scope import TOOLBOX
 
         box = Sandbox(toolbox=TOOLBOX)
         self.list_directory, self.read_file = box.list_directory, box.read_file
@@ -336,7 +336,7 @@ class FakeWorkspace:
 def test_whatever_the_model_says_the_explanation_is_valid(
     frac_prevs: Specimen, monkeypatch_module: pytest.MonkeyPatch, seed: int, protocol: Any
 ) -> None:
-    monkeypatch_module.setattr("vesalius.explanations.session.session.LazyWorkspace", FakeWorkspace)
+    monkeypatch_module.setattr("vesalius_session.session.LazyWorkspace", FakeWorkspace)
     found = explain_hyve(frac_prevs, backbone=opened(raving(seed), reasks=1)[0], protocol=protocol)
     valid(found)
     assert [part.id for part in found.explanation.components] == ["L0_MLP", "L1H2"]

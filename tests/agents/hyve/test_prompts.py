@@ -14,11 +14,11 @@ from tests.agents.hyve.test_pipeline import FakeWorkspace
 from tests.circuits.test_canary import leaks, secrets
 from vesalius.api import load
 from vesalius.components import Component
-from vesalius.explanations.session.briefing import TAXONOMY, Briefing, helper_lines
-from vesalius.explanations.session.scope import LIBRARIES, TOOLBOX, public
 from vesalius_agents.hyve import explain_hyve
 from vesalius_agents.hyve.prompting import PROMPTS, Known, StagePrompts
 from vesalius_backbones import ModelRequest
+from vesalius_session.briefing import TAXONOMY, Briefing, helper_lines
+from vesalius_session.scope import LIBRARIES, TOOLBOX, public
 
 HEAD = Component.parse("L1H2")
 KNOWN = [Known("L0_MLP", "it marks something", "supported")]
@@ -271,7 +271,7 @@ def test_compact_conversations_fit_4096_tokens(id: str, monkeypatch: pytest.Monk
     left for the reply.
     """
     monkeypatch.setitem(factory.ABILITIES, "scripted", factory.ABILITIES["local"])
-    monkeypatch.setattr("vesalius.explanations.session.session.LazyWorkspace", FakeWorkspace)
+    monkeypatch.setattr("vesalius_session.session.LazyWorkspace", FakeWorkspace)
     specimen = load(id)
     backbone, wire = opened(lambda request: _as_text(wordy(request)), max_tokens=256, reasks=0)
     explain_hyve(specimen, backbone=backbone, compact=True)
@@ -333,7 +333,7 @@ def test_the_toolbox_holds_no_answer_of_any_circuit() -> None:
 
 
 def test_the_handed_over_files_hold_no_answer(tmp_path: Path) -> None:
-    from vesalius.explanations.session.scope import handed_over
+    from vesalius_session.scope import handed_over
 
     argument = handed_over(load("3"), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]

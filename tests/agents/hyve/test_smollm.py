@@ -9,12 +9,12 @@ import pytest
 
 from vesalius.api import load
 from vesalius.documents.explanation import Explanation
-from vesalius.explanations.budget import Budget
-from vesalius.explanations.session import briefing
-from vesalius.explanations.session.grammar import describe_claims
 from vesalius_agents.hyve import explain_hyve, stages
 from vesalius_backbones import RetryPolicy, open_backbone
 from vesalius_backbones.local import NAME, LocalServer
+from vesalius_session import briefing
+from vesalius_session.budget import Budget
+from vesalius_session.grammar import describe_claims
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 

@@ -9,9 +9,9 @@ from vesalius.api import load
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.explanations.session.scope import build, handed_over, helpers
-from vesalius.explanations.session.subject import Subject
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius_session.scope import build, handed_over, helpers
+from vesalius_session.subject import Subject
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ Base and source inputs have independent lengths. A component takes the source's 
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,7 +22,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.laboratory.base import ALL_REPLACEMENTS, CLAIM_SEED, Lab, PerPrompt, Replacement, own_circuit
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, means, run
 from vesalius.intervene.plan import KEEP, component_index
-from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, json_value
+from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, json_value, listed_tokens
 from vesalius.rasp import Program, ProgramTrace
 
 PAIRS = 1536
@@ -326,3 +327,15 @@ def _key(value: object) -> object:
     """A value in the form of a specimen's card: tuples, and infinities as text."""
     encoded = json_value(value)  # type: ignore[arg-type]
     return tuple(map(_key, encoded)) if isinstance(encoded, list) else encoded
+
+
+def circuit_lab(specimen: Specimen, circuit: Sequence[Component], *, seed: int, n: int | None = None) -> CircuitLab:
+    """Held-out inputs for a circuit. A component of the specimen's own circuit is not a control, explained or not."""
+    # Base and source inputs have seeds of their own, so two laboratories must be two apart.
+    return CircuitLab(specimen, n=n, seed=CLAIM_SEED + 2 * seed, circuit=sorted({*circuit, *own_circuit(specimen)}))
+
+
+def blinded(specimen: Specimen) -> Specimen:
+    """The specimen without anything that could give its task away; refused where its tokens are not listed."""
+    listed_tokens(specimen, "the built-in scientist of circuits")
+    return replace(specimen, id="specimen", name="specimen", kind="trained", examples=(), behaviour=None, source=None)

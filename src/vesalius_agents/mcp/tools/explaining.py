@@ -11,7 +11,6 @@ from vesalius import api
 from vesalius.documents import Explanation
 from vesalius.documents.claims import EFFECT_FIELDS, ClaimRecord
 from vesalius.errors import BadInput, quoted
-from vesalius.explanations.findings import Said, Statement
 from vesalius.files import plain_json
 from vesalius.report.pages import render_page
 from vesalius_agents.cases import grade_submission, require_graded
@@ -27,6 +26,7 @@ from vesalius_agents.mcp.tools.arguments import (
     cut,
     shown,
 )
+from vesalius_session.findings import Said, Statement
 
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
 AUTHOR = "submitted"
