@@ -166,8 +166,8 @@ def neurons_that_keep() -> Iterator[str]:
 
 
 def smallest_circuits(name: str) -> Iterator[str]:
-    """Every search for the smallest connected circuit: what it found, and what that keeps on prompts that chose nothing;
-    where there is none within the limit, what the largest that was tried keeps.
+    """Every search for the smallest connected circuit, and what was found keeps on prompts that chose nothing; where
+    there is none within the limit, what the largest that was tried keeps.
     """
     for each in recorded(name)["rows"]:
         method = each["methods"][0] if len(each["methods"]) == 1 else "**best** (default)"
@@ -216,7 +216,8 @@ def _tables() -> Iterator[str]:
     yield from _table("Stand-in for GPT-2 small: best reward in an episode", standin_best(), *head)
     head = ("neurons scored by", "neurons that keep 0.8", "share on held-out prompts", "at random", "CPU seconds")
     yield from _table("Neurons of subject-verb agreement", neurons_that_keep(), *head)
-    head = ("behaviour", "seed", "keep", "ranked by", "answer", "components", "kept", "on other templates", "passes", "minutes")
+    asked, found = ("behaviour", "seed", "keep", "ranked by"), ("answer", "components", "kept", "on other templates")
+    head = (*asked, *found, "passes", "minutes")
     for model, name in (("SmolLM2-135M", "whole_circuits"), ("Gemma-3-270m", "whole_circuits_gemma")):
         yield from _table(f"Smallest connected circuit: {model}", smallest_circuits(name), *head)
 
