@@ -150,9 +150,11 @@ class PlainCheck:
         return [[costs - LEAST, *(own[i] - one[i] for one in rest)] for i in (0, 1)]
 
     def _together(self, text: str) -> Cases:
+        """By zeros at the answer position, or by the counterfactual prompts' values everywhere, then by the score."""
         parts = _parts(text)
-        joint, singles = self._lost_without(parts), [self._lost_without([one]) for one in parts]
-        return [[joint[i] - torch.stack([one[i] for one in singles]).sum(0) - LEAST] for i in (0, 1)]
+        lost = self._lost_without if " by zeros at end" in text else lambda some: [self._resampled(*some)]
+        joint, singles = lost(parts), [lost([one]) for one in parts]
+        return [[joint[i] - torch.stack([one[i] for one in singles]).sum(0) - LEAST] for i in range(len(joint))]
 
     def _reads_role(self, text: str) -> Cases | None:
         part, *zeroed = _parts(text)
@@ -320,8 +322,8 @@ class PlainCheck:
         """The mean over the positions of the counterfactual prompts, without padding."""
         return self._value(part, self.source)[self.mask.bool()].mean(0)
 
-    def _resampled(self, part: Component) -> Tensor:
-        return self._lost([self._put(part, self._value(part, self.source))])[0]
+    def _resampled(self, *parts: Component) -> Tensor:
+        return self._lost([self._put(part, self._value(part, self.source)) for part in parts])[0]
 
     def _zeroed(self, parts: Sequence[Component]) -> list[Edit]:
         return [self._put(part, torch.zeros_like(self._value(part)), end=True) for part in parts]

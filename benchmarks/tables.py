@@ -165,6 +165,29 @@ def neurons_that_keep() -> Iterator[str]:
         yield row(f"`{method}`", circuit["size"], kept, f"{share['baseline']:.3f}", f"{circuit['cpu_seconds']:.0f}")
 
 
+def smallest_circuits(name: str) -> Iterator[str]:
+    """Every search for the smallest connected circuit, and what was found keeps on prompts that chose nothing; where
+    there is none within the limit, what the largest that was tried keeps.
+    """
+    for each in recorded(name)["rows"]:
+        method = each["methods"][0] if len(each["methods"]) == 1 else "**best** (default)"
+        passes = each.get("ranking_passes", 0) + each["search_passes"] if "search_passes" in each else "-"
+        minutes = f"{each['seconds'] / 60:.2f}" if "seconds" in each else "-"
+        answer, _, said = each["answer"].partition(": ")
+        size = "-" if said.startswith("no circuit") else each["size"]
+        kept, elsewhere = (bracketed(each[where]) for where in ("kept", "elsewhere"))
+        asked = (each["behaviour"], each["seed"], each["keep"], method)
+        yield row(*asked, answer, size, kept, elsewhere, passes, minutes)
+
+
+def bracketed(figure: dict[str, Any] | None) -> str:
+    """A figure with its interval in brackets, where it has one."""
+    if figure is None:
+        return "-"
+    value = f"{figure['value']:.2f}"
+    return value if figure["low"] is None else f"{value} [{figure['low']:.2f}, {figure['high']:.2f}]"
+
+
 def page() -> str:
     """Every table as Markdown."""
     return "\n".join([HEADING, *_tables()])
@@ -193,6 +216,10 @@ def _tables() -> Iterator[str]:
     yield from _table("Stand-in for GPT-2 small: best reward in an episode", standin_best(), *head)
     head = ("neurons scored by", "neurons that keep 0.8", "share on held-out prompts", "at random", "CPU seconds")
     yield from _table("Neurons of subject-verb agreement", neurons_that_keep(), *head)
+    asked, found = ("behaviour", "seed", "keep", "ranked by"), ("answer", "components", "kept", "on other templates")
+    head = (*asked, *found, "passes", "minutes")
+    for model, name in (("SmolLM2-135M", "whole_circuits"), ("Gemma-3-270m", "whole_circuits_gemma")):
+        yield from _table(f"Smallest connected circuit: {model}", smallest_circuits(name), *head)
 
 
 def _table(title: str, rows: Iterable[str], *head: str) -> Iterator[str]:

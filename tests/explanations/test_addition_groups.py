@@ -107,6 +107,19 @@ def test_claims_about_groups(lab: NaturalLab, claim: Claim, verdict: str) -> Non
     assert check(claim, lab).verdict == verdict
 
 
+def test_hooks_alone_replace_by_what_the_sentence_of_a_joint_claim_names(arithmetic: Specimen, lab: NaturalLab) -> None:
+    """Zeros at the answer in place of two heads cost more than their sum, values of other prompts everywhere do not."""
+    plain = PlainCheck(arithmetic, 128)
+    zeros, others = (Together(component="L0H0", others=("L0H3", "L0H5"), **how) for how in (ZEROED, {}))
+    assert check(zeros, lab).verdict == "supported"
+    assert plain.outcome("together", zeros.text) == "holds"
+    assert check(others, lab).verdict == "undecided"
+    assert plain.outcome("together", others.text) == "borderline"
+    whole = Together(component="L1H0", others=tuple(name for name in A if name != "L1H0"))
+    assert check(whole, lab).verdict == "supported"
+    assert plain.outcome("together", whole.text) == "holds"
+
+
 @pytest.mark.parametrize("kind", [Primary, BackupOf, Together, Redundant])
 def test_others_must_be_others(lab: NaturalLab, kind: type) -> None:
     fields = {"primary": {"role": "operand A", "over": ["L1H0"]}, "backup_of": {"of": ["L1H0"]}}
