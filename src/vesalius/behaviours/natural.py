@@ -142,8 +142,8 @@ def require_performance(
     result = performance(model, prompts, early=early)
     if undecided(result) and not force:
         note(
-            f"{specimen.name} seems to perform {source.label}, but {result.n} prompt{'s' * (result.n > 1)} cannot show "
-            f"it: {result.describe()}"
+            f"{result.n} prompt{'s' * (result.n > 1)} cannot show whether {specimen.name} performs {source.label}: "
+            f"{result.describe()}"
         )
     elif not result.performs and not force:
         raise BadInput(
