@@ -55,7 +55,7 @@ def load_natural(
         if source is not None:
             lacks = "a model in memory has no tokenizer; give one of transformers or tokenizers"
             if isinstance(name, str | Path):
-                lacks = "there is no tokenizer.json; add one, or in Python give another"
+                lacks = "there is no tokenizer.json; add one, or give another's directory with --tokenizer, in Python"
             raise BadInput(f"{label}: a behaviour needs texts, and {lacks} with tokenizer=")
         return replace(_ids_only(loaded), dtype=number_format)
 
