@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,22 @@ def test_a_file_without_a_model_and_a_metric_without_a_file(vesalius: Vesalius, 
     refused(vesalius, ["behaviours", tiny, "--metric", "kl"], "name the behaviour that is measured by it")
     refused(vesalius, ["sweep", "frac_prevs", "--metric", "kl"], "has one task of its own; leave out the metric 'kl'")
     refused(vesalius, ["sweep", "frac_prevs", "--split", "foo"], "split 'foo' does not exist")
+
+
+def test_a_model_without_a_tokenizer_is_given_another_one(vesalius: Vesalius, tiny: Path, file: Path) -> None:
+    bare = tiny.parent / "bare"
+    shutil.copytree(tiny, bare, ignore=shutil.ignore_patterns("tokenizer*"))
+    for command in (["behaviours", bare], ["behaviours", bare, "--behaviour", file]):
+        refused(vesalius, command, "has no tokenizer; give the directory of one, with --tokenizer")
+    refused(vesalius, ["sweep", bare, "--behaviour", file], "there is no tokenizer.json; add one, or give another's")
+    refused(vesalius, ["behaviours", "frac_prevs", "--behaviour", file], "has one task of its own")
+    found = answer(vesalius, "behaviours", bare, "--behaviour", file, "--tokenizer", str(tiny))
+    assert found["n_kept"] == answer(vesalius, "behaviours", tiny, "--behaviour", file)["n_kept"] == 12
+
+
+def test_numbers_that_no_comparison_has_are_refused_before_the_model_is_read(vesalius: Vesalius, tiny: Path) -> None:
+    refused(vesalius, ["check", tiny, "--n", "99999999999"], "an experiment on 99999999999 prompts is not possible")
+    refused(vesalius, ["check", tiny, "--seed", "-1"], "seed -1 cannot be used")
 
 
 def test_python_takes_names_paths_rows_and_behaviours(tiny: Path, file: Path) -> None:

@@ -61,12 +61,25 @@ def test_shares_are_clipped_prompt_by_prompt() -> None:
     )
 
 
+def test_a_language_model_is_guaranteed_to_prefer_the_answer_not_to_say_it() -> None:
+    """Three heads and all MLPs of the arithmetic model prefer the right answer nearly always and say it far less often;
+    the sentence that spoke of prompts that the model "gets right" was read as the second.
+    """
+    specimen = ves.load("arithmetic")
+    parts = specimen.model.components
+    kept = [part for part in parts if not part.is_head or str(part) in ("L0H0", "L0H3", "L0H5")]
+    bound = guarantee(specimen, trial(specimen, 8), kept, parts, n=24)
+    assert bound.preferred
+    assert "of the prompts on which the model prefers the right answer" in bound.sentence()
+
+
 def test_a_circuit_without_its_head_is_guaranteed_less() -> None:
     specimen = ves.load("frac_prevs")
     seen, parts = trial(specimen, 8), specimen.model.components
     whole = guarantee(specimen, seen, [Component(0), Component(1, 2)], parts, n=40)
     half = guarantee(specimen, seen, [Component(0)], parts, n=40)
     assert whole.answers is not None
+    assert "of the prompts that the model gets right" in whole.sentence()
     assert half.answers is not None
     assert whole.answers.value == 1.0
     assert whole.answers.low == pytest.approx(0.05 ** (1 / 40))

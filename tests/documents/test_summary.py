@@ -86,6 +86,12 @@ def test_the_connected_part_comes_first_and_gaps_are_said() -> None:
     assert screen.verdicts == "3 supported, 3 refuted, 2 undecided"
 
 
+def test_the_figure_of_a_role_stands_in_the_brackets_of_the_role() -> None:
+    parts = [part.model_copy(update={"role": "writes the answer (interchange 0.73), feeds L4H0"}) for part in PARTS]
+    paths = document(components=parts).in_short().paths
+    assert "L3_MLP (writes the answer, interchange 0.73) -> logits 0.40" in paths
+
+
 def test_what_carries_it_is_ranked_with_intervals() -> None:
     description, carriers, patterns = document().in_short().sentences
     assert description == "Say B. Right on 1.00 [0.94, 1.00] of 64 prompts."

@@ -1,7 +1,7 @@
 """The measurements of the profile against naive twins: loops, and one hooked forward per intervention."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -35,6 +35,7 @@ from vesalius.explanations.natural.selection import (
     screen,
 )
 from vesalius.intervene import Batch, Recordings, Row, means, means_of
+from vesalius.progress import silent
 
 
 @pytest.fixture(scope="module", params=["induction", "ioi"])
@@ -232,6 +233,22 @@ def test_every_component_is_screened_and_those_far_from_the_bar_are_no_suspects(
     largest = max(parts, key=lambda part: abs(chosen.effect[part]))
     assert largest in chosen.suspects
     assert steps
+
+
+def test_a_component_that_costs_enough_of_every_prompt_is_a_suspect_where_the_first_prompts_score_little() -> None:
+    """The head costs 0.07 of what everything costs, on each prompt: 2.1 where that is 30. The bar of all prompts, 0.05
+    of 131, is 6.5, so that the head was never measured and the account said that nothing above the bar was left out.
+    """
+    model = random_model(small_config(n_layers=1, n_heads=1, n_kv_heads=1))
+    head, mlp = model.components
+    costs, scale = {head: 0.07, mlp: 0.9}, torch.tensor([30.0, 32.0, 300.0, 160.0])
+
+    def patch_effects(sets: Any, prompts: Any = slice(None)) -> torch.Tensor:
+        return torch.stack([scale[prompts] * min(1.0, sum(costs[part] for part in parts)) for parts in sets], 1)
+
+    chosen = ChosenComponents()
+    screen(cast(NaturalLab, SimpleNamespace(model=model, n=4, patch_effects=patch_effects)), chosen, silent)
+    assert chosen.suspects == [head, mlp]
 
 
 def test_a_number_that_is_asked_for_limits_the_set_and_what_is_described() -> None:

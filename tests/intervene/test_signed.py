@@ -18,11 +18,23 @@ from vesalius.intervene.signed import (
     SUPPRESSOR,
     WRONG_MOVER,
     Sides,
+    lost,
     parted,
     signed,
     word_of,
 )
 from vesalius.model import Config
+
+
+def test_what_differs_in_the_last_digit_is_no_effect() -> None:
+    """A part that the logits do not read was said to lower the answer: by half a digit of 60, on every prompt alike."""
+    clean = torch.tensor([[2.0, 60.0, 58.0, 1.0], [2.0, 61.0, 59.0, 1.0]])
+    last_digit = torch.tensor([0.0, 2**-18, 0.0, 0.0])
+    edited = torch.stack([clean + last_digit, clean - torch.tensor([1.0, 1.0, 0.0, 0.0])], 1)
+    change = lost(clean, edited)
+    assert bool((change[:, 0] == 0).all())
+    assert torch.equal(change[:, 1], torch.tensor([[1.0, 1.0, 0.0, 0.0]] * 2))
+    assert lost(clean[:, 0], edited[:, :, 0]).tolist() == [[0.0, 1.0]] * 2
 
 
 def test_on_paper() -> None:

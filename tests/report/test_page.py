@@ -407,3 +407,5 @@ def test_bars_stand_on_one_scale_that_holds_zero_and_one() -> None:
 def test_a_box_of_the_circuit_gets_the_first_half_of_a_role() -> None:
     assert short_role("induction head, backup mover") == "induction head"
     assert short_role("lens-positive but redundant") == "lens-positive"
+    assert short_role("writes the answer (interchange 0.73)") == "writes the answer"
+    assert short_role("carries the second operand at operand B") == "carries the second …"

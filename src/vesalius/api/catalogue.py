@@ -26,7 +26,7 @@ from vesalius.documents.catalogue import (
 )
 from vesalius.errors import BadInput, Failed, note
 from vesalius.model.specimen import Specimen, TextVocabulary
-from vesalius.options import MOST_PROMPTS, require_drawable
+from vesalius.options import MOST_PROMPTS, Load, Read, require_drawable
 from vesalius.progress import Progress, shown
 
 #: Prompts on which each built-in behaviour is measured.
@@ -87,6 +87,7 @@ def _several(specimen: Specimen, inputs: Sequence[Any] | str) -> Sequence[Any]:
 
 def behaviours(
     specimen: Specimen | str | Path | None = None,
+    read: Read | None = None,
     *,
     behaviour: object = None,
     metric: BehaviourMetric | None = None,
@@ -102,8 +103,9 @@ def behaviours(
     With `behaviour` (a name, a file, rows or a `ves.Behaviour`) a `BehaviourReport` on that one: which rows are kept
     and why others are not; how often the model prefers the right answer and how often it says it, and the metric, with
     intervals, of all rows and of each split (at most `n` of each); what it says instead; whether replacing everything
-    lowers the score. With `propose` (a new file) counterfactuals for rows without one are looked for among the model's
-    own expectations, other rows and `words`, and written there for you to read.
+    lowers the score. `read` says how a model is read that is not loaded yet. With `propose` (a new file)
+    counterfactuals for rows without one are looked for among the model's own expectations, other rows and `words`, and
+    written there for you to read.
     """
     if propose is None and words:
         raise BadInput("words: are candidates for counterfactuals; give `propose` and a new file too")
@@ -117,9 +119,12 @@ def behaviours(
     require_drawable(MEASURED if n is None else n, seed)
     own = None if behaviour is None else find_behaviour(behaviour, metric=metric)
     with shown(progress) as report:
-        specimen = loaded(specimen, progress=report)
+        specimen = loaded(specimen, None if read is None else Load(**read.values()), progress=report)
         if not isinstance(specimen.vocabulary, TextVocabulary):
-            raise BadInput(f"specimen {specimen.name!r} is not a natural model; behaviours are for text models")
+            why = "has one task of its own; behaviours are for language models"
+            if specimen.kind == "natural":
+                why = "has no tokenizer; give the directory of one, with --tokenizer or tokenizer="
+            raise BadInput(f"specimen {specimen.name!r} {why}")
         model, tokenizer = specimen.model, specimen.vocabulary.tokenizer
         if own is not None:
             own = with_best_partners(own, model, tokenizer)
@@ -129,7 +134,9 @@ def behaviours(
                 found = propose_counterfactuals(own, model, tokenizer, path, words=words, progress=report)
                 measured["proposed"] = found
             subject = {"model": specimen.source or specimen.id, "bos": specimen.vocabulary.bos_text}
-            return behaviour_report(measured, **subject, own=isinstance(own, RowBehaviour))
+            given = {} if read is None else read.values()
+            flags = [f"--{name}={value}" for name, value in given.items() if isinstance(value, str) and value != "auto"]
+            return behaviour_report(measured, **subject, own=isinstance(own, RowBehaviour), reading=flags)
         if metric is not None:
             raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
         rows: list[MeasuredBehaviour] = []

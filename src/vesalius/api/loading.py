@@ -19,7 +19,7 @@ from vesalius.model.devices import Devices, asked_dtype, named_devices, place
 from vesalius.model.reference import PROMPTS, Agreement, compare, load_references
 from vesalius.model.sources import loader_names, loader_of, read_model
 from vesalius.model.specimen import Specimen
-from vesalius.options import Load
+from vesalius.options import Load, require_drawable
 from vesalius.progress import Progress, shown
 
 
@@ -139,6 +139,7 @@ def check(
             f"model {str(model)!r} is a specimen that was trained here, which transformers has no module for; check "
             "compares a Hugging Face directory, a hub id or a GGUF file"
         )
+    require_drawable(n, seed)
     where = device if device == "auto" else named_devices(device)
     with shown(progress) as report:
         report("loading", 0, 3)

@@ -33,7 +33,7 @@ from vesalius.intervene.ablations import Ablation, ablation_named
 from vesalius.intervene.effects import ComponentSet, Effects, effect_columns, has_units
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.intervene.features import bound, strongest
-from vesalius.intervene.signed import parted
+from vesalius.intervene.signed import lost, parted
 from vesalius.intervene.sites import PlacedSet, PlacedSite, SiteValues, placed_sets, require_kind, site_columns
 from vesalius.model.dictionaries import Dictionaries, read_dictionaries
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -293,7 +293,7 @@ def _measured(
         for span, scores in _columns(recordings, [sets[i] for i in missing], material, kind, cost, progress):
             keep(span, scores)
     forwards, seconds = store.spent(cost.rows, time.perf_counter() - start)
-    (baseline, _), (matrix, sides) = parted(clean), parted(clean[:, None] - store.scores, 2)
+    (baseline, _), (matrix, sides) = parted(clean), parted(lost(clean, store.scores), 2)
     named = tuple(tuple(part.site if isinstance(part, PlacedSite) else part for part in members) for members in sets)
     return Effects(named, baseline, matrix, kind.name, material.readout.unit, forwards / n, seconds, sides=sides)
 

@@ -55,7 +55,7 @@ def load_natural(
         if source is not None:
             lacks = "a model in memory has no tokenizer; give one of transformers or tokenizers"
             if isinstance(name, str | Path):
-                lacks = "there is no tokenizer.json; add one, or in Python give another"
+                lacks = "there is no tokenizer.json; add one, or give another's directory with --tokenizer, in Python"
             raise BadInput(f"{label}: a behaviour needs texts, and {lacks} with tokenizer=")
         return replace(_ids_only(loaded), dtype=number_format)
 
@@ -142,8 +142,8 @@ def require_performance(
     result = performance(model, prompts, early=early)
     if undecided(result) and not force:
         note(
-            f"{specimen.name} seems to perform {source.label}, but {result.n} prompt{'s' * (result.n > 1)} cannot show "
-            f"it: {result.describe()}"
+            f"{result.n} prompt{'s' * (result.n > 1)} cannot show whether {specimen.name} performs {source.label}: "
+            f"{result.describe()}"
         )
     elif not result.performs and not force:
         raise BadInput(

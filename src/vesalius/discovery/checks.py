@@ -107,13 +107,14 @@ def guarantee(
     scores, forwards = scores_without(specimen.model, material, removed)
     if bool((scores[:, 0] == scores[:, 2]).all()):
         raise BadInput(f"{NOTHING_VARIED}: replacing everything leaves every score as it is")
-    natural = material.prompts is not None
+    preferred = material.prompts is not None
     return Guarantee(
         by="edges" if by_edges else "components",
         size=len(kept),
         level=LEVEL,
         n=len(material.batch),
-        answers=_answers(scores, 0.0 if natural else _ALL)
+        preferred=preferred,
+        answers=_answers(scores, 0.0 if preferred else _ALL)
         if material.prompts is None or has_zero(material.prompts.metric)
         else None,
         kept=kept_bound(scores),

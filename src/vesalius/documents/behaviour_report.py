@@ -187,18 +187,22 @@ class BehaviourReport(Viewable, Entry):
         ]
 
 
-def report(data: Mapping[str, Any], *, model: str, bos: str | None, own: bool = False) -> BehaviourReport:
-    """The report of what was measured, with its answer; `own` rows are all the prompts that there are."""
-    answer, then = _answer(data, model)
+def report(
+    data: Mapping[str, Any], *, model: str, bos: str | None, own: bool = False, reading: Sequence[str] = ()
+) -> BehaviourReport:
+    """The report of what was measured, with its answer; `own` rows are all the prompts that there are, `reading` the
+    flags that the model was read by.
+    """
+    answer, then = _answer(data, model, reading)
     if own and 0 < data["n_kept"] < LEAST_ROWS and then.startswith("vesalius discover"):
         then = f"{MORE_ROWS}, then: {then}"
     first = {"verdict": answer.verdict, "text": answer.text}
     return BehaviourReport({"answer": first, "next": then, "model": model, "bos": bos, **data})
 
 
-def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
+def _answer(data: Mapping[str, Any], model: str, reading: Sequence[str]) -> tuple[Answer, str]:
     """Whether a behaviour can be explained with this model, by the first rule that applies, and the next command."""
-    subject, name = f"{title_of(data['behaviour'])} on {model}", shlex.quote(data["behaviour"])
+    subject, name = f"{title_of(data['behaviour'])} on {model}", shlex.join([data["behaviour"], *reading])
     if not data["n_kept"] or data["contrast"] is None:
         return Answer(
             f"none of the {data['n_rows']} rows of {subject} can be used", "no"
@@ -211,10 +215,9 @@ def _answer(data: Mapping[str, Any], model: str) -> tuple[Answer, str]:
         text = f"{subject}: {proposed['n_proposed']} of {proposed['n_asked']} rows got a counterfactual; with it the "
         left = [doubt for doubt in doubts if doubt != contrast.doubt]
         verdict = "no" if not after.usable else "partly" if left or after.doubt else "yes"
-        return (
-            Answer("; ".join([f"{text}contrast is {after.figures}", *left[:1]]), verdict),
-            f"look at {proposed['file']}, then: vesalius discover {model} -b {shlex.quote(proposed['file'])}",
-        )
+        then = f"vesalius discover {model} -b {shlex.join([proposed['file'], *reading])}"
+        said = Answer("; ".join([f"{text}contrast is {after.figures}", *left[:1]]), verdict)
+        return said, f"look at {proposed['file']}, then: {then}"
     decides = contrast.usable or contrast.few  # else a model at chance has nothing that another contrast would break
     if data["performs"] is False and not (decides and _may_perform(data)):
         text = f"{subject} cannot be explained: the model {PREFERS} on {prefers} only"

@@ -28,7 +28,8 @@ class Guarantee(Record):
     """Bounds of a circuit of `size` components or edges, each with confidence `level`, on `n` prompts that had no part
     in choosing it.
 
-    `answers`: of the prompts that the model gets right, the share that the circuit gets right (exact binomial bound).
+    `answers`: of the prompts that the model gets right, the share that the circuit gets right (exact binomial bound);
+    with `preferred` a prompt is right where the right answer scores above the wrong one, though neither may be said.
     `kept`: the mean, over prompts on which the model scores above the ablated model, of the share of the score kept,
     each clipped to 0 and 1 (bound by betting). None where the metric has no right answers, or no prompt loses anything
     by the ablation.
@@ -38,6 +39,7 @@ class Guarantee(Record):
     size: int
     level: float
     n: int
+    preferred: bool = False
     answers: Bound | None = None
     kept: Bound | None = None
     rows: float
@@ -60,8 +62,9 @@ class Guarantee(Record):
         if self.answers is not None and not self.withheld:
             given = self.answers.baseline
             empty = "" if given is None else f"; {given:.3f} with everything ablated"
+            right = "on which the model prefers the right answer" if self.preferred else "that the model gets right"
             parts.append(
-                f"at least {self.answers.low:.3f} of the prompts that the model gets right (observed "
+                f"at least {self.answers.low:.3f} of the prompts {right} (observed "
                 f"{self.answers.value:.3f} of {self.answers.n}{empty})"
             )
         if self.kept is not None:

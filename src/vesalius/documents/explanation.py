@@ -453,8 +453,7 @@ def _whole(explanation: Explanation, examples: Sequence[Mapping[str, Any]]) -> l
                 [
                     "A component is replaced by the value it has on a counterfactual prompt, position by position; its "
                     "effect is the part of the clean logit difference that is then lost. What to look at and what to "
-                    "suspect was decided on other prompts than those the evidence comes from, made of other names, "
-                    "templates and tokens."
+                    "suspect was decided on other prompts than those the evidence comes from."
                 ]
             )
         )
@@ -509,7 +508,7 @@ def _component(part: ComponentExplanation, explanation: Explanation, picture: At
     if part.profile and (bars := draw_profile(part.profile)):
         sections.append(Group(bars, side_by_side=True))
         if chosen := part.profile.get("chosen_by"):
-            sections.append(Text([f"Chosen by {chosen}."], quiet=True))
+            sections.append(Text([f"Chosen by: {chosen}."], quiet=True))
     if part.profile and (why := why_it_attends(part.profile)) is not None:
         sections.append(why)
     sections.append(Text([caption], title="At work", quiet=True))

@@ -214,7 +214,7 @@ class Flow:
         role = self.parts[name].role if name in self.parts else None
         if not role or self.parts[name].verdict != "supported":
             return name
-        return f"{name} ({_without_paths(role)})"
+        return f"{name} ({_without_paths(role).replace(' (', ', ').replace(')', '')})"
 
     def _receivers(self, sender: str, receivers: Sequence[str]) -> str:
         by_port: dict[str, list[str]] = defaultdict(list)

@@ -29,7 +29,7 @@ from vesalius.intervene.engine import Cost, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings
-from vesalius.intervene.signed import PHRASES, Sides, parted, words_of
+from vesalius.intervene.signed import PHRASES, Sides, lost, parted, words_of
 from vesalius.intervene.values import Batch
 from vesalius.model.states import write_tensors
 from vesalius.model.transformer import Transformer
@@ -185,7 +185,7 @@ def effects(
     parts = effect_columns(
         recordings, replacement, chosen, positions=positions, memory=memory, cost=cost, progress=progress
     )
-    matrix, sides = parted(torch.cat([clean[:, None] - scores for _, scores in parts], 1), 2)
+    matrix, sides = parted(lost(clean, torch.cat([scores for _, scores in parts], 1)), 2)
     forwards, seconds = cost.rows / len(batch), time.perf_counter() - start
     baseline = parted(clean)[0]
     return Effects(tuple(chosen), baseline, matrix, ablation.name, readout.unit, forwards, seconds, sides=sides)

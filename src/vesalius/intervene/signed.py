@@ -92,6 +92,16 @@ def signed(
     return replace(readout, score=score, choose=torch.cat([readout.choose, ids.clamp(min=0)], 1), mean=True)
 
 
+def lost(clean: Float[Tensor, " *prompt"], edited: Float[Tensor, "prompt set *sides"]) -> Tensor:
+    """Clean minus edited readings, each with its sides or without. What differs in the last digits of the largest
+    reading is no effect: the same sign on every prompt would give it an interval without 0, and a word.
+    """
+    change = clean[:, None] - edited
+    scale = clean.abs().flatten(1).amax(1) if clean.ndim > 1 else clean.abs()
+    rounding = 4 * torch.finfo(change.dtype).eps * scale
+    return change.where(change.abs() > rounding.reshape(-1, *[1] * (change.ndim - 1)), 0.0)
+
+
 def parted(readings: Tensor, axes: int = 1) -> tuple[Tensor, Sides | None]:
     """The scores in readings, which have so many `axes`, and the logits of the sides where readings are signed."""
     if readings.ndim == axes:

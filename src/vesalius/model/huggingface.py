@@ -50,14 +50,11 @@ def read(
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, "local_files_only": True}
     if gguf is not None:
         options["gguf_file"] = gguf
-    try:
-        return transformers().AutoModelForCausalLM.from_pretrained(place, **options)
-    except ImportError:
-        if gguf is None:
-            raise
-        raise BadInput(
-            f"{label}: to read a GGUF file, transformers needs accelerate as well; run: pip install accelerate"
-        ) from None
+        if importlib.util.find_spec("accelerate") is None:  # transformers says so by one or another exception
+            raise BadInput(
+                f"{label}: to read a GGUF file, transformers needs accelerate as well; run: pip install accelerate"
+            )
+    return transformers().AutoModelForCausalLM.from_pretrained(place, **options)
 
 
 def knows(model_type: Any) -> bool:

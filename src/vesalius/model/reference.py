@@ -253,8 +253,6 @@ def prompt_ids(loaded: LoadedModel, n: int, *, seed: int = 0) -> list[list[int]]
     """Token ids to compare on: ordinary texts where there is a tokenizer, then random ids, then one prompt that is long
     enough to reach every window and limit that can be reached at a moderate cost.
     """
-    if n < 1:
-        raise BadInput(f"a comparison on {n} prompts is not possible; ask for at least one")
     config, prompts = loaded.model.config, []
     if loaded.tokenizer is not None:
         for text in PROMPTS[:n]:

@@ -26,6 +26,8 @@ from vesalius.version import __version__
 LIMIT_BYTES = 2_000_000
 #: A longer text of a document is cut.
 LONGEST_TEXT = 20_000
+#: Characters that a box of the circuit has room for; those of more than 19 are drawn closer together.
+LONGEST_ROLE = 27
 TEMPLATES = Path(__file__).parent / "templates"
 #: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0045).
 SHARED: dict[str, Any] = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
@@ -131,8 +133,9 @@ def _environment() -> Environment:
 
 
 def short_role(role: str) -> str:
-    """The first half of a role, short enough for a box of the circuit."""
-    return role.split(",")[0].split(" but ")[0]
+    """The first half of a role without its figure, short enough for a box of the circuit."""
+    half = role.split(",")[0].split(" but ")[0].split(" (")[0]
+    return half if len(half) <= LONGEST_ROLE else f"{half[: LONGEST_ROLE - 1].rpartition(' ')[0]} …"
 
 
 def package_text(name: str) -> Markup:

@@ -24,7 +24,7 @@ from vesalius.cli.options import (
     names,
 )
 from vesalius.errors import BadInput
-from vesalius.options import Load
+from vesalius.options import Load, Read
 
 commands = typer.Typer()
 
@@ -119,6 +119,7 @@ def behaviours(
     specimen: Annotated[str | None, typer.Argument(help="Measure whether this model performs each of them.")] = None,
     behaviour: BehaviourOption = None,
     *,
+    read: Read,
     one: OnePrompt,
     metric: MetricOption = None,
     n: Annotated[
@@ -144,7 +145,7 @@ def behaviours(
     studied = one.studied(Load(behaviour=behaviour)).behaviour
     candidates = names(words) or ()
     document = api.behaviours(
-        specimen, behaviour=studied, metric=metric, n=n, seed=seed, propose=propose, words=candidates
+        specimen, read, behaviour=studied, metric=metric, n=n, seed=seed, propose=propose, words=candidates
     )
     output(document, as_json=json, flags=("--metric",))
     if studied is not None and not document["n_kept"]:

@@ -148,7 +148,7 @@ def choose(
     chosen = ChosenComponents()
     screen(lab, chosen, progress)
     for component in given or ():
-        chosen.add(component, "named by the user")
+        chosen.add(component, "the user, by name")
     if usable:
         if given is not None:
             chosen.named = given_set(specimen, given, n=limits.n, seed=seed)
@@ -189,10 +189,11 @@ def add_hypotheses(
 
 def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> None:
     """Patch every component alone: its mean effect, and whether it may cost more than the bar. After a few prompts only
-    those go on whose interval reaches the bar.
+    those go on whose interval reaches the bar. The bar is a share of what everything costs on those few prompts where
+    that is less than on all: prompts of a small score have small effects.
     """
     parts = list(lab.model.components)
-    bar = BAR * abs(float(lab.patch_effects([parts]).mean()))
+    ranges = lab.patch_effects([parts])[:, 0]
     left, done = list(range(len(parts))), 0
     effects = torch.zeros(0, len(parts))
     for n in (FIRST_PROMPTS, SCREENING_PROMPTS):
@@ -203,6 +204,7 @@ def screen(lab: NaturalLab, selection: ChosenComponents, progress: Progress) -> 
         effects = torch.cat([effects, lab.patch_effects([[parts[i]] for i in left], prompts=prompts)])
         done = min(n, lab.n)
         selection.effect |= {parts[i]: float(x) for i, x in zip(left, effects.mean(0), strict=True)}
+        bar = BAR * min(abs(float(ranges.mean())), abs(float(ranges[:done].mean())))
         near = _within_reach(effects, bar) if len(effects) > 1 else list(range(len(left)))
         left, effects = [left[i] for i in near], effects[:, near]
     selection.suspects = [parts[i] for i in left]
