@@ -50,6 +50,7 @@ WINGS: dict[str, set[str]] = {
     "vesalius_truth": set(),
     "vesalius_functions": {"vesalius_backbones", "vesalius_truth"},
     "vesalius_mechrl": set(),
+    "vesalius_features": set(),
     "vesalius_bench": {"vesalius_backbones", "vesalius_functions", "vesalius_mechrl", "vesalius_truth"},
     "vesalius_agents": {
         "vesalius_backbones",
@@ -68,6 +69,7 @@ OPEN_TO = {
     "vesalius_backbones": {"explanations"},
     "vesalius_functions": {"model"},
     "vesalius_mechrl": MEASURES,
+    "vesalius_features": MEASURES,
     "vesalius_bench": MEASURES | {"explanations", "rasp"},
     "vesalius_agents": {"circuits", "discovery", "explanations", "model", "rasp"},
     "vesalius_serving": set(),

@@ -41,7 +41,7 @@ PANELS = {
         "improve",
     ),
     "Results": ("report", "runs", "diff", "replay", "compare", "convert", "schema"),
-    "Specimens": ("specimens", "models", "train", "generate", "plugins"),
+    "Specimens": ("specimens", "models", "train", "transcoders", "generate", "plugins"),
 }
 OTHERS = "Benchmarks, studies and other packages"
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}

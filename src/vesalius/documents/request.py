@@ -36,6 +36,7 @@ Command = Literal[
     "ladder",
     "improve",
     "survey",
+    "transcoders",
     "study af1",
     "bench circuits",
     "bench discovery",
