@@ -1,10 +1,10 @@
-"""`vesalius transcoders`."""
+"""`vesalius transcoders` and `vesalius latents`."""
 
 from vesalius import api
 from vesalius.cli.console import output, resumable
-from vesalius.cli.options import Planned, SpecimenArgument
-from vesalius.options import Draw, Force, Load
-from vesalius_features.options import MEASURED, TranscoderTraining
+from vesalius.cli.options import Planned, Printed, SpecimenArgument, TopOption
+from vesalius.options import Draw, Force, Load, Sparse
+from vesalius_features.options import CHOSEN, MEASURED, LatentSearch, TranscoderTraining
 
 
 def transcoders(
@@ -29,3 +29,26 @@ def transcoders(
     with resumable():
         document = api.train_transcoders(specimen, training, load, draw, force, out=printed.out or True)
     return output(document, as_json=printed.json)
+
+
+def latents(
+    specimen: SpecimenArgument,
+    load: Load,
+    sparse: Sparse,
+    searched: LatentSearch,
+    draw: Draw = CHOSEN,
+    *,
+    force: Force,
+    printed: Printed,
+    top: TopOption = 12,
+) -> None:
+    """Find the smallest set of latents, heads and error terms that keeps a share of a behaviour.
+
+    Parts are ranked by attribution; all others take their values on the counterfactual prompt. The share is read on
+    held-out prompts, beside as many random parts, and without the error terms. Writes latents.json and its page.
+
+    Example: vesalius latents smollm2-135m -b induction --features transcoders/
+    """
+    with resumable():
+        circuit = api.latents(specimen, load, sparse, searched, draw, force, out=printed.out or True)
+    output(circuit, as_json=printed.json, top=top)

@@ -1,13 +1,31 @@
-"""What this package writes: transcoders in training's end, with what they keep of the model (`transcoders.json`)."""
+"""What this package writes: what trained transcoders keep of the model (`transcoders.json`), and circuits of latents
+(`latents.json`).
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from vesalius.documents.answers import kept_answer
 from vesalius.documents.base import Answered, FrozenList, Line, Record, ResultDocument
+from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.view import Answer, Bars, Facts, Section, Sheet, Tokens, View, duration, subject_of
+from vesalius.documents.view import (
+    Answer,
+    Bars,
+    Facts,
+    Section,
+    Sheet,
+    Tokens,
+    View,
+    duration,
+    join_first,
+    prompts,
+    subject_of,
+)
 
 TRANSCODERS_FILE, TRANSCODERS_PAGE = "transcoders.json", "transcoders.html"
+LATENTS_FILE, LATENTS_PAGE = "latents.json", "latents.html"
 #: Shares from which on the first line says Yes, and below which it says No.
 YES, NO = 0.8, 0.2
 
@@ -178,15 +196,108 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
         yield Bars(bars, title="Variance explained", pages_only=True)
 
     def _details(self) -> Iterator[Section]:
-        rows = [
-            (one.id if not number else f"{one.id} ({number + 1})", list(zip(said.tokens, said.values, strict=True)))
-            for one in self.details
-            for number, said in enumerate(one.contexts)
+        yield from passages(self.details, "Where the most active latents are active")
+
+
+def passages(details: Sequence[FeatureDetail], title: str) -> Iterator[Section]:
+    """Passages of held-out text in which latents are active, shaded by their values."""
+    rows = [
+        (f"{one.id} ({number})" if number > 1 else one.id, list(zip(said.tokens, said.values, strict=True)))
+        for one in details
+        for number, said in enumerate(one.contexts, 1)
+    ]
+    if rows:
+        caption = "Passages of held-out text, shaded by the latent's value."
+        yield Tokens(rows, title=title, caption=caption, pages_only=True)
+
+
+class LatentCircuit(Answered, ResultDocument, kind="latents"):
+    """The smallest set found of latents, heads, MLPs without a dictionary and error terms (`L12.error`) that keeps the
+    share `keep` of a behaviour, all other parts as on the counterfactual prompt.
+
+    `components` are its parts with their attributions, means over `n` prompts, strongest first, out of `scored` parts
+    that have one. `share_chosen` is the share on the prompts that they were chosen by, `share` the one on `n_held_out`
+    others, with as many random parts as its baseline, `without_errors` that of the set without its error terms: what
+    the dictionaries say by themselves. `details` say where the strongest latents are active, where that is known.
+    """
+
+    FILE = LATENTS_FILE
+    RANK = 41
+    COMMAND = VERB = "latents"
+    REMEDY = "run `vesalius latents` again"
+    PAGE = LATENTS_PAGE
+    ABSENT_IF_DEFAULT = ("performance", "directory", "details")
+
+    request: Request
+    components: FrozenList[Score]
+    n: int
+    n_held_out: int
+    scored: int
+    keep: float
+    share_chosen: float
+    share: Metric
+    without_errors: Metric
+    details: FrozenList[FeatureDetail] = ()
+    unit: str
+    forwards: float
+    seconds: float
+    performance: Performance | None = None
+    directory: str | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many parts of each kind the set has."""
+        kinds = [_kind(one.id) for one in self.components]
+        return {kind: kinds.count(kind) for kind in ("latents", "heads", "MLPs", "error terms")}
+
+    def listed(self) -> Line:
+        """What a list of results says of it."""
+        return Line(subject_of(self.request.specimen, self.request.behaviour), self._said(), seconds=self.seconds)
+
+    def answered(self) -> Answer:
+        """Whether the set keeps its share on held-out prompts, more than as many parts at random."""
+        contrast = None if self.performance is None else self.performance.contrast
+        empty = None if contrast is None or contrast.usable else contrast.doubt
+        return kept_answer(self._said(), self.share, keep=self.keep, random=self.share.baseline, empty=empty)
+
+    def _said(self) -> str:
+        counted = ", ".join(f"{many} {kind}" for kind, many in self.counts.items() if many)
+        return f"{counted} keep {self.share.text()} of the behaviour"
+
+    def view(self) -> View:
+        """How few parts keep how much, which they are, and where the strongest latents are active."""
+        facts = [
+            ("strongest", join_first([f"{one.id} {one.score:+.3g}" for one in self.components], 5)),
+            ("parts", f"{len(self.components):,} of {self.scored:,} with an attribution"),
+            ("held out", f"{self.share.figures} on {prompts(self.n_held_out)}; {self.share_chosen:.3f} where chosen"),
+            ("as many at random", "–" if self.share.baseline is None else f"{self.share.baseline:.3f}"),
+            ("without its error terms", self.without_errors.figures),
+            ("cost", f"{self.forwards:.0f} passes of the prompts, {duration(self.seconds)}"),
         ]
-        if rows:
-            yield Tokens(
-                rows,
-                title="Where the most active latents are active",
-                caption="Passages of held-out text, shaded by the latent's value.",
-                pages_only=True,
-            )
+        raised = {one.id: " ".join(map(repr, one.raises)) for one in self.details}
+        rows = [(one.id, _kind(one.id), one.score, raised.get(one.id, "")) for one in self.components]
+        return View(
+            f"{subject_of(self.request.specimen, self.request.behaviour)}: circuit of latents",
+            self.answered(),
+            [
+                Facts(facts),
+                Sheet(
+                    ("part", "kind", "attribution", "its direction raises"),
+                    rows,
+                    title="The parts that are kept",
+                    caption=f"Attribution in {self.unit}: first order, mean over prompts.",
+                    signed=("attribution",),
+                ),
+                *passages(self.details, "Where the strongest latents are active"),
+            ],
+            command=self.request.command_line(),
+            place=self.directory and f"{self.directory}/{LATENTS_PAGE}",
+            note="docs/how-to/features.md says how they are chosen.",
+        )
+
+
+def _kind(name: str) -> str:
+    """What a part is, by its name."""
+    return (
+        "error terms" if name.endswith(".error") else "MLPs" if "MLP" in name else "heads" if "H" in name else "latents"
+    )

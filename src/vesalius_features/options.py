@@ -3,11 +3,15 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from vesalius.errors import BadInput, quoted
 from vesalius.options import Draw, Record, flag
+from vesalius.options.verbs import require_share
 
+#: The prompts that latents are chosen by.
+CHOSEN = Draw(n=16)
 #: The prompts of a behaviour that splicing is measured on.
 MEASURED = Draw(n=32)
 _LAYERS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -17,7 +21,7 @@ class TranscoderTraining(Record):
     """What transcoders are trained on, of which layers, how wide and for how long."""
 
     text: Annotated[
-        Sequence[str],
+        Sequence[Any],
         flag(
             "Text to train on: a file whose articles are separated by blank lines, factbook, or wikitext:PATH. May be "
             "given several times.",
@@ -40,7 +44,8 @@ class TranscoderTraining(Record):
     ] = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", (self.text,) if isinstance(self.text, str) else tuple(map(str, self.text)))
+        texts = (self.text,) if isinstance(self.text, str | Path) else self.text
+        object.__setattr__(self, "text", tuple(map(str, texts)))
         least = {"k": 1, "steps": 1, "batch": 2, "context": 2, **({} if self.latents is None else {"latents": 2})}
         for name, smallest in least.items():
             if (value := getattr(self, name)) < smallest:
@@ -74,3 +79,14 @@ class TranscoderTraining(Record):
                 )
             found.update(range(first, last + 1))
         return tuple(sorted(found))
+
+
+class LatentSearch(Record):
+    """How much of a behaviour a set of latents keeps."""
+
+    keep: Annotated[
+        float, flag("Share of the behaviour to keep, above 0, at most 1.", asked="always", word="keep{:g}")
+    ] = 0.8
+
+    def __post_init__(self) -> None:
+        require_share(self.keep)

@@ -16,13 +16,14 @@ from vesalius.model.dictionaries import Dictionaries, read_dictionaries
 from vesalius.model.transformer import Transformer
 from vesalius_features import training
 from vesalius_features.contexts import CONTEXTS_FILE
-from vesalius_features.documents import Transcoders
+from vesalius_features.documents import LatentCircuit, Transcoders
+from vesalius_features.latents import latents
 from vesalius_features.measuring import Splicing, reconstructions, text_losses
 from vesalius_features.options import TranscoderTraining
 from vesalius_features.rows import Rows
 from vesalius_features.stack import Stack, Trainer
 from vesalius_features.training import Recipe, Training, with_latent_for
-from vesalius_features.verb import transcoders
+from vesalius_features.verb import transcoders, transcoders_plan
 
 CONFIG = small_config(activation="relu", gated=False)
 HOOKS = "feature_input_hook: mlp.hook_in\nfeature_output_hook: hook_mlp_out\n"
@@ -262,6 +263,18 @@ def test_the_whole_verb(tmp_path: Path) -> None:
     assert (tmp_path / "t" / "transcoders.html").exists()
     swept = ves.sweep(specimen, components=[result.details[0].id], features=tmp_path / "t", kind="zero", n=2)
     assert len(swept.ranked()) == 1
+    planned = ves.plan("sweep", specimen, sites="features", features=tmp_path / "t", n=2, progress=False)
+    assert planned.forwards == pytest.approx(1 + 64 * 2 / 3 + 4)  # at most: 64 in layer 1 of 3, and their ranking
+    cost = transcoders_plan(specimen, text=text, layers="1-2", progress=False, **asked)
+    assert cost.seconds > 0
+    assert cost.n * 2 == len(text.read_text().split("\n\n")) // 3 * 4
+    circuit = latents(specimen, features=tmp_path / "t", keep=0.5, n=8, out=tmp_path / "l", progress=False)
+    assert circuit.share_chosen >= 0.5
+    assert sum(circuit.counts.values()) == len(circuit.components)
+    assert LatentCircuit.read(tmp_path / "l" / "latents.json").as_data() == circuit.as_data()
+    assert all(max(one.contexts[0].values) > 0 for one in circuit.details if one.contexts)
+    with pytest.raises(BadInput, match="give their directory with `features`"):
+        latents(specimen)
     for given, why in (
         ({"layers": "3"}, "not in this model"),
         ({"batch": 100_000}, "give more text"),

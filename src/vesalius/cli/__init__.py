@@ -34,6 +34,7 @@ PANELS = {
         "what-if",
         "complete",
         "neurons",
+        "latents",
         "sets",
         "faithfulness",
         "retest",

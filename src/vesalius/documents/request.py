@@ -37,6 +37,7 @@ Command = Literal[
     "improve",
     "survey",
     "transcoders",
+    "latents",
     "study af1",
     "bench circuits",
     "bench discovery",
