@@ -52,6 +52,7 @@ WINGS: dict[str, set[str]] = {
     "vesalius_truth": {"vesalius_session"},
     "vesalius_functions": {"vesalius_backbones", "vesalius_truth"},
     "vesalius_mechrl": {"vesalius_truth"},
+    "vesalius_features": set(),
     "vesalius_bench": {
         "vesalius_backbones",
         "vesalius_functions",
@@ -78,6 +79,7 @@ OPEN_TO = {
     "vesalius_backbones": {"explanations"},
     "vesalius_functions": {"model"},
     "vesalius_mechrl": MEASURES,
+    "vesalius_features": MEASURES,
     "vesalius_bench": MEASURES | {"explanations", "rasp"},
     "vesalius_agents": {"circuits", "discovery", "explanations", "model", "rasp"},
     "vesalius_serving": set(),

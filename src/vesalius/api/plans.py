@@ -19,7 +19,15 @@ from vesalius.api.discoveries import require_discoverable, require_selection
 from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.loading import loaded
-from vesalius.api.sweeps import ROWS_BETWEEN_SAVES, component_sets_of, kinds_of, swept_sites, usual_kind
+from vesalius.api.sweeps import (
+    LATENTS,
+    ROWS_BETWEEN_SAVES,
+    component_sets_of,
+    dictionaries_asked,
+    kinds_of,
+    swept_sites,
+    usual_kind,
+)
 from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
@@ -72,17 +80,20 @@ from vesalius.intervene.estimate import (
     sweep_peak,
     unit_attribution_peak,
 )
+from vesalius.intervene.features import STRONGEST
 from vesalius.intervene.sites import in_layers
 from vesalius.intervene.written_tokens import weight_arithmetic
 from vesalius.model.devices import weight_dtype
 from vesalius.model.specimen import Specimen
-from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts
+from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts, Sparse
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
-from vesalius.sites import Site
+from vesalius.sites import Feature, Site
 
 #: Length of the prompts of a model that is not there.
 TOKENS = 64
+#: Passes that ranking latents takes: the prompts, their gradients (two) and the counterfactuals.
+LATENT_RANKING = 4.0
 #: Prompts at most by which a pass of an alignment is timed.
 TIMED_PROMPTS = 8
 
@@ -201,6 +212,7 @@ class _SweepWork(_Work):
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__(arguments)
         self.knockout: Knockout = arguments["knockout"]
+        self.sparse: Sparse = arguments["sparse"]
         self.roles: int | None = None
         self.kinds = kinds_of(self.knockout)
         self.ablation = self.kinds[0]
@@ -218,8 +230,14 @@ class _SweepWork(_Work):
             raise BadInput("`by` role: which roles there are is known with the model's tokenizer; plan `by` position")
 
     def _sites(self, case: Case) -> list[Site] | None:
-        """The sites that are swept, one for each column of a map; None where they are components."""
-        sites = swept_sites(case.model, self.knockout)
+        """The sites that are swept, one for each column of a map; None where they are components. Which latents are is
+        not known yet: as many as are swept, all of the first layer that has some, cost most.
+        """
+        if self.knockout.sites == LATENTS:
+            first = min(dictionaries_asked(self.sparse, case.model.config).layers)
+            sites: list[Site] | None = [Site(Feature(first, latent)) for latent in range(STRONGEST)]
+        else:
+            sites = swept_sites(case.model, self.knockout)
         columns = 1 if self.knockout.by is None else self.roles or case.sizes.width
         return None if sites is None else sites * columns
 
@@ -231,7 +249,8 @@ class _SweepWork(_Work):
     def passes(self, case: Case) -> _Passes:
         sites = self._sites(case)
         each = sweep_forwards(case.model, self.sets(case)) if sites is None else in_layers(sites, case.model.config)
-        return _Passes(len(self.kinds) * each)
+        ranking = LATENT_RANKING if self.knockout.sites == LATENTS else 0.0
+        return _Passes(len(self.kinds) * each + ranking)
 
     def first_rows(self, case: Case) -> float:
         """The contrast of its own prompts, where values come from counterfactuals; it asks for nothing else."""

@@ -35,6 +35,7 @@ from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.intervene.features import bound, strongest
 from vesalius.intervene.signed import lost, parted
 from vesalius.intervene.sites import PlacedSet, PlacedSite, SiteValues, placed_sets, require_kind, site_columns
+from vesalius.model.config import Config
 from vesalius.model.dictionaries import Dictionaries, read_dictionaries
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors, write_tensors
@@ -141,8 +142,8 @@ def _sweep(
     spread = parts_on(parts, specimen, progress, material=material)
     dictionaries = None if sparse.features is None else read_dictionaries(sparse.features, specimen.model.config)
     latents, sets = knockout.sites == LATENTS, list[ComponentSet | PlacedSet]()
-    if latents and dictionaries is None:
-        raise BadInput("`sites` features: give the directory of the sparse dictionaries with `features`")
+    if latents:
+        dictionaries = dictionaries_asked(sparse, specimen.model.config)
     sites = [] if latents else swept_sites(specimen.model, knockout)
     if sites is None:
         bound([], dictionaries)
@@ -211,10 +212,15 @@ def _strongest_latents(
     return sites, ranked
 
 
+def dictionaries_asked(sparse: Sparse, config: Config) -> Dictionaries:
+    """The dictionaries whose latents are swept; refused where none are given."""
+    if sparse.features is None:
+        raise BadInput("`sites` features: give the directory of the sparse dictionaries with `features`")
+    return read_dictionaries(sparse.features, config)
+
+
 def swept_sites(model: Transformer, knockout: Knockout) -> list[Site] | None:
     """The sites that are swept; None where they are components at every position, which the engine replaces."""
-    if knockout.sites == LATENTS:
-        raise BadInput("`sites` features: which latents are swept is known after a run; plan named ones: L12F4711")
     if knockout.sites is not None:
         return sites_of(knockout.sites, model.config)
     if knockout.components is None:

@@ -34,6 +34,7 @@ PANELS = {
         "what-if",
         "complete",
         "neurons",
+        "latents",
         "sets",
         "faithfulness",
         "retest",
@@ -41,7 +42,7 @@ PANELS = {
         "improve",
     ),
     "Results": ("report", "runs", "diff", "replay", "compare", "convert", "schema"),
-    "Specimens": ("specimens", "models", "train", "generate", "plugins"),
+    "Specimens": ("specimens", "models", "train", "transcoders", "generate", "plugins"),
 }
 OTHERS = "Benchmarks, studies and other packages"
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}

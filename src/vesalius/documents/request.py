@@ -36,6 +36,8 @@ Command = Literal[
     "ladder",
     "improve",
     "survey",
+    "transcoders",
+    "latents",
     "study af1",
     "bench circuits",
     "bench discovery",

@@ -29,8 +29,12 @@ from vesalius.model.config import Config
 from vesalius.model.states import read_tensors
 
 Kind = Literal["relu", "topk", "jumprelu", "gated"]
-#: Places of a layer that dictionaries read and write, in order of computation.
-PLACES = ("hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_in", "hook_mlp_out", "hook_resid_post")
+#: Places of a layer that dictionaries read and write, in order of computation; `mlp.hook_in` is what an MLP reads after
+#: its norm.
+PLACES = (
+    *("hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_in", "mlp.hook_in", "hook_mlp_out"),
+    "hook_resid_post",
+)
 #: Directories and files that are looked through at the most.
 MOST_FILES = 1_000
 CONFIG_FILE, WEIGHTS_FILE, SET_FILE = "cfg.json", "sae_weights.safetensors", "config.yaml"

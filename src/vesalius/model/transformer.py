@@ -78,7 +78,8 @@ class Block(nn.Module):
 
     def write_mlp(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Float[Tensor, "batch pos d_model"]:
         """What the MLP adds to the residual stream, from its input before the norm."""
-        return tap(self.prefix + "hook_mlp_out", self.ln2_post(self.mlp(self.ln2(x, tap), tap), tap))
+        inputs = tap(self.prefix + "mlp.hook_in", self.ln2(x, tap))
+        return tap(self.prefix + "hook_mlp_out", self.ln2_post(self.mlp(inputs, tap), tap))
 
     def shares(self, z: Float[Tensor, "batch pos head d_head"]) -> Float[Tensor, "batch pos head d_model"]:
         """Each head's part of what attention adds, at the scale that all heads together give a norm that follows."""

@@ -84,7 +84,7 @@ def sweep(
     """
     load = one.studied(load)
     if printed.plan:
-        return output(api.plan("sweep", specimen, load, knockout, draw, parts), as_json=printed.json)
+        return output(api.plan("sweep", specimen, load, knockout, draw, parts, sparse), as_json=printed.json)
     with resumable():
         report = api.sweep_report(specimen, load, knockout, draw, parts, force, sparse, out=printed.out or True)
     return output(report, as_json=printed.json, top=printed.top)

@@ -1,0 +1,303 @@
+"""What this package writes: what trained transcoders keep of the model (`transcoders.json`), and circuits of latents
+(`latents.json`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from vesalius.documents.answers import kept_answer
+from vesalius.documents.base import Answered, FrozenList, Line, Record, ResultDocument
+from vesalius.documents.circuit import Score
+from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Performance
+from vesalius.documents.request import Request
+from vesalius.documents.view import (
+    Answer,
+    Bars,
+    Facts,
+    Section,
+    Sheet,
+    Tokens,
+    View,
+    duration,
+    join_first,
+    prompts,
+    subject_of,
+)
+
+TRANSCODERS_FILE, TRANSCODERS_PAGE = "transcoders.json", "transcoders.html"
+LATENTS_FILE, LATENTS_PAGE = "latents.json", "latents.html"
+#: Shares from which on the first line says Yes, and below which it says No.
+YES, NO = 0.8, 0.2
+
+
+class Splice(Record):
+    """The model with MLPs of some layers replaced: by their transcoders, by their mean over text, by nothing.
+
+    `loss_...` is the loss of the next token on held-out text, `kept_...` the share of the behaviour that survives (1:
+    the model as it is, 0: every component resampled), where one was asked for.
+    """
+
+    ABSENT_IF_DEFAULT = ("kept_spliced", "kept_mean", "kept_zero")
+
+    loss_spliced: Metric
+    loss_mean: Metric
+    loss_zero: Metric
+    kept_spliced: Metric | None = None
+    kept_mean: Metric | None = None
+    kept_zero: Metric | None = None
+
+    def recovered(self, intact: Metric) -> float | None:
+        """The part of what the mean costs that the transcoder does not cost."""
+        spliced, mean, whole = self.loss_spliced.value, self.loss_mean.value, intact.value
+        if spliced is None or mean is None or whole is None or mean <= whole:
+            return None
+        return 1 - (spliced - whole) / (mean - whole)
+
+
+class Context(Record):
+    """A passage of held-out text in which a latent is active, with its value at each token."""
+
+    tokens: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+class FeatureDetail(Record):
+    """A latent, and where it is most active; the tokens whose logits its direction raises most."""
+
+    id: str
+    contexts: tuple[Context, ...]
+    raises: tuple[str, ...] = ()
+
+
+class LayerTranscoder(Record):
+    """One layer's transcoder on held-out text: the share of the variance of what the MLP writes that it explains,
+    latents that were never active, active ones a token, and the model with it in its MLP's place.
+    """
+
+    layer: int
+    explained: float
+    dead: int
+    active: float
+    spliced: Splice
+
+
+class Transcoders(Answered, ResultDocument, kind="transcoders"):
+    """Transcoders of some layers, and what they keep.
+
+    `intact` is the loss of the model as it is on `tokens` held-out tokens, `together` all layers spliced at once.
+    `trained_on` are the tokens of the text that were trained on; each step saw `batch` of them. `details` are the
+    latents that are active most, of each layer.
+    """
+
+    FILE = TRANSCODERS_FILE
+    RANK = 42
+    COMMAND, VERB = "transcoders", "train_transcoders"
+    REMEDY = "run `vesalius transcoders` again"
+    PAGE = TRANSCODERS_PAGE
+    ABSENT_IF_DEFAULT = ("directory", "details")
+
+    request: Request
+    text: str
+    trained_on: int
+    tokens: int
+    latents: int
+    k: int
+    steps: int
+    batch: int
+    intact: Metric
+    layers: FrozenList[LayerTranscoder]
+    together: Splice
+    details: FrozenList[FeatureDetail] = ()
+    forwards: float
+    seconds: float
+    directory: str | None = None
+
+    def listed(self) -> Line:
+        """What a list of results says of it."""
+        return Line(self._subject(), self._said(), seconds=self.seconds)
+
+    def answered(self) -> Answer:
+        """Whether the model still does, with transcoders in the place of all these MLPs, what it does."""
+        share = self._share()
+        verdict = "partly" if share is None or NO <= share < YES else "yes" if share >= YES else "no"
+        where = self.directory or "DIR"
+        then = self.request.followed_by("sweep", "--sites", "features", "--features", where)
+        return Answer(self._said(), verdict, then if self.request.behaviour else None)
+
+    def _share(self) -> float | None:
+        kept = self.together.kept_spliced
+        return self.together.recovered(self.intact) if kept is None else kept.value
+
+    def _said(self) -> str:
+        explained = sorted(one.explained for one in self.layers)
+        middle = explained[len(explained) // 2]
+        layers = f"{len(explained)} layer{'s' * (len(explained) > 1)}"
+        said = f"transcoders of {layers} explain {middle:.2f} of the variance (median)"
+        if (kept := self.together.kept_spliced) is not None:
+            return f"{said}; spliced together they keep {kept.text()} of the behaviour"
+        share = self._share()
+        return f"{said}; spliced together they keep {'–' if share is None else f'{share:.2f}'} of what these MLPs add"
+
+    def _subject(self) -> str:
+        return subject_of(self.request.specimen, self.request.behaviour)
+
+    def view(self) -> View:
+        """Each layer's figures, all layers together, and where the most active latents are active."""
+        return View(
+            f"{self._subject()}: transcoders",
+            self.answered(),
+            [Facts(self._facts()), self._layers(), self._together(), *self._bars(), *self._details()],
+            command=self.request.command_line(),
+            place=self.directory and f"{self.directory}/{TRANSCODERS_PAGE}",
+            note="The directory is what --features takes. docs/how-to/features.md says what each figure is.",
+        )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        seen = self.steps * self.batch
+        return [
+            ("text", self.text),
+            ("trained on", f"{self.trained_on:,} tokens, {seen / max(1, self.trained_on):.1f} times"),
+            ("held out", f"{self.tokens:,} tokens of other articles"),
+            ("latents", f"{self.latents:,} a layer, {self.k} active at a token"),
+            ("loss of the model as it is", self.intact.figures),
+            ("time", duration(self.seconds)),
+        ]
+
+    def _layers(self) -> Sheet:
+        told = self.together.kept_spliced is not None
+        columns = ["layer", "explained", "dead", "active", "loss spliced", "loss mean", "loss zero"]
+        columns += ["kept spliced", "low", "high", "kept mean"] * told
+        rows = []
+        for one in self.layers:
+            cut = one.spliced
+            row = [one.layer, one.explained, one.dead, one.active]
+            row += [cut.loss_spliced.value, cut.loss_mean.value, cut.loss_zero.value]
+            if told and cut.kept_spliced is not None and cut.kept_mean is not None:
+                row += [*cut.kept_spliced.ends, cut.kept_mean.value]
+            rows.append(row)
+        return Sheet(
+            columns,
+            rows,
+            title="Layer by layer",
+            caption="Explained: share of the variance of what the MLP writes, on held-out text without BOS. Dead: "
+            "latents that are active nowhere in it. Loss: of the next token, with this MLP alone replaced by its "
+            "transcoder, by its mean, by nothing. Kept: the share of the behaviour that survives.",
+        )
+
+    def _together(self) -> Sheet:
+        cut, rows = self.together, []
+        for kind, word in {"spliced": "transcoders", "mean": "their means", "zero": "nothing"}.items():
+            kept: Metric | None = getattr(cut, f"kept_{kind}")
+            rows.append((word, getattr(cut, f"loss_{kind}").figures, "–" if kept is None else kept.figures))
+        return Sheet(("in the place of these MLPs", "loss", "behaviour kept"), rows, title="All layers together")
+
+    def _bars(self) -> Iterator[Section]:
+        bars = [(f"L{one.layer}", one.explained, None, None) for one in self.layers]
+        yield Bars(bars, title="Variance explained", pages_only=True)
+
+    def _details(self) -> Iterator[Section]:
+        yield from passages(self.details, "Where the most active latents are active")
+
+
+def passages(details: Sequence[FeatureDetail], title: str) -> Iterator[Section]:
+    """Passages of held-out text in which latents are active, shaded by their values."""
+    rows = [
+        (f"{one.id} ({number})" if number > 1 else one.id, list(zip(said.tokens, said.values, strict=True)))
+        for one in details
+        for number, said in enumerate(one.contexts, 1)
+    ]
+    if rows:
+        caption = "Passages of held-out text, shaded by the latent's value."
+        yield Tokens(rows, title=title, caption=caption, pages_only=True)
+
+
+class LatentCircuit(Answered, ResultDocument, kind="latents"):
+    """The smallest set found of latents, heads, MLPs without a dictionary and error terms (`L12.error`) that keeps the
+    share `keep` of a behaviour, all other parts as on the counterfactual prompt.
+
+    `components` are its parts with their attributions, means over `n` prompts, strongest first, out of `scored` parts
+    that have one. `share_chosen` is the share on the prompts that they were chosen by, `share` the one on `n_held_out`
+    others, with as many random parts as its baseline, `without_errors` that of the set without its error terms: what
+    the dictionaries say by themselves. `details` say where the strongest latents are active, where that is known.
+    """
+
+    FILE = LATENTS_FILE
+    RANK = 41
+    COMMAND = VERB = "latents"
+    REMEDY = "run `vesalius latents` again"
+    PAGE = LATENTS_PAGE
+    ABSENT_IF_DEFAULT = ("performance", "directory", "details")
+
+    request: Request
+    components: FrozenList[Score]
+    n: int
+    n_held_out: int
+    scored: int
+    keep: float
+    share_chosen: float
+    share: Metric
+    without_errors: Metric
+    details: FrozenList[FeatureDetail] = ()
+    unit: str
+    forwards: float
+    seconds: float
+    performance: Performance | None = None
+    directory: str | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many parts of each kind the set has."""
+        kinds = [_kind(one.id) for one in self.components]
+        return {kind: kinds.count(kind) for kind in ("latents", "heads", "MLPs", "error terms")}
+
+    def listed(self) -> Line:
+        """What a list of results says of it."""
+        return Line(subject_of(self.request.specimen, self.request.behaviour), self._said(), seconds=self.seconds)
+
+    def answered(self) -> Answer:
+        """Whether the set keeps its share on held-out prompts, more than as many parts at random."""
+        contrast = None if self.performance is None else self.performance.contrast
+        empty = None if contrast is None or contrast.usable else contrast.doubt
+        return kept_answer(self._said(), self.share, keep=self.keep, random=self.share.baseline, empty=empty)
+
+    def _said(self) -> str:
+        counted = ", ".join(f"{many} {kind}" for kind, many in self.counts.items() if many)
+        return f"{counted} keep {self.share.text()} of the behaviour"
+
+    def view(self) -> View:
+        """How few parts keep how much, which they are, and where the strongest latents are active."""
+        facts = [
+            ("strongest", join_first([f"{one.id} {one.score:+.3g}" for one in self.components], 5)),
+            ("parts", f"{len(self.components):,} of {self.scored:,} with an attribution"),
+            ("held out", f"{self.share.figures} on {prompts(self.n_held_out)}; {self.share_chosen:.3f} where chosen"),
+            ("as many at random", "–" if self.share.baseline is None else f"{self.share.baseline:.3f}"),
+            ("without its error terms", self.without_errors.figures),
+            ("cost", f"{self.forwards:.0f} passes of the prompts, {duration(self.seconds)}"),
+        ]
+        raised = {one.id: " ".join(map(repr, one.raises)) for one in self.details}
+        rows = [(one.id, _kind(one.id), one.score, raised.get(one.id, "")) for one in self.components]
+        return View(
+            f"{subject_of(self.request.specimen, self.request.behaviour)}: circuit of latents",
+            self.answered(),
+            [
+                Facts(facts),
+                Sheet(
+                    ("part", "kind", "attribution", "its direction raises"),
+                    rows,
+                    title="The parts that are kept",
+                    caption=f"Attribution in {self.unit}: first order, mean over prompts.",
+                    signed=("attribution",),
+                ),
+                *passages(self.details, "Where the strongest latents are active"),
+            ],
+            command=self.request.command_line(),
+            place=self.directory and f"{self.directory}/{LATENTS_PAGE}",
+            note="docs/how-to/features.md says how they are chosen.",
+        )
+
+
+def _kind(name: str) -> str:
+    """What a part is, by its name."""
+    return (
+        "error terms" if name.endswith(".error") else "MLPs" if "MLP" in name else "heads" if "H" in name else "latents"
+    )
