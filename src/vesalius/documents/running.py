@@ -142,7 +142,7 @@ class Lookup(Record):
         """The table as a line of the explanation."""
         shown = ", ".join(f"{word!r} -> {token!r}" for word, token in self.examples)
         note = "" if self.holds else "   # does not hold on held-out prompts"
-        return f"{self.mlp} looks up {self.by}{f' ({shown})' if shown else ''}{note}"
+        return f"{self.mlp} is a table of {self.by}{f': {shown}' if shown else ''}{note}"
 
 
 class Rung(Record):
