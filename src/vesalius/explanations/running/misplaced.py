@@ -33,7 +33,7 @@ def misplaced(own: Patterns, prompts: Prompts) -> Patterns | None:
     found = {}
     for head, pattern in own.items():
         looks = pattern[of[:, None], queries].tril()
-        looks[:, :, 0] += 1 - looks.sum(-1)  # what would be looked at ahead is not there
+        looks[:, :, 0] += (1 - looks.sum(-1)).clamp(min=0)  # what would be looked at ahead is not there
         found[head] = looks
     return found
 
