@@ -67,7 +67,7 @@ def test_what_looks_words_up_is_a_table_and_a_constant_is_none(running: Running)
     assert all(capitals[country] == capital for country, capital in examples)
     assert kept(running, LOOKUPS) == pytest.approx(1.0, abs=1e-3)
     assert max(kept(running, SHUFFLED_LOOKUPS), kept(running, MEAN_LOOKUPS)) < 0.7
-    assert "L1_MLP is a table of country: ' " in running.listing()
+    assert "L1_MLP is a table of the word at a role, and of country at the end (' " in running.listing()
     assert "every other MLP computes by the model's own weights" in running.listing()
     assert "all MLPs but L1_MLP, L2_MLP" in running.not_explained()
 

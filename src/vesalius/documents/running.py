@@ -120,8 +120,8 @@ class Lookup(Record):
     """An MLP as a table from words to what it writes, alone in the intact model on prompts that did not choose it: `by`
     is the role whose word it is looked up by where the answer is read; at roles it is looked up by the word there.
     `kept` is the share of what its own output has beyond the mean of the table, `shuffled` that with the words of
-    other prompts, `needed` what the mean costs of the behaviour. `examples` are words with the token that the entry
-    raises most.
+    other prompts, `needed` what the mean costs of the behaviour. `examples` are words whose entry raises an answer
+    most, with that answer.
     """
 
     mlp: str
@@ -142,7 +142,8 @@ class Lookup(Record):
         """The table as a line of the explanation."""
         shown = ", ".join(f"{word!r} -> {token!r}" for word, token in self.examples)
         note = "" if self.holds else "   # does not hold on held-out prompts"
-        return f"{self.mlp} is a table of {self.by}{f': {shown}' if shown else ''}{note}"
+        end = f"{self.by} at the end{f' ({shown})' if shown else ''}"
+        return f"{self.mlp} is a table of the word at a role, and of {end}{note}"
 
 
 class Rung(Record):

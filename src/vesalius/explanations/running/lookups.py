@@ -134,19 +134,22 @@ class Lookups:
                     kept=share_between(mean, own, shares.full).metric(),
                     shuffled=share_between(mean, other, shares.full).metric(),
                     needed=needed(shares, mean).metric(),
-                    examples=() if tokenizer is None else self._examples(words[end].unique(), tokenizer, mlp, end),
+                    examples=() if tokenizer is None else self._examples(shares.material.prompts, tokenizer, mlp, end),
                 )
             )
         return found
 
     def _examples(
-        self, words: Int[Tensor, " word"], tokenizer: Tokenizer, mlp: Component, end: str
+        self, prompts: Prompts, tokenizer: Tokenizer, mlp: Component, end: str
     ) -> tuple[tuple[str, str], ...]:
-        """Some words, and the token that the MLP's entry for each raises most beyond the mean of the table."""
+        """Some words with the answer that the MLP's entry for each raises most of all tokens beyond the mean of the
+        table; none of a word whose entry raises what is not an answer.
+        """
+        words = words_of(prompts)[end].unique()
         model, entries = self.tables.model, self.tables.of(end, words)[:, self.tables.mlps.index(mlp), 1]
-        raised, _ = raised_and_lowered(model, last_norm(model, entries - entries.mean(0)), top=1)
-        pairs = list(zip(words.tolist(), raised[:, 0].tolist(), strict=True))[:SHOWN]
-        return tuple((tokenizer.piece(word), tokenizer.piece(token)) for word, token in pairs)
+        raised = raised_and_lowered(model, last_norm(model, entries - entries.mean(0)), top=1)[0][:, 0]
+        said = torch.isin(raised, prompts.question.answers.cpu()).nonzero()[:, 0].tolist()
+        return tuple((tokenizer.piece(int(words[one])), tokenizer.piece(int(raised[one]))) for one in said[:SHOWN])
 
 
 def find_lookups(
