@@ -165,6 +165,7 @@ def table_with(**figures: tuple[float, float, float]) -> Lookup:
     [
         ({}, True),
         ({"kept": (0.7, 0.6, 0.8)}, False),
+        ({"kept": (1.5, 1.3, 1.9)}, False),
         ({"shuffled": (0.8, 0.7, 0.9)}, False),
         ({"needed": (0.02, -0.01, 0.05)}, False),
     ],

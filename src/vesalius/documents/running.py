@@ -136,7 +136,7 @@ class Lookup(Record):
         """Whether the table stands for the MLP on these prompts too, beyond the words of other prompts."""
         kept, other = self.kept, self.shuffled
         apart = (kept.low or 0.0) > (1.0 if other.high is None else other.high)
-        return (kept.value or 0.0) >= LOOKS_UP and apart and (self.needed.low or 0.0) > 0
+        return LOOKS_UP <= (kept.value or 0.0) <= TOO_MUCH and apart and (self.needed.low or 0.0) > 0
 
     def line(self) -> str:
         """The table as a line of the explanation."""

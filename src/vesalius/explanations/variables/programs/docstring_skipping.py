@@ -1,6 +1,6 @@
 """The parameter after the one that follows: false."""
 
-VARIABLES = ["defined_4"]
+VARIABLES = ["defined_5"]
 
 
 def answer(described_3, defined_1, defined_2, defined_3, defined_4, defined_5, defined_6):
