@@ -21,6 +21,7 @@ from vesalius.files import read_json, write_json
 FALSE = {
     "addition": "arithmetic-last-two",
     "capitals": "capitals-next",
+    "docstring": "docstring-skipping",
     "greater-than": "greater-than-earlier",
     "induction": "induction-before",
     "ioi": "ioi-first",

@@ -65,6 +65,7 @@ def measure(specimen: Specimen, n: int, most: int, fit: int, write: Callable[[di
         "rungs": [one.as_data() for one in running.rungs],
         "controls": [one.as_data() for one in running.controls],
         "heads": [brief(one) for one in running.heads],
+        "lookups": [one.as_data() for one in running.lookups],
         "strongest": list(map(str, heads)),
         "mlps": list(running.mlps),
         "rows": running.rows,

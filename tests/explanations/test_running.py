@@ -40,7 +40,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, TEXT, Sample
 from vesalius.explanations.running.explained import fitted_prompts, ladder_prompts, put_in_place, run_again
 from vesalius.explanations.running.fitting import Fits, _polished, _towards, graded
-from vesalius.explanations.running.ladder import Readings, Stage, Words, _Tables, rungs_of
+from vesalius.explanations.running.ladder import Readings, Stage, Words, _Patterns, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, library
 from vesalius.explanations.running.values import donors
@@ -442,11 +442,11 @@ def test_values_from_variables_hold_what_no_token_alone_holds() -> None:
     assert kept(running, TOKEN_VALUES) < 0.8
 
 
-def test_a_donor_has_the_same_words_at_roles_in_the_same_order() -> None:
-    """Of four prompts the second has its roles the other way round, and the third shares fewer words than the last."""
+def four_prompts() -> Prompts:
+    """The second has its roles the other way round, and the third shares fewer words with the first than the last."""
     rows = [[9, 1, 2, 3, 4], [9, 2, 1, 3, 4], [9, 5, 6, 7, 8], [9, 5, 6, 3, 4]]
     roles = {"first": [1, 2, 1, 1], "second": [2, 1, 2, 2]}
-    prompts = Prompts(
+    return Prompts(
         tokens=torch.tensor(rows),
         mask=torch.ones(4, 5, dtype=torch.bool),
         position=torch.full((4,), 4),
@@ -456,7 +456,10 @@ def test_a_donor_has_the_same_words_at_roles_in_the_same_order() -> None:
         texts=[""] * 4,
         roles={name: torch.tensor(places) for name, places in roles.items()},
     )
-    who, of = donors(prompts)
+
+
+def test_a_donor_has_the_same_words_at_roles_in_the_same_order() -> None:
+    who, of = donors(four_prompts())
     assert dict(zip(who.tolist(), of.tolist(), strict=True)) == {0: 2, 2: 0, 3: 2}
 
 
@@ -512,10 +515,10 @@ def test_no_head_keeps_its_program_when_programs_are_shuffled() -> None:
     tokens = Tokens(one.ids.repeat(40, 1), one.real.repeat(40, 1), 1, {})
     same, other = parse_program("1 back 1"), parse_program("self 1")
     words = Words({FIRST: other, SECOND: same, Component(1, 1): same}, ())
-    tables = _Tables(Stage(tokens, {}, {}, {}), words, seed=0)
-    shuffled = tables._shuffled()
-    assert torch.equal(shuffled[FIRST], tables.programs[SECOND])
-    assert all(torch.equal(shuffled[head], tables.programs[FIRST]) for head in (SECOND, Component(1, 1)))
+    patterns = _Patterns(Stage(tokens, {}, {}, {}), words, four_prompts(), seed=0)
+    shuffled = patterns._shuffled()
+    assert torch.equal(shuffled[FIRST], patterns.programs[SECOND])
+    assert all(torch.equal(shuffled[head], patterns.programs[FIRST]) for head in (SECOND, Component(1, 1)))
 
 
 def test_a_control_that_does_as_well_takes_the_yes() -> None:

@@ -25,7 +25,10 @@ PROGRAM, POSITION_ONLY, DEPENDS = "program", "position only", "depends on contex
 MARGIN, LEAST_BY_POSITION = 0.05, 0.7
 #: Where the counterfactual moves this much of a head's attention, its program must react, by this change overlap.
 LEAST_MOVED, LEAST_CHANGE = 0.1, 0.2
-WHOLE, CIRCUIT, FROZEN, PROGRAMS, VARIABLE_VALUES, TOKEN_VALUES, NAMED_MLPS = STEPS = (
+#: An MLP is a table where its entries keep this share of what its own output has beyond the mean of the table, and that
+#: mean costs this share of the behaviour.
+LOOKS_UP, LEAST_NEEDED = 0.8, 0.02
+WHOLE, CIRCUIT, FROZEN, PROGRAMS, VARIABLE_VALUES, TOKEN_VALUES, NAMED_MLPS, LOOKUPS = STEPS = (
     "whole model",
     "circuit",
     "frozen patterns",
@@ -33,16 +36,22 @@ WHOLE, CIRCUIT, FROZEN, PROGRAMS, VARIABLE_VALUES, TOKEN_VALUES, NAMED_MLPS = ST
     "variable values",
     "token values",
     "named MLPs",
+    "lookups",
 )
-SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL, POSITION_MEAN = CONTROLS = (
+SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL, MISPLACED, POSITION_MEAN, SHUFFLED_LOOKUPS, MEAN_LOOKUPS = CONTROLS = (
     "shuffled programs",
     "random programs",
     "all BOS",
     "counterfactual patterns",
+    "misplaced patterns",
     "position means",
+    "shuffled lookups",
+    "mean lookups",
 )
 #: Controls that programs must exceed for the ladder to say something. Position means need no tokens and are shown.
-DECISIVE = (SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL)
+DECISIVE = (SHUFFLED, RANDOM, ALL_BOS, COUNTERFACTUAL, MISPLACED)
+#: The rung that a control is compared with, where it is not that of the programs.
+CONTROLLED = {SHUFFLED_LOOKUPS: LOOKUPS, MEAN_LOOKUPS: LOOKUPS}
 #: The share of what a set keeps with its own patterns from which the counterfactual's count as keeping as much.
 AS_MUCH = 0.9
 _MEANINGS = {
@@ -53,11 +62,15 @@ _MEANINGS = {
     VARIABLE_VALUES: "programs, and heads read at roles what another prompt with the same words at its roles has there",
     TOKEN_VALUES: "programs, and heads read each token as if it stood alone",
     NAMED_MLPS: "programs, and of the MLPs only those of the set",
+    LOOKUPS: "programs, and MLPs that are tables write what these have for the words at roles",
     SHUFFLED: "each head has the program of another that looks elsewhere",
     RANDOM: "each head has as many rules at random",
     ALL_BOS: "every head looks at the first token",
     COUNTERFACTUAL: "heads attend as on the counterfactual prompt",
+    MISPLACED: "from roles heads look where they do on another prompt, in which roles stand elsewhere",
     POSITION_MEAN: "heads attend as on average at this position",
+    SHUFFLED_LOOKUPS: "these MLPs write what their tables have for the words of another prompt",
+    MEAN_LOOKUPS: "these MLPs write the mean of their tables",
 }
 
 
@@ -103,6 +116,36 @@ class AttentionProgram(Record):
         return f"{self.head} looks at {self.program}{note}"
 
 
+class Lookup(Record):
+    """An MLP as a table from words to what it writes, alone in the intact model on prompts that did not choose it: `by`
+    is the role whose word it is looked up by where the answer is read; at roles it is looked up by the word there.
+    `kept` is the share of what its own output has beyond the mean of the table, `shuffled` that with the words of
+    other prompts, `needed` what the mean costs of the behaviour. `examples` are words whose entry raises an answer
+    most, with that answer.
+    """
+
+    mlp: str
+    by: str
+    kept: Metric
+    shuffled: Metric
+    needed: Metric
+    examples: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the table stands for the MLP on these prompts too, beyond the words of other prompts."""
+        kept, other = self.kept, self.shuffled
+        apart = (kept.low or 0.0) > (1.0 if other.high is None else other.high)
+        return LOOKS_UP <= (kept.value or 0.0) <= TOO_MUCH and apart and (self.needed.low or 0.0) > 0
+
+    def line(self) -> str:
+        """The table as a line of the explanation."""
+        shown = ", ".join(f"{word!r} -> {token!r}" for word, token in self.examples)
+        note = "" if self.holds else "   # does not hold on held-out prompts"
+        end = f"{self.by} at the end{f' ({shown})' if shown else ''}"
+        return f"{self.mlp} is a table of the word at a role, and of {end}{note}"
+
+
 class Rung(Record):
     """One step of the ladder, or a control of it: the share kept on held-out prompts and on other templates, the share
     of right answers, the logits of the right and the wrong answer. `change` is the paired difference to `below`, the
@@ -136,15 +179,17 @@ class Rung(Record):
 
 
 class Running(Record):
-    """The explanation as a program, and what it keeps. `heads` look as their programs say; `mlps` of the set run by the
-    model's own weights. `controls` are compared with the rung `programs`: their `change` is what programs keep beyond
-    them. `given` programs were not fitted here. `n_fit` prompts fitted the programs; `rows` is the cost in passes.
+    """The explanation as a program, and what it keeps. `heads` look as their programs say; of the `mlps` of the set
+    `lookups` are tables, and the others run by the model's own weights. `controls` are compared with the rung
+    `programs` (those of tables with `lookups`): their `change` is what that keeps beyond them. `given` programs were
+    not fitted here. `n_fit` prompts fitted programs and tables; `rows` is the cost in passes.
     """
 
-    ABSENT_IF_DEFAULT = ("given",)
+    ABSENT_IF_DEFAULT = ("given", "lookups")
 
     heads: tuple[AttentionProgram, ...]
     mlps: tuple[str, ...]
+    lookups: tuple[Lookup, ...] = ()
     rungs: tuple[Rung, ...]
     controls: tuple[Rung, ...] = ()
     given: tuple[str, ...] = ()
@@ -200,7 +245,7 @@ class Running(Record):
         beside += [
             f"{one.step} {_two(one.kept.value)}"
             for one in self.controls
-            if one.step in (SHUFFLED, COUNTERFACTUAL, POSITION_MEAN) and one.kept.value is not None
+            if one.step in (SHUFFLED, COUNTERFACTUAL, MISPLACED, POSITION_MEAN) and one.kept.value is not None
         ]
         text += f" ({', '.join(beside)})" if beside else ""
         return text if claimed.elsewhere is None else f"{text}, {claimed.elsewhere.text()} on other templates"
@@ -230,8 +275,15 @@ class Running(Record):
         own, other = self.rung(FROZEN), next((one for one in rivals if one.step == COUNTERFACTUAL), None)
         matters = own is not None and (own.kept.low or 0.0) > 0
         if own and other and matters and (other.kept.value or 0.0) >= AS_MUCH * (own.kept.value or 0.0):
-            return f"{text}: what differs between the prompts is not where these heads look"
+            return f"{text}: what differs between the prompts is not where these heads look{self._matters()}"
         return f"{text}, so it is not shown that these heads look where the programs say"
+
+    def _matters(self) -> str:
+        """That it matters where the heads look, and that the programs find it, if that is shown."""
+        moved = self.rung(MISPLACED)
+        if moved is None or MISPLACED in self.beaten_by:
+            return ""
+        return f"; that it matters where, {MISPLACED} show ({_two(moved.kept.value or 0.0)})"
 
     def counted(self) -> str:
         """How many heads have which word."""
@@ -248,17 +300,34 @@ class Running(Record):
 
     def _of_mlps(self) -> str:
         """The MLPs that run by the model's own weights, and what is kept with those of the set alone."""
+        tables = [one.mlp for one in self.lookups if one.holds]
+        who = "all MLPs" if not tables else f"all MLPs but {', '.join(tables)}"
         alone = self.rung(NAMED_MLPS)
         if alone is None or not self.mlps:
-            return "all MLPs"
+            return who
         named = f"{', '.join(self.mlps[:5])}{_more(list(self.mlps))}"
-        return f"all MLPs (with those of the set alone, {named}: {alone.kept.text()})"
+        return f"{who} (with those of the set alone, {named}: {alone.kept.text()})"
+
+    def tables(self) -> str:
+        """What is kept where MLPs are tables, in one clause with its controls."""
+        rung = self.rung(LOOKUPS)
+        assert rung is not None
+        beside = [
+            f"{one.step} {_two(one.kept.value)}"
+            for one in self.controls
+            if one.step in CONTROLLED and one.kept.value is not None
+        ]
+        count, held = len(self.lookups), sum(one.holds for one in self.lookups)
+        who = f"{count} MLP{'s' * (count > 1)} as table{'s' * (count > 1)}"
+        return f"{rung.kept.text()} with {who} ({', '.join(beside)}); {held} of {count} hold alone on held-out prompts"
 
     def listing(self) -> str:
         """The program that runs, as lines."""
         lines = [one.line() for one in self.heads]
         lines += ["every head of these reads and writes by the model's own weights   # not explained"] * bool(lines)
-        lines.append("every MLP computes by the model's own weights   # not explained")
+        lines += [one.line() for one in self.lookups]
+        who = "every other MLP" if self.lookups else "every MLP"
+        lines.append(f"{who} computes by the model's own weights   # not explained")
         lines.append("every other head has its value on the counterfactual prompt")
         return "\n".join(lines)
 
@@ -268,6 +337,8 @@ class Running(Record):
         facts += [("fault of the ladder", fault) for fault in self.faults]
         if self.heads:
             facts.insert(1, ("heads", self.counted()))
+        if self.rung(LOOKUPS) is not None:
+            facts.insert(2, ("lookups", self.tables()))
         columns = ("step", "kept", "low", "high", "other templates", "change", "right answers", "right", "wrong")
         listing = self.listing()
         return [
@@ -277,13 +348,13 @@ class Running(Record):
             Sheet(
                 columns,
                 [_row(one) for one in self.controls],
-                title="Controls: other patterns in the place of the programs",
+                title="Controls: other patterns in the place of the programs, other entries in that of tables",
                 terminal=0,
                 signed=("change",),
             ),
             Text(
                 [f"{one.step}: {one.meaning}." for one in (*self.rungs, *self.controls)]
-                + ["Change: the paired difference to the rung before; of a control, how much more programs keep."],
+                + ["Change: the paired difference to the rung before; of a control, how much more is kept than by it."],
                 bullets=True,
                 quiet=True,
                 pages_only=True,
@@ -310,7 +381,17 @@ class Running(Record):
                 folded=True,
                 terminal=0,
             ),
+            *[self._sheet_of_tables()] * bool(self.lookups),
         ]
+
+    def _sheet_of_tables(self) -> Section:
+        """How each table was graded."""
+        rows = [
+            (one.mlp, one.by, one.kept.value, one.kept.low, one.kept.high, one.shuffled.value, one.needed.value)
+            for one in self.lookups
+        ]
+        columns = ("MLP", "looked up by", "kept", "low", "high", "shuffled", "needed")
+        return Sheet(columns, rows, title="MLPs as tables, each alone", folded=True, terminal=0)
 
 
 class Ladder(Answered, ResultDocument, kind="ladder"):

@@ -63,8 +63,8 @@ NATURAL_PER_COMPONENT = 24
 SCREENED, SELECTED = 3, 8
 #: For choosing the set of a natural model, and for the account of it (`discovery.account`).
 CHOOSING, ACCOUNT = 1_500, 700
-#: For the ladder: fitting, grading and other templates, and of each prompt that reports (`explanations.running`).
-LADDER, LADDER_PER_PROMPT, REPORT = 410, 14, 32
+#: For the ladder: fitting, tables, grading, other templates; and for each prompt that reports (`explanations.running`).
+LADDER, LADDER_PER_PROMPT, REPORT = 1200, 24, 32
 #: Fields of scientists that a request says otherwise than among its options.
 _OWN_FIELDS = ("protocol", "program", "function")
 #: Every scientist that has a name, by it.

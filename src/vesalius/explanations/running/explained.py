@@ -21,11 +21,12 @@ from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, Sample, behaviour_samples, samples
 from vesalius.explanations.running.fitting import PositionMeans, fit_programs, graded
 from vesalius.explanations.running.ladder import Readings, Stage, Words, measured, rungs_of
+from vesalius.explanations.running.lookups import Lookups, find_lookups
 from vesalius.explanations.running.programs import Program, parse_program
 from vesalius.explanations.running.rules import Tokens
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.recordings import Recordings
-from vesalius.model.specimen import Specimen
+from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress, silent
 
 HELD_OUT, OTHER_TEMPLATES = "held-out prompts", "other templates"
@@ -116,7 +117,8 @@ class _Runner:
         """Fit what is not given, grade, and run the ladder."""
         fit = self._samples(heads, _fitted_to(self.sets), grading=False) if heads else []
         programs = dict(given) | fit_programs(fit, [h for h in heads if h not in given], progress=self.progress)
-        words = Words({head: programs[head] for head in heads}, list(mlps))
+        tables = self._lookups(list(mlps)) if heads else None
+        words = Words({head: programs[head] for head in heads}, list(mlps), tables)
         grading: dict[str, list[Sample]] = {}
         if heads:
             grading[HELD_OUT] = self._samples(heads, self.sets.report, grading=True, runs=self.runs.report.recordings)
@@ -130,15 +132,25 @@ class _Runner:
         there = self.runs.elsewhere
         elsewhere = None if there is None else self._readings(there, words, grading.get(OTHER_TEMPLATES, []), means)
         rungs, controls = rungs_of(here, elsewhere)
+        vocabulary = self.specimen.vocabulary
+        tokenizer = vocabulary.tokenizer if isinstance(vocabulary, TextVocabulary) else None
         return Running(
             heads=tuple(records[head] for head in heads),
             mlps=tuple(map(str, words.mlps)),
+            lookups=() if tables is None else tuple(tables.graded(self.runs.report, tokenizer, self.seed)),
             rungs=rungs,
             controls=controls,
             given=tuple(map(str, given)),
             n_fit=len(_fitted_to(self.sets).batch),
             rows=round(self.cost.rows, 1),
         )
+
+    def _lookups(self, mlps: Sequence[Component]) -> Lookups | None:
+        """The MLPs of the set that are tables, by words at roles that every prompt has."""
+        drawn = [one.prompts for one in (self.sets.report, self.sets.elsewhere) if one is not None]
+        roles = [one.roles for one in drawn if one is not None]
+        common = [role for role in roles[0] if all(role in one for one in roles)]
+        return find_lookups(self.specimen.model, mlps, _fitted_to(self.sets), common, self.cost)
 
     def _samples(
         self, heads: Sequence[Component], own: Trial, *, grading: bool, runs: Recordings | None = None

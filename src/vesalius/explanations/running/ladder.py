@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.discovery.shares import Kept, Shares, share_between
@@ -20,19 +21,26 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.running import (
     ALL_BOS,
     CIRCUIT,
+    CONTROLLED,
     COUNTERFACTUAL,
     FROZEN,
+    LOOKUPS,
+    MEAN_LOOKUPS,
+    MISPLACED,
     NAMED_MLPS,
     POSITION_MEAN,
     PROGRAMS,
     RANDOM,
     SHUFFLED,
+    SHUFFLED_LOOKUPS,
     TOKEN_VALUES,
     VARIABLE_VALUES,
     WHOLE,
     Rung,
 )
 from vesalius.explanations.claims.base import MIN_EFFECT
+from vesalius.explanations.running.lookups import Lookups, shuffled_words, words_of
+from vesalius.explanations.running.misplaced import misplaced
 from vesalius.explanations.running.programs import Program
 from vesalius.explanations.running.rules import Tokens, library
 from vesalius.explanations.running.values import Values, token_values, variable_values
@@ -40,6 +48,7 @@ from vesalius.intervene import Plan, Readout, run
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.patterns import OWN, PatternEdits
 from vesalius.intervene.readout import chosen_logits
+from vesalius.intervene.values import Values as Replacements
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, checkpoint, silent
 
@@ -53,16 +62,18 @@ BELOW = {
     VARIABLE_VALUES: PROGRAMS,
     TOKEN_VALUES: PROGRAMS,
     NAMED_MLPS: PROGRAMS,
+    LOOKUPS: PROGRAMS,
 }
 Patterns = Mapping[Component, Float[Tensor, "prompt query key"]]
 
 
 @dataclass(frozen=True)
 class Words:
-    """What is put in the place of a set: programs for its heads, and its MLPs."""
+    """What is put in the place of a set: programs for its heads, and its MLPs, of which some are tables."""
 
     programs: Mapping[Component, Program]
     mlps: Collection[Component]
+    lookups: Lookups | None = None
 
     @property
     def heads(self) -> list[Component]:
@@ -120,33 +131,39 @@ def measured(
     """
     model, material, replacement, heads = shares.model, shares.material, shares.replacement, words.heads
     recordings = shares.recordings.read_as(_readings(material, model))
-    patterns = _Tables(stage, words, seed)
+    assert material.prompts is not None
+    patterns = _Patterns(stage, words, material.prompts, seed)
     full = recordings.scores().cpu()
     parts, every = list(model.components), set(model.components)
     named = set(heads) | {part for part in parts if not part.is_head}
     variants: list[tuple[str, set[Component], Patterns | None, Values | None]] = [(CIRCUIT, every - named, None, None)]
+    tables: dict[str, Replacements] = {}
     if heads:
         variants += [(name, every - named, one, None) for name, one in patterns.variants()]
         alone = token_values(model, stage.tokens, heads, prefix, cost)
-        assert material.prompts is not None
         if (given := variable_values(model, alone, material.prompts, cost)) is not None:
             variants.append((VARIABLE_VALUES, every - named, patterns.programs, given))
         variants.append((TOKEN_VALUES, every - named, patterns.programs, alone))
         if any(not part.is_head for part in every - set(words.mlps)):
             variants.append((NAMED_MLPS, every - set(heads) - set(words.mlps), patterns.programs, None))
+        if words.lookups is not None:
+            tables = _tables(shares, words.lookups, material.prompts, patterns.rng)
+            variants += [(name, every - named | set(words.lookups.by), patterns.programs, None) for name in tables]
     found: dict[str, list[Tensor]] = {WHOLE: [full]}
 
-    def rows(removed: Collection[Component], looks: Patterns | None, read: Values | None) -> Float[Tensor, "prompt 4"]:
+    def rows(
+        name: str, removed: Collection[Component], looks: Patterns | None, read: Values | None
+    ) -> Float[Tensor, "prompt 4"]:
         plan = Plan.grid(model.config, [tuple(removed)], choices=replacement.choices, positions=material.where)
         if looks:
             edits = pattern_edits(model, heads, looks, read)
             plan = replace(plan, patterns=edits)
-        return run(recordings, plan, replacement.values, cost=cost).cpu()
+        return run(recordings, plan, tables.get(name, replacement.values), cost=cost).cpu()
 
     for place, (name, removed, looks, read) in enumerate(variants, 1):
         checkpoint()
         progress("running the explanation in the model's place", place, len(variants))
-        found.setdefault(name, []).append(rows(removed, looks, read))
+        found.setdefault(name, []).append(rows(name, removed, looks, read))
     return Readings({name: torch.stack(several).mean(0) for name, several in found.items()}, shares.nothing)
 
 
@@ -182,11 +199,22 @@ def _rung(name: str, here: Readings, elsewhere: Readings | None, below: str | No
 
 
 def _control(name: str, here: Readings, elsewhere: Readings | None) -> Rung:
-    """A control; its change is what the programs keep beyond it."""
-    more = here.difference(PROGRAMS, name).metric()
-    there = None if elsewhere is None else elsewhere.difference(PROGRAMS, name).metric()
+    """A control; its change is what the programs (or the tables that it controls) keep beyond it."""
+    of = CONTROLLED.get(name, PROGRAMS)
+    more = here.difference(of, name).metric()
+    there = None if elsewhere is None else elsewhere.difference(of, name).metric()
     plain = _rung(name, here, elsewhere, None)
-    return plain.model_copy(update={"below": PROGRAMS, "change": more, "change_elsewhere": there})
+    return plain.model_copy(update={"below": of, "change": more, "change_elsewhere": there})
+
+
+def _tables(shares: Shares, lookups: Lookups, prompts: Prompts, rng: random.Random) -> dict[str, Replacements]:
+    """What MLPs that are tables write, by variant."""
+    own = words_of(prompts)
+    return {
+        LOOKUPS: lookups.values(shares, own),
+        SHUFFLED_LOOKUPS: lookups.values(shares, shuffled_words(own, rng)),
+        MEAN_LOOKUPS: lookups.values(shares, own, mean=True),
+    }
 
 
 def _readings(material: Trial, model: Transformer) -> Readout:
@@ -209,11 +237,11 @@ def _readings(material: Trial, model: Transformer) -> Readout:
     return Readout(score, base.at, None, base.unit)
 
 
-class _Tables:
+class _Patterns:
     """The patterns that heads are given, by variant."""
 
-    def __init__(self, stage: Stage, words: Words, seed: int) -> None:
-        self.stage, self.words, self.rng = stage, words, random.Random(f"ladder/{seed}")
+    def __init__(self, stage: Stage, words: Words, prompts: Prompts, seed: int) -> None:
+        self.stage, self.words, self.prompts, self.rng = stage, words, prompts, random.Random(f"ladder/{seed}")
         self.programs = {head: program.pattern(stage.tokens) for head, program in words.programs.items()}
 
     def variants(self) -> list[tuple[str, Patterns]]:
@@ -224,12 +252,14 @@ class _Tables:
         drawn = [(RANDOM, self._random()) for _ in range(DRAWS)]
         if len({str(program) for program in self.words.programs.values()}) > 1:
             drawn += [(SHUFFLED, self._shuffled()) for _ in range(DRAWS)]
+        moved = misplaced(stage.own, self.prompts) if heads else None
         return [
             (FROZEN, stage.own),
             (PROGRAMS, self.programs),
             *drawn,
             (ALL_BOS, dict.fromkeys(heads, bos)),
             (COUNTERFACTUAL, stage.counterfactual),
+            *([] if moved is None else [(MISPLACED, moved)]),
             (POSITION_MEAN, stage.position_means),
         ]
 

@@ -37,6 +37,7 @@ USUAL = {
     "greater-than": "greater-than",
     "capitals": "capitals",
     "induction": "induction",
+    "docstring": "docstring",
 }
 #: Seconds for all runs of a user's program together.
 PROGRAM_SECONDS = 120.0
