@@ -23,7 +23,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.discovery.shares import Kept, Shares, share_between
 from vesalius.documents.running import LEAST_NEEDED, LOOKS_UP, Lookup
-from vesalius.intervene import Plan, run
+from vesalius.intervene import Batch, Plan, activations, run
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.values import Values
 from vesalius.intervene.written_tokens import last_norm, raised_and_lowered
@@ -186,7 +186,6 @@ def find_lookups(
     return Lookups(tables, held) if held else None
 
 
-@torch.no_grad()
 def written_at(
     model: Transformer,
     mlps: Sequence[Component],
@@ -195,14 +194,11 @@ def written_at(
     places: Int[Tensor, "row place"],
 ) -> Float[Tensor, "row mlp place d_model"]:
     """What MLPs write at places of texts in the intact model, without their output bias."""
-    hooks = {f"blocks.{mlp.layer}.hook_mlp_out": model.blocks[mlp.layer].mlp_bias for mlp in mlps}
     written = []
     for part in torch.arange(len(tokens)).split(AT_ONCE):
-        choose = torch.zeros(len(part), 1, dtype=torch.long, device=model.device)
-        batch = (tokens[part].to(model.device), mask[part].to(model.device))
-        _, cache = model.run_with_cache(batch[0], mask=batch[1], names=list(hooks), choose=choose)
-        at = (torch.arange(len(part))[:, None], places[part])
-        written.append(torch.stack([(cache[name][at] - bias).float().cpu() for name, bias in hooks.items()], 1))
+        batch = Batch(tokens[part], mask[part]).to(model.device)
+        values, at = activations(model, batch), (torch.arange(len(part))[:, None], places[part])
+        written.append(torch.stack([values.output(mlp)[at].float().cpu() for mlp in mlps], 1))
     return torch.cat(written)
 
 
