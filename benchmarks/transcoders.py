@@ -154,9 +154,10 @@ def main() -> None:
         "times": round(steps * given.batch / document.trained_on, 2),
         "held_out_tokens": document.tokens,
         "intact": figures(document.intact),
+        "guess": document.guess,
         "together": {
             **{kind: figures(getattr(together, f"loss_{kind}")) for kind in ("spliced", "mean", "zero")},
-            "recovered": together.recovered(document.intact),
+            "recovered": together.recovered(document.intact, document.guess),
         },
         "layers": layers,
         "behaviours": behaviours,

@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from vesalius.documents.answers import kept_answer
 from vesalius.documents.base import Answered, FrozenList, Line, Record, ResultDocument
@@ -46,12 +47,14 @@ class Splice(Record):
     kept_mean: Metric | None = None
     kept_zero: Metric | None = None
 
-    def recovered(self, intact: Metric) -> float | None:
-        """The part of what the mean costs that the transcoder does not cost."""
+    def recovered(self, intact: Metric, guess: float) -> float | None:
+        """The part of what the mean costs that the transcoder does not cost; a loss above that of a guess among all
+        tokens counts as the guess, since a model without its MLPs may be as wrong as it likes.
+        """
         spliced, mean, whole = self.loss_spliced.value, self.loss_mean.value, intact.value
-        if spliced is None or mean is None or whole is None or mean <= whole:
+        if spliced is None or mean is None or whole is None or min(mean, guess) <= whole:
             return None
-        return 1 - (spliced - whole) / (mean - whole)
+        return 1 - (spliced - whole) / (min(mean, guess) - whole)
 
 
 class Context(Record):
@@ -84,7 +87,8 @@ class LayerTranscoder(Record):
 class Transcoders(Answered, ResultDocument, kind="transcoders"):
     """Transcoders of some layers, and what they keep.
 
-    `intact` is the loss of the model as it is on `tokens` held-out tokens, `together` all layers spliced at once.
+    `intact` is the loss of the model as it is on `tokens` held-out tokens, `guess` that of a guess among all tokens,
+    `together` all layers spliced at once.
     `trained_on` are the tokens of the text that were trained on; each step saw `batch` of them. `details` are the
     latents that are active most, of each layer.
     """
@@ -105,6 +109,7 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
     steps: int
     batch: int
     intact: Metric
+    guess: float
     layers: FrozenList[LayerTranscoder]
     together: Splice
     details: FrozenList[FeatureDetail] = ()
@@ -126,11 +131,11 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
 
     def _share(self) -> float | None:
         kept = self.together.kept_spliced
-        return self.together.recovered(self.intact) if kept is None else kept.value
+        return self.together.recovered(self.intact, self.guess) if kept is None else kept.value
 
     def _said(self) -> str:
-        explained = sorted(one.explained for one in self.layers)
-        middle = explained[len(explained) // 2]
+        explained = [one.explained for one in self.layers]
+        middle = median(explained)
         layers = f"{len(explained)} layer{'s' * (len(explained) > 1)}"
         said = f"transcoders of {layers} explain {middle:.2f} of the variance (median)"
         if (kept := self.together.kept_spliced) is not None:
@@ -159,7 +164,7 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
             ("trained on", f"{self.trained_on:,} tokens, {seen / max(1, self.trained_on):.1f} times"),
             ("held out", f"{self.tokens:,} tokens of other articles"),
             ("latents", f"{self.latents:,} a layer, {self.k} active at a token"),
-            ("loss of the model as it is", self.intact.figures),
+            ("loss of the model as it is", f"{self.intact.figures}; of a guess {self.guess:.2f}"),
             ("time", duration(self.seconds)),
         ]
 

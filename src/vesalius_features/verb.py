@@ -1,5 +1,6 @@
 """Train per-layer transcoders of a model, and say what they keep of it: the verb `train_transcoders`."""
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -231,6 +232,7 @@ def _measured(
         steps=recipe.steps,
         batch=recipe.batch,
         intact=intact,
+        guess=math.log(model.config.d_vocab_out),
         layers=layers,
         together=splices[-1],
         details=details(specimen, directory, shown),

@@ -125,7 +125,7 @@ def test_what_is_trained_is_what_is_read(tmp_path: Path) -> None:
     for layer in found.layers:
         one = found.at(layer)
         assert (one.kind, one.k, len(one), one.reads) == ("topk", 3, 17, "mlp.hook_in")
-        _, cache = model.run_with_cache(torch.tensor([[1, 5]]))
+        _, cache = model.run_with_cache(torch.tensor([[1, 5]]), names=[one.read_hook, one.write_hook])
         x, y = cache[one.read_hook][0], cache[one.write_hook][0]
         assert same_logits(one.reconstruct(x)[0], y[0])
         assert one.encode(x)[0, 0] > 0

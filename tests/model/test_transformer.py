@@ -202,6 +202,7 @@ def test_hooks_run_in_order_of_computation() -> None:
         "hook_mlp_in",
         "ln2.hook_scale",
         "ln2.hook_normalized",
+        "mlp.hook_in",
         "mlp.hook_pre",
         "mlp.hook_pre_linear",
         "mlp.hook_post",

@@ -39,8 +39,10 @@ Results = Callable[[int, Tensor], Tensor]
 #: From a component and a cache: what the component added to the residual stream.
 Written = Callable[[Component, "Cache"], Tensor]
 
-#: Activations that cost extra and are therefore computed only where a hook or an explicit name asks for them.
+#: Activations that cost extra, or are another one under a second name, and are therefore there only where a hook or an
+#: explicit name asks for them.
 ON_DEMAND = (
+    "mlp.hook_in",
     "attn.hook_result",
     "mlp.hook_expert_out",
     *(f"hook_{port}_input" for port in "qkv"),
