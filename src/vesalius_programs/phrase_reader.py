@@ -40,7 +40,7 @@ HERE = "__here"
 SCOPES = {"in view": Comparison.TRUE, "so far": Comparison.LEQ, "before here": Comparison.LT}
 
 
-def read_phrased(text: str, *, vocab: Sequence[Value], max_len: int, causal: bool, name: str = "program") -> Program:
+def read_phrased(text: str, *, vocab: Sequence[Value], max_len: int, causal: bool) -> Program:
     """The program that formulas stand for; BadInput names what cannot be read."""
     reader, output = _Reader(), None
     for line in text.strip().splitlines():
@@ -55,7 +55,7 @@ def read_phrased(text: str, *, vocab: Sequence[Value], max_len: int, causal: boo
             raise BadInput(f"formulas: {line!r:.60} is neither 'name = formula' nor 'return formula'")
     if output is None:
         raise BadInput("formulas: the last line must return a formula")
-    return compile_program(output, vocab, max_len, causal=causal, name=name)
+    return compile_program(output, vocab, max_len, causal=causal, name="program")
 
 
 def _words(line: str) -> Words:

@@ -287,7 +287,6 @@ def kept_faithfulness(
     *,
     kind: str = "resample",
     draw: str = "",
-    memory: int | None = None,
 ) -> Kept:
     """Ablate every candidate that is not kept. `draw` decides the random circuits. What is no candidate stays as it is.
 
@@ -300,7 +299,7 @@ def kept_faithfulness(
     drawn = [frozenset(random.Random(f"{draw}/{place}").sample(order, len(inside))) for place in range(RANDOM_CIRCUITS)]
     removed = [whole, whole - inside, *(whole - one for one in drawn), frozenset()]
     different = list(dict.fromkeys(removed))
-    scores, forwards = scores_without(model, material, different, kind=kind, memory=memory)
+    scores, forwards = scores_without(model, material, different, kind=kind)
     place = {one: i for i, one in enumerate(different)}
     columns = scores[:, [place[one] for one in removed]].double()
     nothing, own, everything = columns[:, 0], columns[:, 1], columns[:, -1]

@@ -230,18 +230,16 @@ def _smallest(keeping: Keeping, order: Order, keep: float, progress: Progress | 
     return size, reached
 
 
-def smallest_size(
-    share: Callable[[int], float], keep: float, most: int, *, first: int = 1, fine: int = 50
-) -> tuple[int, float]:
-    """The smallest size tried, from `first` on and up to `most`, whose share reaches `keep`, and that share; `most`
-    where none does. Sizes double until one does, then the interval is halved to one part in `fine` of the size.
+def smallest_size(share: Callable[[int], float], keep: float, most: int) -> tuple[int, float]:
+    """The smallest size tried, from 1 to `most`, whose share reaches `keep`, and that share; `most` where none does.
+    Sizes double until one does, then the interval is halved to two per cent of the size.
     """
-    low, high = 0, min(first, most)
+    low, high = 0, min(1, most)
     while (reached := share(high)) < keep and high < most:
         low, high = high, min(2 * high, most)
     if reached < keep:
         return high, reached
-    while high - low > max(1, high // fine):  # two per cent of the size is as fine as the prompts can tell
+    while high - low > max(1, high // 50):  # two per cent of the size is as fine as the prompts can tell
         middle = (low + high) // 2
         here = share(middle)
         low, high, reached = (low, middle, here) if here >= keep else (middle, high, reached)

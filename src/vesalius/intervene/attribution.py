@@ -57,6 +57,8 @@ from vesalius.progress import checkpoint
 
 Rule = Literal["gradient", "relp", "relp-qk", "gim"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+#: Prompts of one backward pass.
+ROWS = 32
 _CONSTANTS = (".hook_scale", ".hook_expert_weights")
 _FACTORS = (".hook_pre", ".hook_pre_linear")
 #: GIM's temperature of the softmax in the backward pass, and the shares of the gradients of queries, keys and values.
@@ -165,7 +167,7 @@ def attribute(
     replacement: Replacement,
     *,
     rule: Rule = "gradient",
-    rows: int = 32,
+    rows: int = ROWS,
 ) -> Float[Tensor, "prompt component"]:
     """Estimated effect of replacing each head and MLP alone, in the order of `model.components`, `rows` prompts at
     a time.
@@ -183,15 +185,13 @@ def attribute_once_replaced(
     readout: Readout,
     replacement: Replacement,
     heads: Sequence[Component],
-    *,
-    rows: int = 32,
 ) -> Float[Tensor, "head prompt component"]:
     """Estimated effect of replacing each component once a head is replaced, for each of some heads: a forward and a
     backward pass for each. The head itself has none.
     """
     parts = []
-    for start in range(0, len(batch), rows):
-        prompts = torch.arange(start, min(start + rows, len(batch)))
+    for start in range(0, len(batch), ROWS):
+        prompts = torch.arange(start, min(start + ROWS, len(batch)))
         some, read = batch.take(prompts), readout.take(prompts)
         parts.append(
             torch.stack([_attribute_chunk(model, some, read, replacement, prompts, "gradient", head) for head in heads])
@@ -206,7 +206,7 @@ def attribute_units(
     replacement: Replacement,
     *,
     rule: Rule = "gradient",
-    rows: int = 32,
+    rows: int = ROWS,
 ) -> Float[Tensor, "prompt unit"]:
     """The same for every neuron, and for every expert where MLPs are made of them, in the order of `mlp_units`: all of
     them from one backward pass. The replacement is one with values of neurons.

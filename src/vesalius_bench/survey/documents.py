@@ -253,7 +253,6 @@ LOOKS = {"performed": "supported", "undecided": "undecided", "not performed": "r
 SAID = {"performed": "yes", "undecided": "unclear", "not performed": "no", "failed": "failed"}
 #: Characters of the strongest components in the summary.
 STRONGEST = 240
-AGAIN = "the same command tries what failed again"
 
 
 def survey_view(survey: Survey) -> View:

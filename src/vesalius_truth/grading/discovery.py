@@ -194,9 +194,7 @@ def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:
     return (rank_sum - n_true * (n_true + 1) / 2) / (n_true * n_false)
 
 
-def median_and_mean(
-    values: Sequence[float], *, baseline: float | None = None, seed: int = 0
-) -> tuple[Metric, Metric] | None:
+def median_and_mean(values: Sequence[float], *, baseline: float | None = None) -> tuple[Metric, Metric] | None:
     """Median and mean of one figure over specimens, with intervals by resampling specimens; None without values.
 
     `baseline`, what knowing nothing earns, belongs to the median.
@@ -204,7 +202,7 @@ def median_and_mean(
     if not values:
         return None
     figures = torch.tensor(values, dtype=torch.float64)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     resamples = figures[torch.randint(len(figures), (RESAMPLES, len(figures)), generator=generator)]
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
     low, high = torch.quantile(resamples.quantile(0.5, dim=1), ends).tolist()

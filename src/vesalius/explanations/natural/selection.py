@@ -95,10 +95,6 @@ class ChosenComponents:
         self.reasons[component] = f"{self.reasons[component]}; {reason}" if component in self.reasons else reason
         self.components = sorted(self.reasons)
 
-    def looking_at(self, role: str) -> list[Component]:
-        """The heads hypothesised to attend to a role."""
-        return [c for c in self.components if self.looks_at.get(c) == role]
-
     def account(
         self, specimen: Specimen, *, seed: int, runs: SetRuns | None = None, progress: Progress = silent
     ) -> Account | None:
