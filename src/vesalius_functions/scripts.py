@@ -24,8 +24,8 @@ from typing import Any, Self
 
 from vesalius.errors import BadInput
 from vesalius.sandbox import CallResult, Executions, Sandbox
+from vesalius.sandbox.libraries import PRELOAD
 from vesalius_functions.box import LONGEST_OUTPUT, Category, Function, Reply
-from vesalius_functions.libraries import PRELOAD
 
 SCRIPT = "function_code.py"
 PER_INPUT_SECONDS = 2.0

@@ -7,7 +7,7 @@ import pytest
 
 from vesalius.errors import Failed
 from vesalius.sandbox import Sandbox
-from vesalius_functions.libraries import PRELOAD
+from vesalius.sandbox.libraries import PRELOAD
 from vesalius_functions.numeric import sample
 from vesalius_functions.submitted import run_code
 from vesalius_functions.suite import SEED

@@ -19,6 +19,7 @@ from vesalius.documents.ran import Ran
 from vesalius.json_lines import TIMEOUT
 from vesalius.sandbox import Executions, RecordedSandbox
 from vesalius.sandbox.command import NOTHING, Grants
+from vesalius.sandbox.libraries import PRELOAD
 from vesalius_backbones.runs.access import ModelAccess
 from vesalius_functions.agents import DialogueLimits as Talk
 from vesalius_functions.agents import take_unit_tests
@@ -26,7 +27,6 @@ from vesalius_functions.bench.settings import EvaluatedResult
 from vesalius_functions.box import SUCCESS, Answer, Box, Function, json_value
 from vesalius_functions.evaluators.trained import open_trained
 from vesalius_functions.interpreters import interpret
-from vesalius_functions.libraries import PRELOAD
 from vesalius_functions.scripts import recorded
 from vesalius_functions.suite import Suite
 
