@@ -90,6 +90,13 @@ except Failed as error:
     print(error)
 """
 
+EXPLAIN = """
+import sys
+import vesalius as ves
+ves.explain(ves.load("frac_prevs"), [])
+print("matplotlib" in sys.modules)
+"""
+
 
 def alone(script: str, *arguments: Path) -> str:
     """What a script prints in a fresh interpreter without the packages of the extras."""
@@ -104,6 +111,10 @@ def test_only_the_adapters_need_an_extra() -> None:
     failed, slow = json.loads(alone(IMPORT))
     assert set(failed) == ADAPTERS
     assert not slow  # scipy.stats takes as long to import as everything else but torch
+
+
+def test_an_explanation_that_draws_nothing_imports_no_matplotlib() -> None:
+    assert alone(EXPLAIN).splitlines()[-1] == "False"
 
 
 def test_a_hugging_face_directory_and_a_gguf_file_load(tmp_path: Path) -> None:

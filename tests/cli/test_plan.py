@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -230,3 +231,17 @@ def test_an_alignment_takes_the_passes_of_its_plan(options: dict) -> None:
     assert found.forwards * 6 == pytest.approx(got.forwards - got.search_forwards, rel=1e-6)
     assert 0 < got.search_forwards <= found.search_forwards * 6
     assert "after the map" in found.view().answer.text
+
+
+def test_a_plan_of_many_prompts_draws_few_of_them(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def counted(specimen: Any, n: int, **options: Any) -> Any:
+        drawn.append(n)
+        return trial(specimen, n, **options)
+
+    monkeypatch.setattr("vesalius.api.workloads.trial", counted)
+    monkeypatch.setattr("vesalius.api.workloads.DRAWN", 4)
+    few, many = (ves.plan("sweep", tiny, behaviour="induction", n=n, progress=False) for n in (4, 12))
+    assert (few.n, many.n, drawn) == (4, 12, [4, 4])
+    assert many.forwards == few.forwards

@@ -16,7 +16,9 @@ from vesalius.discovery import checks as checks_module
 from vesalius.discovery.checks import circuit_size, run_checks
 from vesalius.discovery.discover import discover
 from vesalius.discovery.faithfulness import faithfulness_curves
+from vesalius.documents.checks import Checks, Drop, Specificity
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.view import Sheet
 from vesalius.errors import BadInput
 
 
@@ -121,3 +123,18 @@ def test_sizes() -> None:
         run_checks(specimen, found, size=11)
     with pytest.raises(BadInput, match="0 components does not fit"):
         run_checks(specimen, found, size=0)
+
+
+def test_what_specificity_compares_stands_in_the_columns_of_figures() -> None:
+    """Where the others lose nothing there is no ratio; the drops themselves still are figures with a control."""
+    own = Drop(clean=2.0, drop=0.5, low=0.4, high=0.6, random=0.1, n=16)
+    drops = {"heads": ("L0H0",), "own": own, "others": {"ioi": own.model_copy(update={"drop": 0.25})}, "text": None}
+
+    def rows(others_mean: float, ratio: float | None) -> list[tuple[object, ...]]:
+        found = Specificity(**drops, others_mean=others_mean, ratio=ratio)
+        view = Checks(size=1, n=16, asked=16, specificity=found, seconds=0.0).view()
+        return [tuple(row[:5]) for one in view.sections if isinstance(one, Sheet) for row in one.rows[:2]][:2]
+
+    assert rows(0.25, 2.0) == [("drop", 0.5, 0.4, 0.6, 0.25), ("specificity", 2.0, None, None, 1.0)]
+    assert rows(-0.1, None)[0] == ("drop", 0.5, 0.4, 0.6, -0.1)
+    assert "specificity" not in [row[0] for row in rows(-0.1, None)]

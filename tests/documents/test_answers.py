@@ -241,5 +241,5 @@ def test_heads_stand_in_for_each_other_where_prompts_are_enough_and_it_is_known_
 
 def test_a_model_agrees_only_where_it_was_compared_and_every_limit_was_reached() -> None:
     verdicts = [agreement_answer("it", agrees, unreached=False).verdict for agrees in (True, None, False)]
-    assert verdicts == ["yes", "partly", "no"]
+    assert verdicts == ["yes", None, "no"]
     assert agreement_answer("it", True, unreached=True).verdict == "partly"

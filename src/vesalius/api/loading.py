@@ -129,8 +129,7 @@ def check(
     or a rotation needs it. `agrees` says whether rounding explains the difference (`tolerance`).
 
     `model` is a directory, a hub id, a GGUF file or a model of transformers in memory. In half precision both are held
-    against transformers in float32. Without transformers `compared_with` is None. transformers reads GGUF files where
-    accelerate is installed as well.
+    against transformers in float32. Without transformers `compared_with` is None.
     """
     if isinstance(model, str | Path) and (
         benchmark_directory(str(model)) or (Path(model).expanduser() / SPECIMEN_FILE).is_file()

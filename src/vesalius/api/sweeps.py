@@ -42,7 +42,6 @@ from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.options import SWEPT, Draw, Force, Knockout, Out, Parts, Sparse
 from vesalius.progress import Progress, silent
-from vesalius.report.plots import draw_heatmap, draw_matrix
 from vesalius.runs.parts import parts_on
 from vesalius.sites import Feature, Site, only_components, parse_sites, sites_of
 from vesalius.statistics import interval_or_none
@@ -443,6 +442,8 @@ def _rows(effects: Effects, seed: int) -> tuple[SweepRow, ...]:
 
 def _picture(specimen: Specimen, document: Sweep, sets: Sets, path: Path) -> str | None:
     """The map of a sweep as a picture, where it has one."""
+    from vesalius.report.plots import draw_matrix
+
     if document.of is not None:
         maps = document.site_maps()
         return str(draw_matrix(maps[0], path, title=document.view().title)) if maps else None
@@ -450,6 +451,8 @@ def _picture(specimen: Specimen, document: Sweep, sets: Sets, path: Path) -> str
 
 
 def _draw(specimen: Specimen, document: Sweep, path: Path) -> Path:
+    from vesalius.report.plots import draw_heatmap
+
     config, options = specimen.model.config, document.request.options
     title = f"{subject_of(specimen.name, document.behaviour)}: {document.kind} ablation, {options['n']} prompts"
     heads = replace(document.head_map(), layers=config.n_layers, heads=config.n_heads)

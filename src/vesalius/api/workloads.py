@@ -4,7 +4,7 @@ config.json and no weights).
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,8 @@ def memory_beside(device: torch.device, free: int, weights: int) -> int:
     return max(1, int(FREE_SHARE * (free - weights))) if device.type == "cuda" else DEFAULT_MEMORY
 
 
+#: Prompts that a plan draws at most.
+DRAWN = 512
 #: The time of one row of a chunk.
 Timer = Callable[[list[ComponentSet], Ablation], float]
 
@@ -127,8 +129,10 @@ def case_of(specimen: Specimen, sizes: Prompts, timer: Timer, *, behaviours: int
 
 
 def loaded_case(specimen: Specimen, n: int, seed: int) -> Case:
-    """A model that is there: some of its rows are run and timed."""
-    model, material = specimen.model, trial(specimen, n, seed=seed)
+    """A model that is there: some of its rows are run and timed. Of many prompts, a sample says how long they are; only
+    a source that gives fewer than that has fewer than are asked for.
+    """
+    model, material = specimen.model, trial(specimen, min(n, DRAWN), seed=seed)
 
     def timed(sets: list[ComponentSet], kind: Ablation) -> float:
         return seconds_per_row(
@@ -136,6 +140,8 @@ def loaded_case(specimen: Specimen, n: int, seed: int) -> Case:
         )
 
     sizes = Prompts.of(material.batch, material.readout)
+    if sizes.n == DRAWN:
+        sizes = replace(sizes, n=n)
     return case_of(specimen, sizes, timed, behaviours=_measurable(specimen), gate=_gate(specimen, seed))
 
 
@@ -171,9 +177,10 @@ def shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> Case:
     if source is not None and shape.tokenizer is not None:
         config = shape.model.config
         drawn = source.sample(
-            shape.tokenizer, sizes.n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
+            shape.tokenizer, min(sizes.n, DRAWN), seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
         )
-        sizes = Prompts(*drawn.batch.tokens.shape)
+        drawn_n, width = drawn.batch.tokens.shape
+        sizes = Prompts(sizes.n if drawn_n == DRAWN else drawn_n, width)
     room = rooms(load.device)
     devices = fitting_devices(shape.weights, room) if load.device == "auto" else tuple(room)
     memory = min(memory_beside(one, room[one], shape.weights // len(devices)) for one in devices)

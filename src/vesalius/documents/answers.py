@@ -207,12 +207,12 @@ def groups_answer(said: str, n: int, *, groups: int, known: bool, complete: bool
 
 
 def agreement_answer(said: str, agrees: bool | None, *, unreached: bool) -> Answer:
-    """Whether a model computes what its authors' module does; Partly where nothing was there to compare with, or where
-    no prompt reached a limit of the model.
+    """Whether a model computes what its authors' module does; Partly where no prompt reached a limit of the model.
+    Where nothing was compared (`agrees` is None), nothing is known, and no rule decides.
     """
-    if agrees is False:
-        return Answer(said, "no")
-    return Answer(said, "yes" if agrees and not unreached else "partly")
+    if agrees is None:
+        return Answer(said)
+    return Answer(said, "no" if not agrees else "partly" if unreached else "yes")
 
 
 #: From this share on, of pairs a place carries a variable, and of prompts an algorithm describes them.

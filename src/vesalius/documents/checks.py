@@ -304,10 +304,15 @@ class Checks(Viewable, Record):
             words = f"{words}; control: random circuits"
             rows.append(("jaccard", stable.value, stable.low, stable.high, stable.chance, words))
         if (special := self.specificity) is not None:
-            drops = (special.own.drop, special.others_mean)
-            shown = " / ".join("not performed" if drop is None else f"{drop:.2f}" for drop in drops)
-            words = f"drop own / others {shown}; 1: it serves the others as much"
-            rows.append(("specificity", special.ratio, None, None, 1.0, words))
+            lost = "what its behaviour loses without its heads; control: what the others lose on average"
+            if special.own.drop is None:
+                lost = f"the behaviour is not performed; {lost}"
+            elif special.others_mean is None:
+                lost = f"{lost}, of which none is performed"
+            rows.append(("drop", special.own.drop, special.own.low, special.own.high, special.others_mean, lost))
+            if special.ratio is not None:
+                words = "drop / that of the others; control: it serves the others as much"
+                rows.append(("specificity", special.ratio, None, None, 1.0, words))
         for name, overlap, source in (
             ("detectors", self.detectors, "identified by their attention"),
             ("known_heads", self.known_heads, f"published ({self.known_heads.source})" if self.known_heads else ""),

@@ -52,7 +52,7 @@ def read(
         options["gguf_file"] = gguf
         if importlib.util.find_spec("accelerate") is None:  # transformers says so by one or another exception
             raise BadInput(
-                f"{label}: to read a GGUF file, transformers needs accelerate as well; run: pip install accelerate"
+                f"{label}: to read a GGUF file, transformers needs accelerate, which is not installed; run: {INSTALL}"
             )
     return transformers().AutoModelForCausalLM.from_pretrained(place, **options)
 

@@ -83,7 +83,7 @@ class Agreement(Answered, Viewable):
         said = f"{self.family}: {self.describe()}"
         answer = agreement_answer(said, self.agrees, unreached=bool(self.not_reached))
         if self.agrees is None:
-            return replace(answer, verdict="no", then=self.lacks) if self.lacks else answer
+            return replace(answer, then=self.lacks)
         if self.model is None:
             return answer
         half = self.agrees is False and self.dtype != "float32"
@@ -110,9 +110,9 @@ class Agreement(Answered, Viewable):
         """One line."""
         prompts = f"({self.dtype}, {self.n} prompts)"
         if self.lacks:
-            return f"not compared: transformers is not installed {prompts}"
+            return "nothing was compared, since transformers is not installed"
         if self.agrees is None:
-            return f"not compared: transformers cannot load this model here {prompts}"
+            return "nothing was compared, since transformers cannot load this model here"
         if self.not_finite:
             verdict = f"DIFFERS: {self.not_finite} logits are numbers on one side alone {prompts}"
         elif self.agrees:

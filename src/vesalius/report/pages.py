@@ -7,15 +7,15 @@ render_discovery  the page of a discovered circuit, its drawings as SVG files be
                   from the numbers in the directory, so that it can be made again without the model
 render_circuits   the pages of a run of the circuits benchmark, and the index over them (`render_index`)
 plot, page, save  what the methods of these names of any result do
+
+matplotlib, which a machine without a cache of fonts imports for many seconds, is imported where a picture is drawn.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from vesalius.circuits.originals import load_directory
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_directory, write_specimen
@@ -45,7 +45,6 @@ from vesalius.progress import Progress
 from vesalius.report.html import LIMIT_BYTES, macro, package_text, write
 from vesalius.report.layout import drawn, page_of, write_view
 from vesalius.report.pictures import draw_components
-from vesalius.report.plots import draw_heatmap, draw_view
 from vesalius.report.widgets import widget
 from vesalius.runs.directory import (
     INDEX,
@@ -55,6 +54,9 @@ from vesalius.runs.directory import (
     read_scorecard,
     require_benchmark,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TOO_LARGE = "Left out to keep this page under its size limit; make a page for fewer components to see it."
 
@@ -104,6 +106,8 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
     title = f"{view.title}, {discovery.method}, {discovery.n} prompts"
     for one in view.all_sections():
         if isinstance(one, HeadMap):
+            from vesalius.report.plots import draw_heatmap
+
             draw_heatmap(one, directory / "heads.png", title=title)
     return write_view(view, directory / DISCOVERY_PAGE)
 
@@ -258,10 +262,12 @@ def _specimen(place: Path) -> Specimen | None:
         return None
 
 
-def plot(result: Any) -> Figure:
+def plot(result: Any) -> "Figure":
     """The picture of a result: what its view can draw."""
     if not isinstance(result, Viewable):
         raise BadInput(f"a {type(result).__name__} has no picture; use .table()")
+    from vesalius.report.plots import draw_view
+
     view = result.view()
     return draw_view(view, kind=type(result).__name__)
 

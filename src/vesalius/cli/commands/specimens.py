@@ -174,15 +174,14 @@ def check(
 ) -> None:
     """Compare a model's logits with those of transformers' own module.
 
-    Exit code 0 if rounding explains the largest difference (or transformers has no module of the model), 1 if it does
-    not, or if transformers is not installed.
+    Exit code 0 if rounding explains the largest difference, 1 if it does not, or if nothing could be compared.
 
     Example: vesalius check path/to/model
     """
     reading = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     agreement = api.check(model, n=n, seed=seed, **reading)
     output(agreement, as_json=json)
-    if agreement.agrees is False or agreement.lacks:
+    if not agreement.agrees:
         raise typer.Exit(1)
 
 

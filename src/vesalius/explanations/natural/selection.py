@@ -304,7 +304,7 @@ def _add_feeders(
     """
     positional = ("previous", *SINKS, None)
     heads = [c for c in selection.components if selection.looks_at[c] not in positional]
-    progress(f"what writes the queries and keys of {len(heads)} heads", 0, 0)
+    progress(f"what writes the queries and keys of {len(heads)} head{'s' * (len(heads) != 1)}", 0, 0)
     losses = _attention_lost(lab, {head: roles.targets[selection.looks_at[head] or ""] for head in heads})
     for head in heads:
         for port in PORTS:
