@@ -30,7 +30,7 @@ from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, checkpoint, silent
 from vesalius_features.rows import Rows
-from vesalius_features.stack import Stack, Trainer, fast_products, stack_bytes
+from vesalius_features.stack import Stack, Trainer, drawn_by, fast_products, stack_bytes
 
 READS, WRITES = "mlp.hook_in", "hook_mlp_out"
 TRAINING_FILE, UNFINISHED_FILE = "training.json", "unfinished.safetensors"
@@ -132,7 +132,7 @@ class Rounds:
         ]
 
     def _drawn(self, number: int) -> torch.Generator:
-        return torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + 7_919 * number + 17)
+        return drawn_by(self.recipe.seed, 7_919 * number + 17)
 
 
 @dataclass
@@ -224,8 +224,10 @@ class Training:
                 checkpoint(named, trainer.step, recipe.steps)
                 self.progress(named, trainer.step, recipe.steps)
                 if time.monotonic() - saved > SAVE_EVERY:
+                    trainer.require_finite()
                     write_tensors(self.directory / UNFINISHED_FILE, trainer.state())
                     saved = time.monotonic()
+            trainer.require_finite()
             if trainer.step >= recipe.steps:
                 return self._write(trainer.stack, read)
 

@@ -195,6 +195,22 @@ def test_finished_layers_stay_and_another_training_is_refused(tmp_path: Path) ->
         trained(model, tmp_path).run()
 
 
+def _with(training: Training, **recipe: float) -> Training:
+    """A training by another recipe."""
+    return replace(training, recipe=replace(training.recipe, **recipe))
+
+
+def test_a_rate_that_is_too_high_is_named_and_writes_no_layer(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"learning_rate=1e\+30 is too high.*another `out`"):
+        _with(trained(random_model(CONFIG), tmp_path), rate=1e30).run()
+    assert not list(tmp_path.glob("layer_*"))
+
+
+def test_the_largest_seed_trains(tmp_path: Path) -> None:
+    _with(trained(random_model(CONFIG), tmp_path), seed=2**62).run()
+    assert (tmp_path / "layer_0.safetensors").exists()
+
+
 def test_too_little_memory_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "available_bytes", lambda device: 1_000)
     with pytest.raises(BadInput, match="lower `latents` or `batch`"):
