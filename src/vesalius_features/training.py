@@ -177,10 +177,11 @@ class Training:
                     f"{self.directory}: holds another training ({other} {str(begun.get(other))[:40]}, here "
                     f"{str(asked.get(other))[:40]}); choose another `out`"
                 )
-            return per_round
-        if any(self.directory.glob("layer_*.safetensors")) or (self.directory / SET_FILE).exists():
+            rows = per_round
+        elif any(self.directory.glob("layer_*.safetensors")) or (self.directory / SET_FILE).exists():
             raise BadInput(f"{self.directory}: holds dictionaries that were not trained here; choose another `out`")
-        write_json(file, {**asked, "rows_per_round": rows})
+        else:
+            write_json(file, {**asked, "rows_per_round": rows})
         lines = (
             "model_kind: transcoder_set",
             f"model_name: {self.marks['name']}",
@@ -188,7 +189,8 @@ class Training:
             f"feature_output_hook: {WRITES}",
             "activation: topk",
         )
-        write_text(self.directory / SET_FILE, "\n".join(lines) + "\n")
+        if not (self.directory / SET_FILE).is_file():  # also where a training ended between the two files
+            write_text(self.directory / SET_FILE, "\n".join(lines) + "\n")
         return rows
 
     def file_of(self, layer: int) -> Path:
