@@ -200,7 +200,13 @@ def attributions(parts: Parts, material: Trial) -> Float[Tensor, " part"]:
                 errors = kept[y] - one.reconstruct(after) - source[y] + one.reconstruct(before)
                 scores = torch.cat([latents, (errors * along).sum()[None]])
                 total[parts.rest[layer]] += scores.double().cpu()
-    return (total / len(material.batch)).float()
+    scores = (total / len(material.batch)).float()
+    if len(wrong := (~scores.isfinite()).nonzero()):
+        raise BadInput(
+            f"features {dictionaries.where}: the attribution of {parts.part(int(wrong[0]))} is not a finite number; "
+            "the weights of this layer are too large to be added up"
+        )
+    return scores
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from vesalius.documents.view import (
     prompts,
     subject_of,
 )
+from vesalius.documents.whole import TOO_MUCH
 
 TRANSCODERS_FILE, TRANSCODERS_PAGE = "transcoders.json", "transcoders.html"
 LATENTS_FILE, LATENTS_PAGE = "latents.json", "latents.html"
@@ -123,11 +124,29 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
 
     def answered(self) -> Answer:
         """Whether the model still does, with transcoders in the place of all these MLPs, what it does."""
-        share = self._share()
-        verdict = "partly" if share is None or NO <= share < YES else "yes" if share >= YES else "no"
+        share, doubt = self._share(), self._doubt()
+        said = self._said() if doubt is None else f"{self._said()}, {doubt}"
+        if doubt is not None or share is None or share < NO:
+            return Answer(said, "no")
+        kept = self.together.kept_spliced
+        if share > TOO_MUCH:
+            return Answer(f"{said}, but more than {TOO_MUCH:g} means that they leave out what hinders", "partly")
+        if kept is not None and kept.low is None:
+            return Answer(f"{said}, but one prompt has no interval", "partly")
         where = self.directory or "DIR"
         then = self.request.followed_by("sweep", "--sites", "features", "--features", where)
-        return Answer(self._said(), verdict, then if self.request.behaviour else None)
+        return Answer(said, "yes" if share >= YES else "partly", then if self.request.behaviour else None)
+
+    def _doubt(self) -> str | None:
+        """Why these transcoders are shown to keep nothing of their own, where that is so: the MLPs' means, which say
+        nothing of the prompt, keep as much, or cost nothing.
+        """
+        kept, means = self.together.kept_spliced, self.together.kept_mean
+        if kept is None:
+            return "as their means cost no loss on this text" if self._share() is None else None
+        if means is None or means.value is None or kept.low is None or kept.low > means.value:
+            return None
+        return f"no more than the MLPs' means do ({means.value:.2f})"
 
     def _share(self) -> float | None:
         kept = self.together.kept_spliced
@@ -140,8 +159,9 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
         said = f"transcoders of {layers} explain {middle:.2f} of the variance (median)"
         if (kept := self.together.kept_spliced) is not None:
             return f"{said}; spliced together they keep {kept.text()} of the behaviour"
-        share = self._share()
-        return f"{said}; spliced together they keep {'–' if share is None else f'{share:.2f}'} of what these MLPs add"
+        if (share := self._share()) is None:
+            return f"{said}; what spliced together they keep of what these MLPs add cannot be said"
+        return f"{said}; spliced together they keep {share:.2f} of what these MLPs add"
 
     def _subject(self) -> str:
         return subject_of(self.request.specimen, self.request.behaviour)
@@ -260,14 +280,29 @@ class LatentCircuit(Answered, ResultDocument, kind="latents"):
         return Line(subject_of(self.request.specimen, self.request.behaviour), self._said(), seconds=self.seconds)
 
     def answered(self) -> Answer:
-        """Whether the set keeps its share on held-out prompts, more than as many parts at random."""
+        """Whether the set keeps its share on held-out prompts, more than as many parts at random, by what its latents
+        say and not by what the dictionaries miss.
+        """
         contrast = None if self.performance is None else self.performance.contrast
         empty = None if contrast is None or contrast.usable else contrast.doubt
-        return kept_answer(self._said(), self.share, keep=self.keep, random=self.share.baseline, empty=empty)
+        found = kept_answer(self._said(), self.share, keep=self.keep, random=self.share.baseline, empty=empty)
+        if found.verdict in (None, "no"):
+            return found
+        if not self.counts["latents"]:
+            return Answer(f"{self._said()}, but none of them is a latent", "no")
+        rest, whole = self.without_errors, self.share.value
+        if not self.counts["error terms"] or rest.value is None or whole is None:
+            return found
+        if rest.value < whole / 2:
+            return Answer(f"{self._said()}: it rests on what the dictionaries miss", "no")
+        if found.verdict == "yes" and rest.high is not None and rest.high < self.keep:
+            return Answer(f"{self._said()}: less than {self.keep:g} by what the dictionaries say", "partly")
+        return found
 
     def _said(self) -> str:
         counted = ", ".join(f"{many} {kind}" for kind, many in self.counts.items() if many)
-        return f"{counted} keep {self.share.text()} of the behaviour"
+        errors = f" ({self.without_errors.text()} without the error terms)" if self.counts["error terms"] else ""
+        return f"{counted} keep {self.share.text()} of the behaviour{errors}"
 
     def view(self) -> View:
         """How few parts keep how much, which they are, and where the strongest latents are active."""

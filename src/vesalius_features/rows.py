@@ -90,6 +90,8 @@ def rows_of(specimen: Specimen, corpus: Corpus, *, context: int) -> Texts:
     tokenizer = specimen.vocabulary.tokenizer
     bos = tokenizer.bos
     width = min(context, specimen.model.config.n_ctx) - (bos is not None)
+    if width < SHORTEST:
+        raise BadInput(f"context={context} leaves {width} token of text beside BOS; give {SHORTEST + 1} or more")
     parts = {}
     for name, splits in {"train": ("train", "validation"), "held out": ("test",)}.items():
         texts = []

@@ -23,6 +23,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from vesalius.errors import BadInput
+
 #: Weight of the auxiliary loss, the share of a batch's tokens that it is computed on, and the steps after which a
 #: latent that was never active takes part.
 AUXILIARY, AUXILIARY_SHARE, DEAD_AFTER = 1 / 32, 8, 64
@@ -34,6 +36,11 @@ RATE, RATE_AT = 8e-4, 1_024
 #: and Adam's moments among them).
 HELD, COPIES = 10, 5
 WEIGHTS = ("W_enc", "b_enc", "W_dec", "b_dec")
+
+
+def drawn_by(seed: int, number: int) -> torch.Generator:
+    """The generator of one of the draws of a training; any seed is taken."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + number) % (1 << 63))
 
 
 def rate_at(step: int, steps: int, highest: float) -> float:
@@ -86,7 +93,7 @@ class Stack:
         scale_out = (written - mean_out[:, None]).pow(2).mean((1, 2)).clamp(min=1e-12).rsqrt()
         drawn = []
         for layer in layers:
-            generator = torch.Generator().manual_seed(seed * 1_000_003 + layer)
+            generator = drawn_by(seed, layer)
             drawn.append([torch.randn(d, latents, generator=generator), torch.randn(latents, d, generator=generator)])
         W_enc = F.normalize(torch.stack([one for one, _ in drawn]), dim=1).to(device)
         W_dec = F.normalize(torch.stack([one for _, one in drawn]), dim=2).to(device)
@@ -200,6 +207,14 @@ class Trainer:
         self.stack.note_active(active)
         self.step += 1
         return loss.detach() / len(self.stack.layers)
+
+    def require_finite(self) -> None:
+        """Refuse to go on with weights that are numbers no more."""
+        if not all(bool(weight.isfinite().all()) for weight in self.stack.weights):
+            raise BadInput(
+                f"learning_rate={self.rate:g} is too high: the weights are no numbers any more after step {self.step}; "
+                "give a smaller one, and another `out`"
+            )
 
     def state(self) -> dict[str, Tensor]:
         """Everything that the next step depends on."""

@@ -30,7 +30,7 @@ from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, checkpoint, silent
 from vesalius_features.rows import Rows
-from vesalius_features.stack import Stack, Trainer, fast_products, stack_bytes
+from vesalius_features.stack import Stack, Trainer, drawn_by, fast_products, stack_bytes
 
 READS, WRITES = "mlp.hook_in", "hook_mlp_out"
 TRAINING_FILE, UNFINISHED_FILE = "training.json", "unfinished.safetensors"
@@ -132,7 +132,7 @@ class Rounds:
         ]
 
     def _drawn(self, number: int) -> torch.Generator:
-        return torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + 7_919 * number + 17)
+        return drawn_by(self.recipe.seed, 7_919 * number + 17)
 
 
 @dataclass
@@ -177,10 +177,11 @@ class Training:
                     f"{self.directory}: holds another training ({other} {str(begun.get(other))[:40]}, here "
                     f"{str(asked.get(other))[:40]}); choose another `out`"
                 )
-            return per_round
-        if any(self.directory.glob("layer_*.safetensors")) or (self.directory / SET_FILE).exists():
+            rows = per_round
+        elif any(self.directory.glob("layer_*.safetensors")) or (self.directory / SET_FILE).exists():
             raise BadInput(f"{self.directory}: holds dictionaries that were not trained here; choose another `out`")
-        write_json(file, {**asked, "rows_per_round": rows})
+        else:
+            write_json(file, {**asked, "rows_per_round": rows})
         lines = (
             "model_kind: transcoder_set",
             f"model_name: {self.marks['name']}",
@@ -188,7 +189,8 @@ class Training:
             f"feature_output_hook: {WRITES}",
             "activation: topk",
         )
-        write_text(self.directory / SET_FILE, "\n".join(lines) + "\n")
+        if not (self.directory / SET_FILE).is_file():  # also where a training ended between the two files
+            write_text(self.directory / SET_FILE, "\n".join(lines) + "\n")
         return rows
 
     def file_of(self, layer: int) -> Path:
@@ -224,8 +226,10 @@ class Training:
                 checkpoint(named, trainer.step, recipe.steps)
                 self.progress(named, trainer.step, recipe.steps)
                 if time.monotonic() - saved > SAVE_EVERY:
+                    trainer.require_finite()
                     write_tensors(self.directory / UNFINISHED_FILE, trainer.state())
                     saved = time.monotonic()
+            trainer.require_finite()
             if trainer.step >= recipe.steps:
                 return self._write(trainer.stack, read)
 

@@ -113,3 +113,12 @@ def test_dictionaries_of_the_stream_are_refused(tmp_path: Path) -> None:
     saelens(tmp_path / "d", weights(), apply_b_dec_to_input=False)
     with pytest.raises(BadInput, match="circuits are of dictionaries that write hook_mlp_out"):
         require_of_mlps(read_dictionaries(tmp_path / "d", CONFIG))
+
+
+def test_weights_that_cannot_be_added_up_are_refused(tmp_path: Path, model: Transformer) -> None:
+    huge = weights()
+    huge |= {"W_dec": huge["W_dec"] * 1e37, "W_enc": huge["W_enc"] * 1e10}
+    settings = {"hook_name": "blocks.0.mlp.hook_in", "hook_name_out": "blocks.0.hook_mlp_out"}
+    place = saelens(tmp_path / "huge", huge, architecture="transcoder", **settings)
+    with pytest.raises(BadInput, match="not a finite number"):
+        attributions(Parts(model, read_dictionaries(place, CONFIG)), material(0))

@@ -20,7 +20,7 @@ from vesalius_features.documents import LatentCircuit, Transcoders
 from vesalius_features.latents import latents
 from vesalius_features.measuring import Splicing, reconstructions, text_losses
 from vesalius_features.options import TranscoderTraining
-from vesalius_features.rows import Rows
+from vesalius_features.rows import Rows, read_corpora, rows_of
 from vesalius_features.stack import Stack, Trainer
 from vesalius_features.training import Recipe, Training, with_latent_for
 from vesalius_features.verb import transcoders, transcoders_plan
@@ -195,6 +195,34 @@ def test_finished_layers_stay_and_another_training_is_refused(tmp_path: Path) ->
         trained(model, tmp_path).run()
 
 
+def test_a_training_that_ended_before_its_second_file_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(training, "write_text", full)
+        with pytest.raises(OSError, match="No space"):
+            trained(random_model(CONFIG), tmp_path).run()
+    trained(random_model(CONFIG), tmp_path).run()
+    assert weights_in(tmp_path)
+
+
+def _with(training: Training, **recipe: float) -> Training:
+    """A training by another recipe."""
+    return replace(training, recipe=replace(training.recipe, **recipe))
+
+
+def test_a_rate_that_is_too_high_is_named_and_writes_no_layer(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"learning_rate=1e\+30 is too high.*another `out`"):
+        _with(trained(random_model(CONFIG), tmp_path), rate=1e30).run()
+    assert not list(tmp_path.glob("layer_*"))
+
+
+def test_the_largest_seed_trains(tmp_path: Path) -> None:
+    _with(trained(random_model(CONFIG), tmp_path), seed=2**62).run()
+    assert (tmp_path / "layer_0.safetensors").exists()
+
+
 def test_too_little_memory_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "available_bytes", lambda device: 1_000)
     with pytest.raises(BadInput, match="lower `latents` or `batch`"):
@@ -293,6 +321,13 @@ def _by_sites(specimen: object, features: Path, n: int) -> float:
     resampled = ves.what_if(specimen, ",".join(map(str, specimen.components)), kind="resample", n=n)  # type: ignore[attr-defined]
     nothing = resampled.edited.value
     return (zeroed.edited.value - nothing) / (zeroed.clean.value - nothing)
+
+
+def test_a_context_without_room_for_text_is_named(tmp_path: Path) -> None:
+    """Where BOS takes the first of two places, no token of text is predicted from another."""
+    specimen = ves.load("arithmetic")
+    with pytest.raises(BadInput, match="context=2 leaves 1 token of text beside BOS; give 3 or more"):
+        rows_of(specimen, read_corpora((str(sums(tmp_path / "sums.txt", 20)),)), context=2)
 
 
 def test_rows_never_cross_an_article() -> None:
