@@ -13,7 +13,6 @@ from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import (
     Answer,
-    Bars,
     Facts,
     Section,
     Sheet,
@@ -171,7 +170,7 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
         return View(
             f"{self._subject()}: transcoders",
             self.answered(),
-            [Facts(self._facts()), self._layers(), self._together(), *self._bars(), *self._details()],
+            [Facts(self._facts()), self._layers(), self._together(), *self._details()],
             command=self.request.command_line(),
             place=self.directory and f"{self.directory}/{TRANSCODERS_PAGE}",
             note="The directory is what --features takes. docs/how-to/features.md says what each figure is.",
@@ -215,10 +214,6 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
             kept: Metric | None = getattr(cut, f"kept_{kind}")
             rows.append((word, getattr(cut, f"loss_{kind}").figures, "–" if kept is None else kept.figures))
         return Sheet(("in the place of these MLPs", "loss", "behaviour kept"), rows, title="All layers together")
-
-    def _bars(self) -> Iterator[Section]:
-        bars = [(f"L{one.layer}", one.explained, None, None) for one in self.layers]
-        yield Bars(bars, title="Variance explained", pages_only=True)
 
     def _details(self) -> Iterator[Section]:
         yield from passages(self.details, "Where the most active latents are active")

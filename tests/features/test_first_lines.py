@@ -64,6 +64,7 @@ def transcoders(
         steps=10,
         batch=100,
         intact=intact,
+        guess=100.0,
         layers=(LayerTranscoder(layer=0, explained=0.9, dead=0, active=8.0, spliced=cut),),
         together=cut,
         forwards=1.0,
