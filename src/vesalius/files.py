@@ -99,6 +99,11 @@ def require_possible(name: str, *, what: str) -> None:
         )
 
 
+def no_directory(path: Path) -> str:
+    """What is wrong with a path that should be a directory."""
+    return "is a file, not a directory" if path.exists() else "no such directory"
+
+
 def plain_text(text: str) -> str:
     """A text that any file can hold: half characters, which UTF-8 does not have, become `?`."""
     return text.encode("utf-8", "replace").decode("utf-8")

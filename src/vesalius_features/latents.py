@@ -11,6 +11,7 @@ from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.neurons import HELD_OUT_SEED, HELD_OUT_SPLIT
 from vesalius.documents.circuit import Score
 from vesalius.errors import BadInput, result_kept
+from vesalius.files import no_directory
 from vesalius.model.dictionaries import read_dictionaries
 from vesalius.model.specimen import Specimen
 from vesalius.options import Draw, Force, Out, Sparse
@@ -29,8 +30,9 @@ def require_dictionaries(sparse: Sparse) -> None:
     """Refuse a search without a directory of dictionaries."""
     if sparse.features is None:
         raise BadInput("no dictionaries to search in; give their directory with `features`")
-    if not Path(sparse.features).expanduser().is_dir():
-        raise BadInput(f"features {sparse.features}: no such directory")
+    place = Path(sparse.features).expanduser()
+    if not place.is_dir():
+        raise BadInput(f"features {sparse.features}: {no_directory(place)}")
 
 
 @partial(verb, check=require_dictionaries)

@@ -116,6 +116,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["bench", "discovery", "--n", "1000000000000"], "request 1 to 100,000"),
         (["bench", "discovery", "--seed", "-1"], "seed -1 cannot be used"),
         (["report", "nowhere"], "nowhere: no such directory"),
+        (["report", "TINY/config.json"], "config.json: is a file, not a directory"),
         (
             ["bench", "mechrl", "smollm2-135m", "--size", "huge"],
             "size 'huge' does not exist; choose one of laptop, full",

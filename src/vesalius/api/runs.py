@@ -18,6 +18,7 @@ from vesalius.documents.printed import ResultList
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.view import Viewable
 from vesalius.errors import BadInput, Failed, quoted, result_kept
+from vesalius.files import no_directory
 from vesalius.model.specimen import Specimen
 from vesalius.options import RECORDS, Out, options_of
 from vesalius.plugins import names_a_module
@@ -94,7 +95,7 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
     """Draw the pages of a directory again and return the path of the page, or of a benchmark's index page."""
     directory = Path(run)
     if not directory.is_dir():
-        raise BadInput(f"{run}: no such directory; {MADE}")
+        raise BadInput(f"{run}: {no_directory(directory)}; {MADE}")
     kind = kind_in(directory)
     if is_run(directory) and not (kind and kind.OWNS_DIRECTORY):
         with shown(progress) as tell:

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.errors import BadInput, choices, quoted
-from vesalius.files import read_json, read_text
+from vesalius.files import no_directory, read_json, read_text
 from vesalius.model.config import Config
 from vesalius.model.states import read_tensors
 
@@ -180,7 +180,7 @@ def read_dictionaries(path: str | Path, config: Config) -> Dictionaries:
     """Find the dictionaries of a directory and read what they say of themselves, not yet their weights."""
     place = Path(path).expanduser()
     if not place.is_dir():
-        raise BadInput(f"features {quoted(str(path), 80)}: no such directory")
+        raise BadInput(f"features {quoted(str(path), 80)}: {no_directory(place)}")
     if config.wrapped:
         raise BadInput(f"features {place}: dictionaries are read beside models of our families, not wrapped ones")
     if (of_layers := [(_OF_LAYER.fullmatch(file.name), file) for file in _listed(place)]) and any(

@@ -17,7 +17,7 @@ from vesalius.documents.kinds import stored_kinds
 from vesalius.documents.printed import ResultList, ResultRow
 from vesalius.documents.trace import CALLS_FILE
 from vesalius.errors import BadInput
-from vesalius.files import plain_text
+from vesalius.files import no_directory, plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, UNDER_WAY, Worker, read_run, worker_of
 from vesalius.runs.kinds import kind_of_calls, kind_of_run
 
@@ -74,7 +74,9 @@ class ResultIndex:
 
     def _update(self) -> None:
         if not self.directory.is_dir():
-            raise BadInput(f"{self.directory}: no such directory; name one that holds results, such as vesalius-runs")
+            raise BadInput(
+                f"{self.directory}: {no_directory(self.directory)}; name one that holds results, such as vesalius-runs"
+            )
         found = sorted(_found(self.directory), key=lambda one: -one.modified)
         self._left_out = max(0, len(found) - MOST)
         version = self._version + 1

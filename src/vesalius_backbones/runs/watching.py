@@ -24,6 +24,7 @@ from vesalius.documents.trace import (
 )
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.verdicts import verdict_of_kinds
+from vesalius.files import no_directory
 from vesalius.runs.directory import (
     CALLS,
     EVENTS,
@@ -243,7 +244,7 @@ def watch(run: str | Path, *, case: str | None = None) -> AgentRun:
     """
     directory = Path(run)
     if not directory.is_dir():
-        raise BadInput(f"run {run}: no such directory")
+        raise BadInput(f"run {run}: {no_directory(directory)}")
     return Watcher().look(directory, case=case)
 
 
