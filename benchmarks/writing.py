@@ -39,6 +39,7 @@ RATINGS = "specimen,component,rater,measure,score\n41,L0_MLP,anna,description_qu
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Germany": "Berlin", "Austria": "Vienna"}
 #: A generated task of seed 62001 with one component, trained before.
 TRAINED = "generated_62001_000"
+TRANSCODERS = "transcoders arithmetic --text {in}/sums.txt --layers 2 --latents 8 --k 2 --steps 2 --batch 16 --n 8"
 SEALED = "--passphrase-file {in}/secret.txt"
 
 
@@ -75,6 +76,7 @@ INPUTS = {
     "swept": "sweep 41 --n 4 --out {in}/swept",
     "again": "sweep 41 --n 4 --seed 1 --out {in}/again",
     "asked": "bench functions --category strings --count 1 --grading-seed 5 --jobs 1 --out {in}/asked",
+    "coded": f"{TRANSCODERS} --out {{in}}/coded",
     "claim.json": "claims register {in}/claim.toml --out {in}/claim.json",
     "running": "explain {in}/inducer -b induction -c L0H0,L1H0 --n 4 --out {in}/running",
     "league": f"league make --specimens {{in}}/trained --circuits 1 --functions 0 {SEALED} --out {{in}}/league",
@@ -93,6 +95,10 @@ WRITING = {
     "what-if": Writing("what-if 41 -c L0_MLP --n 8 --out {out}"),
     "complete": Writing("complete {in}/inducer --prompt the --edits L0H0 --tokens 1 --out {out}"),
     "neurons": Writing("neurons 41 --keep 0.5 --n 8 --out {out}"),
+    "transcoders": Writing(f"{TRANSCODERS} --out {{out}}"),
+    "latents": Writing(
+        "latents arithmetic -b addition:signs=-+,high=99,shots=0 --features {in}/coded --n 4 --out {out}", ("coded",)
+    ),
     "sets": Writing("sets {in}/inducer -b induction --n 8 --search pairs --out {out}"),
     "faithfulness": Writing("faithfulness 41 -c L0_MLP --n 8 --out {out}"),
     "retest": Writing("retest {in}/explained -c L0_MLP --seed 5 --out {out}", ("explained",)),
@@ -179,6 +185,8 @@ def make_files(place: Path) -> None:
     cities = list(CAPITALS.values())
     articles = [" ".join(cities[(i * number) % len(cities)] for i in range(40)) for number in range(1, 9)]
     (place / "articles.txt").write_text("\n\n".join(articles))
+    sums = "\n\n".join(f"{a} - {b} + {a + b} =" for a in range(10, 40) for b in range(10, 20))
+    (place / "sums.txt").write_text(sums)
     write_base(place / "base")
     write_data(place / "taken")
     with tarfile.open(ROOT / "benchmarks" / "fresh_62001.tgz") as archive:

@@ -30,7 +30,7 @@ COMMANDS = [
     *("sweep", "what-if", "complete", "discover", "explain", "report", "atlas", "align", "neurons"),
     *("faithfulness", "retest", "ladder", "improve"),
     *("train", "generate", "replay", "diff", "runs", "schema", "convert", "plugins"),
-    *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey"),
+    *("compare", "mcp", "open", "paper", "ratings", "sets", "study", "survey", "transcoders", "latents"),
 ]
 BENCHMARKS = ["circuits", "discovery", "functions", "mechrl", "natural"]
 CLAIMS = ["register", "verify", "show", "key"]

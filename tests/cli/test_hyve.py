@@ -96,7 +96,10 @@ def test_refusals_are_one_line(vesalius: Vesalius, tiny: Path, tmp_path: Path, m
             ["frac_prevs", "--scientist", "builtin", "--backbone", SCRIPT],
             "scientist builtin asks no language model",
         ),
-        (["frac_prevs", "--scientist", "oracle"], "use builtin, hybrid, hyve, scripted or package.module:function"),
+        (
+            ["frac_prevs", "--scientist", "oracle"],
+            "use builtin, command, hybrid, hyve, programs, scripted or package.module:function",
+        ),
         (["frac_prevs", "--backbone", SCRIPT, "--replay", tmp_path / "nowhere"], "no recorded calls"),
         ([tiny, "--backbone", SCRIPT], "name what to explain it for"),
     ):

@@ -22,7 +22,19 @@ from vesalius.cli import app
 
 #: Commands whose result is one document: it is computed whole before anything is written, and printed if it cannot be.
 PRINTED = {
-    *("sweep", "discover", "explain", "atlas", "what-if", "complete", "neurons", "faithfulness", "retest", "align"),
+    *(
+        "sweep",
+        "discover",
+        "explain",
+        "atlas",
+        "what-if",
+        "complete",
+        "neurons",
+        "latents",
+        "faithfulness",
+        "retest",
+        "align",
+    ),
     *("ladder", "improve", "diff", "compare", "paper", "ratings", "claims verify", "functions reliability"),
 }
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and rights of Linux")

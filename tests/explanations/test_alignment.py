@@ -367,7 +367,7 @@ def test_missing_programs_and_inputs_are_refused(specimen: Specimen, tmp_path: P
     with pytest.raises(BadInput, match="'subject' is neither one of its functions nor an input"):
         ves.align(specimen, algorithm="ioi", n=2, held_out=2, progress=False)
     with pytest.raises(BadInput, match="no algorithm ships with it"):
-        find_algorithm(None, behaviour="docstring")
+        find_algorithm(None, behaviour="successor")
 
 
 def test_every_shipped_program_is_read() -> None:

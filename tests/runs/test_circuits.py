@@ -264,7 +264,9 @@ def test_a_left_out_family_reaches_the_scientist(monkeypatch: pytest.MonkeyPatch
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(BadInput, match=r"'galen' does not exist; use builtin, hybrid, hyve(, \w+)* or package"):
+    with pytest.raises(
+        BadInput, match=r"'galen' does not exist; use builtin, command, hybrid, hyve(, \w+)* or package"
+    ):
         settings(scientist="galen")
     with pytest.raises(BadInput, match="no circuits"):
         BenchmarkSettings(circuits=())
