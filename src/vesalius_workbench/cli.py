@@ -48,7 +48,7 @@ def open_workbench(
     Example: vesalius open vesalius-runs
     """
     try:
-        from vesalius_workbench.start import find_place, read_password, serve
+        from vesalius_workbench.start import find_place, serve
     except ModuleNotFoundError as missing:
         raise BadInput(f"the workbench needs {missing.name}; run: pip install 'vesalius[workbench]'") from None
     from pathlib import Path
@@ -64,11 +64,7 @@ def open_workbench(
                 f"{' '.join(what[:3])}: one run, specimen or directory is opened; add --annotate to rate several"
             )
         directory, opened, first = find_place(what[0] if what else None)
-        password = read_password(served.password_file, served.host)
-        shown = {"opened": opened, "first": first, "password": password}
-        return serve(directory, served, browser=browser, say=print_line, **shown)
+        return serve(directory, served, opened=opened, first=first, browser=browser, say=print_line)
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
     with open_texts(what or (), reference=reference, ids=chosen, ratings=ratings or (), out=out or True) as texts:
-        password = read_password(served.password_file, served.host)
-        shown = {"first": "/annotate", "password": password, "annotating": texts}
-        return serve(Path(), served, browser=browser, say=print_line, **shown)
+        return serve(Path(), served, first="/annotate", browser=browser, say=print_line, annotating=texts)

@@ -180,6 +180,11 @@ def _page(app: FastAPI, views: Iterable[str] = VIEWS) -> None:
     for view in views:
         app.add_api_route(f"/{view}", index, methods=["GET"], include_in_schema=False)
 
+    @app.get("/favicon.ico", include_in_schema=False)
+    def icon() -> Response:
+        """Nothing: browsers ask for it on static pages, which name no icon."""
+        return Response(status_code=204)
+
     @app.get("/static/{name}")
     def file(name: str) -> Response:
         if name not in {path.name for path in static.iterdir()}:

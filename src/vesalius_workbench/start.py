@@ -83,15 +83,16 @@ def serve(
     first: str,
     browser: bool,
     say: Callable[[str], None],
-    password: str | None = None,
     annotating: Annotating | None = None,
 ) -> None:
-    """Serve until interrupted: on loopback, or on another host with a password. `first` is the address that the browser
+    """Serve until interrupted: on loopback, or on another host with a password, which is asked for once the address is
+    known to be free. `first` is the address that the browser
     opens; `annotating` are texts to rate in place of everything else.
     """
     host, port = served.host, served.port
     listener = listen(host, port, where=f"--port {port}" if is_loopback(host) else f"--host {host} --port {port}")
     port = listener.getsockname()[1]
+    password = read_password(served.password_file, host)
     access = {
         "hosts": {f"{name}:{port}" for name in _names(host)},
         "any_address": is_everywhere(host),

@@ -92,6 +92,9 @@ def test_options_are_read_behind_the_name() -> None:
         method_named("masks:step=3")
     with pytest.raises(BadInput, match="steps='many' is not a whole number"):
         method_named("masks:steps=many")
+    # No option of the command line is called so: the message names what was written.
+    with pytest.raises(BadInput, match=r"method 'masks:steps=-3': steps -3, rate .* give at least 1 step"):
+        method_named("masks:steps=-3")
 
 
 def test_what_cannot_be_built_on_is_refused() -> None:

@@ -18,6 +18,7 @@ from tests.forked import forked
 from tests.processes import PATIENCE
 from vesalius.errors import BadInput, Note
 from vesalius_workbench import start
+from vesalius_workbench.options import Served
 from vesalius_workbench.password import FIRST_WAIT, FREE_TRIES, LONGEST_WAIT, MINUTE, MOST_WRONG, Password
 from vesalius_workbench.server import create_app
 
@@ -228,3 +229,13 @@ def test_a_server_for_other_machines(tmp_path: Path) -> None:
                 assert client.get("/api/results").json()["results"] == []
         finally:
             process.terminate()
+
+
+def test_an_address_that_cannot_be_served_is_refused_before_the_password_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VESALIUS_PASSWORD", raising=False)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: pytest.fail("it was asked for"))
+    with pytest.raises(BadInput, match=r"--host 192\.0\.2\.7"):
+        start.serve(tmp_path, Served(host="192.0.2.7", port=0), first="/runs", browser=False, say=print)

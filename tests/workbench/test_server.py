@@ -118,6 +118,8 @@ def test_the_page_is_served_for_every_view(client: TestClient) -> None:
         assert "/static/app.js" in page.text
     assert client.get("/static/..%2fserver.py").status_code == 404
     assert client.get("/static/none.js").status_code == 404
+    # Browsers ask for an icon on pages that name none; an answer of 404 would stand in their log of errors.
+    assert client.get("/favicon.ico").status_code == 204
 
 
 def test_results_and_one_of_them(client: TestClient) -> None:

@@ -85,8 +85,12 @@ def method_named(method: Named, **options: object) -> Method:
     """
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(method, str) and ":" in method:
-        method, written = _with_options(method)
-        given = written | given
+        label, (method, written) = method, _with_options(method)
+        try:
+            return method_named(method, **(written | given))
+        except BadInput as error:
+            # What was written behind the name is no option of the command line.
+            raise BadInput(f"method {quoted(label, 80)}: {str(error).replace('`', '')}") from None
     if isinstance(method, Method):
         return method.without_more(given)
     if isinstance(method, str):
