@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from vesalius.documents.answers import kept_answer
-from vesalius.documents.base import Answered, FrozenList, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenList, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
@@ -116,10 +116,6 @@ class Transcoders(Answered, ResultDocument, kind="transcoders"):
     forwards: float
     seconds: float
     directory: str | None = None
-
-    def listed(self) -> Line:
-        """What a list of results says of it."""
-        return Line(self._subject(), self._said(), seconds=self.seconds)
 
     def answered(self) -> Answer:
         """Whether the model still does, with transcoders in the place of all these MLPs, what it does."""
@@ -269,10 +265,6 @@ class LatentCircuit(Answered, ResultDocument, kind="latents"):
         """How many parts of each kind the set has."""
         kinds = [_kind(one.id) for one in self.components]
         return {kind: kinds.count(kind) for kind in ("latents", "heads", "MLPs", "error terms")}
-
-    def listed(self) -> Line:
-        """What a list of results says of it."""
-        return Line(subject_of(self.request.specimen, self.request.behaviour), self._said(), seconds=self.seconds)
 
     def answered(self) -> Answer:
         """Whether the set keeps its share on held-out prompts, more than as many parts at random, by what its latents

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from vesalius.documents.base import Answered, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import RunProposal
 from vesalius.documents.request import Request
@@ -79,10 +79,9 @@ class Improvement(Answered, ResultDocument, kind="improvement"):
             )
         return Answer(said, "yes")
 
-    def listed(self) -> Line:
-        """What a list of results says of it."""
-        title = f"{subject_of(self.specimen, self.behaviour)}, improved"
-        return Line(title, f"{len(self.accepted)} changes confirmed", seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{subject_of(self.specimen, self.behaviour)}, improved"
 
     def view(self) -> View:
         """The answer, every change that was tried, and the explanation that is left."""

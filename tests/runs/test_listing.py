@@ -39,7 +39,8 @@ def test_every_kind_is_listed(directory: Path) -> None:
     rows = {row.path: row for row in results.results}
     assert sorted(rows) == ["asked", "bench", "broken", "deep/er/again", "explained"]
     assert rows["explained"].kind == "explanation"
-    assert rows["explained"].figures.startswith("2 components, claims: ")
+    assert rows["explained"].figures == str(frac_prevs()).splitlines()[0]
+    assert rows["asked"].figures.startswith("Partly: replacing L1H2 of frac_prevs (zero) lowers the score")
     assert rows["asked"].title == "frac_prevs, L1H2"
     assert rows["broken"].state == "unreadable"
     assert "sweep.json" in rows["broken"].problem

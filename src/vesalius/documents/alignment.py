@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from vesalius.documents.answers import alignment_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenDict, FrozenMap, Record, ResultDocument
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
@@ -183,12 +183,6 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     def variable(self, name: str) -> AlignedVariable:
         """One variable by name."""
         return next(one for one in self.variables if one.name == name)
-
-    def listed(self) -> Line:
-        """What a list of results says of it."""
-        asked = [one for one in self.variables if one.between is not None or one.place is None]
-        found = sum(one.place is not None for one in asked)
-        return Line(self._subject(), f"{found} of {len(asked)} variables have a place in between", seconds=self.seconds)
 
     def compared(self, other: "Alignment") -> Compared:
         """How another alignment differs: variables with another place there."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from vesalius.components import Component
 from vesalius.documents.answers import names_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Record, ResultDocument
 from vesalius.documents.difference import Compared, ComponentDifference
 from vesalius.documents.request import Request
 from vesalius.documents.running import DEPENDS, POSITION_ONLY, PROGRAM, AttentionProgram
@@ -205,10 +205,6 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
         """How many heads have each word for where they look; empty where none was measured."""
         found = Counter(head.attention.word for head in self.heads if head.attention is not None)
         return {word: found[word] for word in (PROGRAM, POSITION_ONLY, DEPENDS)} if found else {}
-
-    def listed(self) -> Line:
-        """What a list of results says of it: how many heads have a name."""
-        return Line(str(self.request.specimen or ""), self.summary(), seconds=self.seconds)
 
     def compared(self, other: "Atlas") -> Compared:
         """How another atlas differs: heads with another name there."""

@@ -53,6 +53,8 @@ from vesalius.files import read_json, write_json
 VERSION_FIELDS = ("schema_version", "schema")
 #: Every kind of document whose class is imported; `kinds` finds those of packages that are not.
 REGISTERED: dict[str, "type[Record]"] = {}
+#: Characters of an answer in a list of results.
+LONGEST_LINE = 240
 
 
 class Record(BaseModel):
@@ -117,7 +119,7 @@ class Answered(Record):
 
 @dataclass(frozen=True)
 class Line:
-    """What a list of results says of one: its title, one to three figures in words, what it cost, how long it took."""
+    """What a list of results says of one: its title, its answer in one line, what it cost, how long it took."""
 
     title: str = ""
     figures: str = ""
@@ -149,13 +151,17 @@ class Document(Record):
         """Its kind as lists of results name it."""
         return (cls.KIND or cls.__name__.lower()).replace("_", "-")
 
-    def listed(self) -> Line:
-        """What a list of results says of it."""
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
         named = getattr(self, "request", None) or self
+        return subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None))
+
+    def listed(self) -> Line:
+        """What a list of results says of it: its first line, as it is printed."""
+        answer = self.answered() if isinstance(self, Answered) else None
+        said = str(self).split("\n", 1)[0] if answer is None else str(answer)
         return Line(
-            title=subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None)),
-            figures=str(self).split("\n", 1)[0][:120],
-            seconds=getattr(self, "seconds", None),
+            self.listed_as(), shortened(said, LONGEST_LINE), getattr(self, "cost", None), getattr(self, "seconds", None)
         )
 
     @classmethod

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vesalius.documents.answers import completion_answer
-from vesalius.documents.base import Answered, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, Record, ResultDocument
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Sheet, View, shortened
 
@@ -53,13 +53,9 @@ class Completion(Answered, ResultDocument, kind="completion"):
         steered = f"steering {steer} by {options.get('strength', 1.0):g}" if steer else ""
         return " and ".join(filter(None, (f"{options.get('kind')} at {edits}" if edits else "", steered)))
 
-    def listed(self) -> Line:
-        """What a list of results says of it."""
-        return Line(
-            f"{self.request.specimen}, {self.changed}",
-            f"KL {self.divergence:.3g} nats at the first token",
-            seconds=self.seconds,
-        )
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{self.request.specimen}, {self.changed}"
 
     def view(self) -> View:
         """Both texts, then the next token before and after."""

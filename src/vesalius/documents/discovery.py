@@ -17,7 +17,7 @@ from pydantic import (
 
 from vesalius.components import Edge
 from vesalius.documents.answers import ranked_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenMap, Line
+from vesalius.documents.base import Answered, FrozenDict, FrozenMap
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
@@ -287,10 +287,9 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
             },
         )
 
-    def listed(self) -> Line:
-        """What a list of results says of it: its first metrics."""
-        figures = ", ".join(f"{words(name)} {value:.3g}" for name, value in list(self.metrics.items())[:3])
-        return Line(f"{subject_of(self.specimen, self.behaviour)}, {self.method}", figures, seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{subject_of(self.specimen, self.behaviour)}, {self.method}"
 
     def view(self) -> View:
         """Which components, which edges, how far to trust them, and which other circuits would do."""

@@ -74,11 +74,9 @@ class WhatIf(Answered, ResultDocument, kind="what_if"):
     effect_rest: Metric | None = None
     acts: str | None = None
 
-    def listed(self) -> Line:
-        """What a list of results says of it: the effect of the replacement."""
-        subject = subject_of(self.request.specimen, self.request.behaviour)
-        title = f"{subject}, {'+'.join(self.request.components or ())}"
-        return Line(title, f"effect {self.effect.figures}", seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{subject_of(self.request.specimen, self.request.behaviour)}, {'+'.join(self.request.components or ())}"
 
     def view(self) -> View:
         """The score before and after, then every prompt, those whose output changed first."""
@@ -264,11 +262,9 @@ class Faithfulness(Answered, ResultDocument, kind="faithfulness"):
         asked = self.request.options.get("keep")
         return float(asked) if isinstance(asked, int | float) else KEEP
 
-    def listed(self) -> Line:
-        """What a list of results says of it: the share kept, beside that of random circuits."""
-        title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.size} {self.by}"
-        figures = f"faithfulness {self.faithfulness.figures}, random {self.random.figures}"
-        return Line(title, figures, seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.size} {self.by}"
 
     def view(self) -> View:
         """The figure of the circuit beside that of random ones, and the scores behind them."""

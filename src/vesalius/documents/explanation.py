@@ -20,7 +20,7 @@ from pydantic import Field, computed_field
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
 from vesalius.documents.answers import program_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, ShownDocument
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     EFFECT_FIELDS,
@@ -209,12 +209,9 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
         ]
         return self.model_copy(update={"account": account, "components": Several(parts)})
 
-    def listed(self) -> Line:
-        """What a list of results says of it: how many claims have which verdict."""
-        verdicts = Counter(claim.verdict for part in self.components for claim in part.claims)
-        claims = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-        figures = f"{len(self.components)} components{f', claims: {claims}' if claims else ''}"
-        return Line(self.title, figures, self.cost, self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return self.title
 
     def compared(self, other: "Explanation") -> Compared:
         """How another explanation differs: verdicts of claims, what is said of components, and the figures of both."""

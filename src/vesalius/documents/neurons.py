@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from vesalius.components import Component
 from vesalius.documents.answers import kept_answer
-from vesalius.documents.base import Answered, FrozenList, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenList, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
@@ -91,11 +91,9 @@ class NeuronCircuit(Answered, ResultDocument, kind="neurons"):
     performance: Performance | None = None
     directory: str | None = None
 
-    def listed(self) -> Line:
-        """What a list of results says of it: how few neurons keep how much."""
-        title = f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.request.method}"
-        figures = f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures}"
-        return Line(title, figures, seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{subject_of(self.request.specimen, self.request.behaviour)}, {self.request.method}"
 
     def view(self) -> View:
         """How many neurons are needed, where they are, and what the strongest do."""

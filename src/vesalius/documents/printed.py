@@ -138,7 +138,7 @@ State = Literal["running", "finished", "unfinished", "unreadable"]
 
 
 class ResultRow(Record):
-    """One result. `path` is relative to the directory listed; `figures` are one to three numbers in words.
+    """One result. `path` is relative to the directory listed; `figures` is its answer in one line, or how far it is.
 
     `done` of `total` cases are there where a run has cases; `problem` says why a result cannot be read; `started` is
     when the process that works on it began; `has_calls` says that calls of a language model are on record.
@@ -186,7 +186,7 @@ class ResultList(ResultDocument, kind="results"):
                 row.path,
                 row.kind,
                 _state(row),
-                shortened(row.problem or row.figures or row.title, 70),
+                shortened(row.problem or row.figures or row.title, 90),
                 "" if row.seconds is None else duration(row.seconds),
                 datetime.fromtimestamp(row.modified).strftime("%Y-%m-%d %H:%M"),
             )
@@ -202,7 +202,7 @@ class ResultList(ResultDocument, kind="results"):
                 Facts([("", join_first(names, 5))], pages_only=True),
                 Sheet.of([{name: getattr(row, name) for name in columns} for row in self.results], terminal=0),
                 Sheet(
-                    ("result", "kind", "state", "figures", "took", "changed"), lines, terminal=SHOWN, terminal_only=True
+                    ("result", "kind", "state", "answer", "took", "changed"), lines, terminal=SHOWN, terminal_only=True
                 ),
                 *([Text(rest)] if rest else []),
             ],

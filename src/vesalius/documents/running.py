@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from vesalius.documents.base import Answered, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Code, Facts, Section, Sheet, Text, View, subject_of
@@ -419,10 +419,9 @@ class Ladder(Answered, ResultDocument, kind="ladder"):
         nothing = bool(self.running.beaten_by) or self.running.rung(PROGRAMS) is None
         return Answer(f"{self.running.score()}: {doubt}", "no" if nothing else "partly")
 
-    def listed(self) -> Line:
-        """What a list of results says of it."""
-        title = f"{subject_of(self.specimen, self.behaviour)}, run in its place"
-        return Line(title, f"keeps {self.running.claimed.kept.text()}", seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{subject_of(self.specimen, self.behaviour)}, run in its place"
 
     def view(self) -> View:
         """The answer, what was kept before, the program and the ladder."""

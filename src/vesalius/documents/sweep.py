@@ -11,7 +11,7 @@ from pydantic import Field, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.answers import Effect, effect_text, effects_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, Record
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Record
 from vesalius.documents.difference import (
     Compared,
     ComponentDifference,
@@ -205,11 +205,9 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
             },
         )
 
-    def listed(self) -> Line:
-        """What a list of results says of it: the strongest effects."""
-        strongest = sorted(self.components, key=lambda row: -abs(row.effect))[:3]
-        figures = ", ".join(f"{row.id} {row.effect:+.3g}" for row in strongest)
-        return Line(f"{subject_of(self.specimen, self.behaviour)}, {self.kind}", figures, seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{subject_of(self.specimen, self.behaviour)}, {self.kind}"
 
     def view(self) -> View:
         """The effects as a map and as a table."""

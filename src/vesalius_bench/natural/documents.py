@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from vesalius.documents.base import Answered, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import RunProposal
 from vesalius.documents.request import Request
@@ -150,9 +150,9 @@ class NaturalBench(Answered, ResultDocument, kind="natural_bench"):
             text = f"{scientist}: mean share kept {sum(known) / len(known):.2f} over {len(known)} cases"
         return text if not (without := self._without(scientist)) else f"{text}, {without} without figures"
 
-    def listed(self) -> Line:
-        """What a list of results says of it."""
-        return Line("bench natural", self.answered().text, seconds=self.seconds)
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return "bench natural"
 
     def view(self) -> View:
         """The answer, what is kept, what is said, what was planted, and every explanation."""

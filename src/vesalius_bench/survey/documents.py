@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, computed_field
 
 from vesalius.components import Component
 from vesalius.documents.answers import beyond_chance, cells_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenMap, Line, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenDict, FrozenMap, Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
@@ -212,9 +212,9 @@ class Survey(Answered, ResultDocument, kind="survey"):
         statuses = [cell.status for cell in self.cells]
         return ", ".join(f"{statuses.count(one)} {one}" for one in get_args(Status) if one in statuses)
 
-    def listed(self) -> Line:
-        """What a list of results says of it: the first line of its summary."""
-        return Line("survey", repr(self).splitlines()[0][:120])
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return "survey"
 
     def view(self) -> View:
         """Who performs what, which components matter, how stable that is, and every cell."""

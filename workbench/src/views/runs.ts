@@ -27,7 +27,7 @@ const AGAIN = 2000;
 /** Rows that are drawn at once; the filters find the others. */
 const MOST = 500;
 const MARKS: Record<string, string> = { running: "▶ ", finished: "✓ ", unfinished: "❙❙ ", unreadable: "✗ " };
-const COLUMNS = ["", "result", "kind", "state", "figures", "cost", "took", "changed"];
+const COLUMNS = ["", "result", "kind", "state", "answer", "cost", "took", "changed"];
 
 export function matches(row: Row, kind: string, state: string, words: string): boolean {
   const text = `${row.path} ${row.title} ${row.figures}`.toLowerCase();
