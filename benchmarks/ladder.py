@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.ladder capitals greater-than ioi induction --out FILE
     python -m benchmarks.ladder addition:signs=-+,high=99,answers=0..99,shots=0 --model arithmetic --out FILE
+    python -m benchmarks.ladder docstring --false --out FILE
 
 For each behaviour the 30 heads (of a small model the stronger half) and 10 MLPs with the largest EAP-IG scores on 8
 training prompts are taken; programs are fitted to the heads on 24 training prompts, plain text and repeated random
@@ -13,20 +14,31 @@ tokens, looking `1 back` (or `3 back`). Each behaviour is written as it ends, an
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.discovery.account import SPLIT, NamedSet
+from vesalius.discovery.account import SPLIT, NamedSet, SetRuns
 from vesalius.discovery.attribution import EAPIG
+from vesalius.discovery.head_tests import bos_of
 from vesalius.discovery.method import MethodInput, signed_scores
-from vesalius.documents.running import AttentionProgram, Running
+from vesalius.discovery.shares import Shares
+from vesalius.discovery.whole import PromptSets
+from vesalius.documents.running import AttentionProgram
 from vesalius.explanations.running.explained import FIT, ladder_prompts, put_in_place
-from vesalius.explanations.running.programs import parse_program
+from vesalius.explanations.running.ladder import pattern_edits
+from vesalius.explanations.running.programs import Program, parse_program
+from vesalius.explanations.running.rules import Tokens
 from vesalius.files import read_json, write_json
+from vesalius.intervene import Plan, run
 from vesalius.model.specimen import Specimen
 
 HEADS, MLPS, RANK = 30, 10, 8
@@ -74,28 +86,58 @@ def measure(specimen: Specimen, n: int, most: int, fit: int, write: Callable[[di
         "device": str(specimen.model.device),
     }
     write(found)
-    own = {Component.parse(one.head): parse_program(one.program) for one in running.heads}
-    backwards = dict(zip(own, reversed(own.values()), strict=True))
-    by_tokens = [part for part in heads if own[part].reads_tokens] or heads
+    return found | false_explanations(specimen, found, prompts)
+
+
+def false_explanations(specimen: Specimen, row: dict[str, Any], prompts: PromptSets | None = None) -> dict[str, Any]:
+    """What two false explanations of a row keep on its held-out prompts, beside the heads' own patterns and the
+    programs of the row, and how much more these keep, prompt by prompt.
+    """
+    cpu = time.process_time()
+    if prompts is None:
+        prompts = ladder_prompts(specimen, row["n"], seed=0, fit=trial(specimen, row["n_fit"], split=SPLIT))
+    own = {Component.parse(one["head"]): parse_program(one["program"]) for one in row["heads"]}
+    strongest = [Component.parse(name) for name in row["strongest"]]
+    by_tokens = [part for part in strongest if own[part].reads_tokens] or strongest
     wrong = next(rule for rule in BACK if rule not in own[by_tokens[0]].rules)
-    return found | {
-        "false_programs": _refuted(put_in_place(specimen, named, given=backwards)),
+    shares = SetRuns(specimen.model, prompts).report
+    tokens = Tokens.of(specimen, shares.material.batch, len(bos_of(specimen)))
+    true = _scores(shares, tokens, own)
+    backwards = dict(zip(own, reversed(own.values()), strict=True))
+
+    def refuted(false: Mapping[Component, Program]) -> dict[str, Any]:
+        scores = _scores(shares, tokens, false)
+        more = shares.nothing + true - scores
+        return {"kept": _figures(shares, scores), "programs_keep_more": _figures(shares, more)}
+
+    return {
+        "programs_again": _figures(shares, true),
+        "false_programs": refuted(backwards),
         "false_program": {"head": str(by_tokens[0]), "program": wrong}
-        | _refuted(put_in_place(specimen, named, given=own | {by_tokens[0]: parse_program(wrong)}), by_tokens[0]),
+        | refuted(own | {by_tokens[0]: parse_program(wrong)}),
+        "false_cpu_seconds": round(time.process_time() - cpu, 1),
+        "false_device": str(specimen.model.device),
     }
+
+
+@torch.no_grad()
+def _scores(shares: Shares, tokens: Tokens, programs: Mapping[Component, Program]) -> Float[Tensor, " prompt"]:
+    """The score of every prompt with programs in the place of these heads' attention, and no other head."""
+    heads = list(programs)
+    others = tuple(part for part in shares.model.components if part.is_head and part not in programs)
+    plan = Plan.grid(shares.model.config, [others], choices=shares.replacement.choices, positions=shares.material.where)
+    looks = {head: program.pattern(tokens) for head, program in programs.items()}
+    plan = replace(plan, patterns=pattern_edits(shares.model, heads, looks))
+    return run(shares.recordings, plan, shares.replacement.values).cpu()
+
+
+def _figures(shares: Shares, scores: Float[Tensor, " prompt"]) -> dict[str, Any]:
+    return shares.share(scores).metric().as_data()
 
 
 def brief(one: AttentionProgram) -> dict[str, Any]:
     """A program with its word and the figures that gave it."""
     return {"head": one.head, "program": one.program, "word": one.word, "grade": one.decisive.as_data()}
-
-
-def _refuted(false: Running | None, head: Component | None = None) -> dict[str, Any]:
-    """What false programs keep, and of one head how its program is graded."""
-    assert false is not None
-    kept = {"kept": false.claimed.kept.as_data(), "not_beaten": false.beaten_by, "doubt": false.doubt(0.8)}
-    one = next((one for one in false.heads if one.head == str(head)), None)
-    return kept if one is None else kept | {"word": one.word, "grade": one.decisive.as_data()}
 
 
 def main() -> None:
@@ -106,6 +148,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=64)
     parser.add_argument("--heads", type=int, default=HEADS, help="at most half of all heads")
     parser.add_argument("--fit", type=int, default=FIT, help="how many prompts programs are fitted to")
+    parser.add_argument("--false", action="store_true", help="run the false explanations of the row in --out alone")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
@@ -122,7 +165,11 @@ def main() -> None:
 
     for behaviour in given.behaviours:
         specimen = ves.load(given.model, behaviour=behaviour, device=given.device)
-        row = measure(specimen, given.n, given.heads, given.fit, write)
+        if given.false:
+            row = next(one for one in rows if (one["model"], one["behaviour"]) == (specimen.name, behaviour))
+            row |= false_explanations(specimen, row)
+        else:
+            row = measure(specimen, given.n, given.heads, given.fit, write)
         write(row)
         print(f"{behaviour}: {row['answer']}; {row['doubt']}; {row['words']}; {row['cpu_seconds']} CPU-s", flush=True)
         for one in (*row["rungs"], *row["controls"]):
