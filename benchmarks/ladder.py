@@ -9,7 +9,8 @@ training prompts are taken; programs are fitted to the heads on 24 training prom
 tokens. The ladder is measured on 64 other prompts of the same templates and on 64 of other templates, with its
 controls; behaviours with fewer unseen prompts give fewer, and each figure says how many. Then two false explanations
 are put in the model's place: all programs in the opposite order, and one head, the strongest whose program reads
-tokens, looking `1 back` (or `3 back`). Each behaviour is written as it ends, and before its false explanations.
+tokens, looking `1 back` (or `3 back`). Each behaviour is written as it ends, and before its false explanations. With
+`--false` only these are run, with the heads and programs of the row in FILE, on the first `--n` of its prompts.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from torch import Tensor
 import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.discovery.account import SPLIT, NamedSet, SetRuns
+from vesalius.discovery.account import SPLIT, NamedSet
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.head_tests import bos_of
 from vesalius.discovery.method import MethodInput, signed_scores
@@ -86,12 +87,14 @@ def measure(specimen: Specimen, n: int, most: int, fit: int, write: Callable[[di
         "device": str(specimen.model.device),
     }
     write(found)
-    return found | false_explanations(specimen, found, prompts)
+    return found | false_explanations(specimen, found, n, prompts)
 
 
-def false_explanations(specimen: Specimen, row: dict[str, Any], prompts: PromptSets | None = None) -> dict[str, Any]:
-    """What two false explanations of a row keep on its held-out prompts, beside the heads' own patterns and the
-    programs of the row, and how much more these keep, prompt by prompt.
+def false_explanations(
+    specimen: Specimen, row: dict[str, Any], n: int, prompts: PromptSets | None = None
+) -> dict[str, Any]:
+    """What two false explanations of a row keep on the first `n` of its held-out prompts, beside the row's programs, and
+    how much more these keep, prompt by prompt.
     """
     cpu = time.process_time()
     if prompts is None:
@@ -100,7 +103,7 @@ def false_explanations(specimen: Specimen, row: dict[str, Any], prompts: PromptS
     strongest = [Component.parse(name) for name in row["strongest"]]
     by_tokens = [part for part in strongest if own[part].reads_tokens] or strongest
     wrong = next(rule for rule in BACK if rule not in own[by_tokens[0]].rules)
-    shares = SetRuns(specimen.model, prompts).report
+    shares = Shares(specimen.model, prompts.report.take(slice(0, n)))
     tokens = Tokens.of(specimen, shares.material.batch, len(bos_of(specimen)))
     true = _scores(shares, tokens, own)
     backwards = dict(zip(own, reversed(own.values()), strict=True))
@@ -167,7 +170,7 @@ def main() -> None:
         specimen = ves.load(given.model, behaviour=behaviour, device=given.device)
         if given.false:
             row = next(one for one in rows if (one["model"], one["behaviour"]) == (specimen.name, behaviour))
-            row |= false_explanations(specimen, row)
+            row |= false_explanations(specimen, row, given.n)
         else:
             row = measure(specimen, given.n, given.heads, given.fit, write)
         write(row)
