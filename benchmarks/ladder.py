@@ -7,10 +7,11 @@
 For each behaviour the 30 heads (of a small model the stronger half) and 10 MLPs with the largest EAP-IG scores on 8
 training prompts are taken; programs are fitted to the heads on 24 training prompts, plain text and repeated random
 tokens. The ladder is measured on 64 other prompts of the same templates and on 64 of other templates, with its
-controls; behaviours with fewer unseen prompts give fewer, and each figure says how many. Then two false explanations
-are put in the model's place: all programs in the opposite order, and one head, the strongest whose program reads
-tokens, looking `1 back` (or `3 back`). Each behaviour is written as it ends, and before its false explanations. With
-`--false` only these are run, with the heads and programs of the row in FILE, on the first `--n` of its prompts.
+controls; behaviours with fewer unseen prompts give fewer, and each figure says how many. Then false explanations are
+put in the model's place: all programs in the opposite order, and one head looking `1 back` (or `3 back`), the strongest
+whose program reads tokens, and the strongest whose word is `program`. Each behaviour is written as it ends, and before
+its false explanations. With `--false` only those that the row in FILE lacks are run, with its heads and programs, on
+the first `--n` of its prompts.
 """
 
 import argparse
@@ -93,31 +94,35 @@ def measure(specimen: Specimen, n: int, most: int, fit: int, write: Callable[[di
 def false_explanations(
     specimen: Specimen, row: dict[str, Any], n: int, prompts: PromptSets | None = None
 ) -> dict[str, Any]:
-    """What two false explanations of a row keep on the first `n` of its held-out prompts, beside the row's programs, and
-    how much more these keep, prompt by prompt.
+    """What the false explanations that a row lacks keep on the first `n` of its held-out prompts, beside the row's
+    programs, and how much more these keep, prompt by prompt.
     """
     cpu = time.process_time()
     if prompts is None:
         prompts = ladder_prompts(specimen, row["n"], seed=0, fit=trial(specimen, row["n_fit"], split=SPLIT))
     own = {Component.parse(one["head"]): parse_program(one["program"]) for one in row["heads"]}
     strongest = [Component.parse(name) for name in row["strongest"]]
+    words = {Component.parse(one["head"]): one["word"] for one in row["heads"]}
     by_tokens = [part for part in strongest if own[part].reads_tokens] or strongest
-    wrong = next(rule for rule in BACK if rule not in own[by_tokens[0]].rules)
+    named = [part for part in strongest if words[part] == "program"]
+    wrong: dict[str, tuple[dict[str, Any], Mapping[Component, Program]]] = {
+        "false_programs": ({}, dict(zip(own, reversed(own.values()), strict=True)))
+    }
+    for key, heads in (("false_program", by_tokens), ("false_named_program", named)):
+        if heads:
+            rule = next(rule for rule in BACK if rule not in own[heads[0]].rules)
+            wrong[key] = {"head": str(heads[0]), "program": rule}, own | {heads[0]: parse_program(rule)}
     shares = Shares(specimen.model, prompts.report.take(slice(0, n)))
     tokens = Tokens.of(specimen, shares.material.batch, len(bos_of(specimen)))
     true = _scores(shares, tokens, own)
-    backwards = dict(zip(own, reversed(own.values()), strict=True))
-
-    def refuted(false: Mapping[Component, Program]) -> dict[str, Any]:
-        scores = _scores(shares, tokens, false)
-        more = shares.nothing + true - scores
-        return {"kept": _figures(shares, scores), "programs_keep_more": _figures(shares, more)}
-
-    return {
+    found = {}
+    for key, (what, programs) in wrong.items():
+        if key not in row:
+            scores = _scores(shares, tokens, programs)
+            more = shares.nothing + true - scores
+            found[key] = what | {"kept": _figures(shares, scores), "programs_keep_more": _figures(shares, more)}
+    return found | {
         "programs_again": _figures(shares, true),
-        "false_programs": refuted(backwards),
-        "false_program": {"head": str(by_tokens[0]), "program": wrong}
-        | refuted(own | {by_tokens[0]: parse_program(wrong)}),
         "false_cpu_seconds": round(time.process_time() - cpu, 1),
         "false_device": str(specimen.model.device),
     }

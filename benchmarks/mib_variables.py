@@ -17,10 +17,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import vesalius as ves
 from tests.discovery.test_mib_variables import PROGRAM, row
 from tests.explanations.difference_model import difference_model
 from tests.explanations.induction_model import as_specimen
+
+import vesalius as ves
 from vesalius import api
 from vesalius.files import write_json
 from vesalius_bench.mib.documents import MibInterchange
