@@ -47,6 +47,7 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.files import write_json
 from vesalius.intervene.edges import EdgeGraph
+from vesalius.intervene.exchanging import Place
 from vesalius.model import Config, Transformer
 from vesalius.model.gguf import GgufFile
 from vesalius.model.sources import load_huggingface
@@ -56,6 +57,7 @@ from vesalius_backbones.messages import Prices
 from vesalius_backbones.records import Records, Redactor
 from vesalius_backbones.scripted import read_script
 from vesalius_bench.claims.verify import show_claim
+from vesalius_bench.mib.features import read_units, write_units
 from vesalius_bench.mib.files import read_folder, write_importances
 from vesalius_bench.ratings.reading import read_ratings
 from vesalius_bench.sealing import with_seal
@@ -378,6 +380,12 @@ def make_mib(folder: Path) -> None:
     write_importances(Circuit.scored(shape, 8, {}, scores), folder / "ioi_gpt2")
 
 
+def make_mib_units(folder: Path) -> None:
+    """A folder of MIB's causal variable track: a subspace of the residual stream, and its inverse."""
+    directions = torch.linalg.qr(torch.randn(8, 2, generator=torch.Generator().manual_seed(0)))[0]
+    write_units(folder / "a_b_c", [Place(("end",), layer=1, directions=directions)], "last")
+
+
 def make_mib_tensors(folder: Path) -> None:
     """A folder of a MIB submission as tensors."""
     shape = tiny_config()
@@ -443,6 +451,7 @@ def make_job(folder: Path) -> None:
 
 LOADERS: dict[str, Loader] = {
     "mib": Loader(make_mib, lambda folder: read_folder(folder / "ioi_gpt2")),
+    "mib_units": Loader(make_mib_units, lambda folder: read_units(folder / "a_b_c", tiny_config(), ("end",), "last")),
     "mib_tensors": Loader(make_mib_tensors, lambda folder: read_folder(folder / "ioi_gpt2")),
     "convert_circuit": Loader(make_circuit, lambda folder: convert(folder / "circuit.json", folder / "out.json")),
     "convert_graph": Loader(make_graph, lambda folder: convert(folder / "graph.json", folder / "out.json")),

@@ -147,6 +147,7 @@ WRITING = {
         f"league score {{out}} builtin {SEALED}", ("league", "submitted"), copied="submitted", slow=True
     ),
     "mib write": Writing("mib write {in}/found --out {out}", ("found",)),
+    "mib align": Writing("mib align arithmetic --at resid3@end --n 4 --held-out 8 --out {out}"),
     "paper": Writing("paper find --table 2 {in}/asked --out {out}", ("asked",)),
     "ratings": Writing("ratings {in}/ratings.csv --out {out}"),
     "study": Writing("study af1 --model arithmetic --circuit {in}/sum.json --n 4 --out {out}", slow=True),
@@ -157,7 +158,9 @@ SERVING = ("open", "mcp", "functions serve")
 #: Commands that write nothing but what they print, and why those that could are here.
 READING = {
     **dict.fromkeys(("check", "show", "predict", "look", "runs", "schema", "specimens", "models"), ""),
-    **dict.fromkeys(("claims show", "functions sample", "league table", "mib check", "mib score"), ""),
+    **dict.fromkeys(
+        ("claims show", "functions sample", "league table", "mib check", "mib score", "mib interchange"), ""
+    ),
     "replay": "what it repeats is written to a temporary directory, which goes with it",
     "plugins": "--trust writes one private file of a few lines, tested in tests/test_consent.py",
 }

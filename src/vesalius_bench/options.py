@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from vesalius.options import Ask, Draw, Record, flag
+from vesalius.options import Ask, Draw, Record, Sample, flag
 
 
 class StudyOptions(Record):
@@ -213,3 +213,41 @@ class Entrant(Record):
 
 #: The prompts that folders of a MIB submission are scored on.
 MIB_SCORED = Draw(n=32, split="validation")
+
+
+class MibRows(Record):
+    """The rows of MIB's causal variable track that a variable is read from, and the program that says what it is."""
+
+    rows: Annotated[
+        str | Path | None,
+        flag("Rows of MIB's datasets: a file, or the directory of a dataset. Default: pairs of --behaviour."),
+    ] = None
+    task: Annotated[
+        str | None,
+        flag("The task of --rows: arithmetic, 4_answer_MCQA, ARC_easy, or a name of yours. Default: the folder's."),
+    ] = None
+    algorithm: Annotated[
+        str | Path | None,
+        flag("A program file (.py) whose functions are the variables. Default: that of the task or the behaviour."),
+    ] = None
+
+
+class MibTrained(Record):
+    """Which variable is placed, where it is looked for, and on how many held-out prompts it is graded."""
+
+    variable: Annotated[str, flag("The variable: ones_carry, answer_pointer, or a function of the program.")] = "answer"
+    at: Annotated[
+        Sequence[str],
+        flag(
+            "A place instead of the best layer and position: resid19@last, L19H2@end. May be given several times.",
+            "--at",
+        ),
+    ] = ()
+    directions: Annotated[
+        int, flag("Find so many directions (DAS) within each place; 0: the whole place.", least=0)
+    ] = 0
+    held_out: Annotated[int, flag("Held-out prompts on which the folder is scored.", least=1)] = 64
+
+
+#: The prompts whose pairs place a variable of a MIB submission, or score one.
+MIB_PAIRS = Sample(n=64)

@@ -163,7 +163,7 @@ def read_behaviour(path: str | Path, *, metric: BehaviourMetric | None = None) -
     file = Path(path).expanduser()
     if file.suffix.lower() == ".toml" and file.is_file():
         return from_templates(file, metric=metric)
-    rows = _read(path)
+    rows = read_rows(path)
     ours = [own_form(row, number) for number, row in enumerate(rows, 1)]
     return from_rows(ours, name=str(path), metric=metric, source=str(path), note=missing_ids_note(rows, str(path)))
 
@@ -171,7 +171,7 @@ def read_behaviour(path: str | Path, *, metric: BehaviourMetric | None = None) -
 MAKERS["file"] = read_behaviour
 
 
-def _read(path: str | Path) -> Sequence[object]:
+def read_rows(path: str | Path) -> Sequence[object]:
     """The rows of a file, a dataset's directory or a hub id, as they are."""
     file = Path(path).expanduser()
     if file.is_dir():

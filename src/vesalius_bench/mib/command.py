@@ -1,4 +1,4 @@
-"""Submissions to the circuit localization track of the MIB benchmark."""
+"""Submissions to both tracks of the MIB benchmark: circuits, and causal variables."""
 
 from typing import Annotated
 
@@ -7,9 +7,12 @@ import typer
 from vesalius import api
 from vesalius.cli.console import output
 from vesalius.cli.options import BehaviourOption, DeviceOption, JsonOption, SpecimenArgument, command
-from vesalius_bench.options import MIB_SCORED
+from vesalius.options import Sample, Sandboxed
+from vesalius_bench.options import MIB_PAIRS, MIB_SCORED, MibRows, MibTrained
 
-mib = typer.Typer(no_args_is_help=True, help="Write, check and score submissions to MIB's circuit localization track.")
+mib = typer.Typer(
+    no_args_is_help=True, help="Write, check and score submissions to MIB: circuits, and causal variables."
+)
 
 
 @mib.command()
@@ -54,3 +57,50 @@ def score(
     Example: vesalius mib score submission/ioi_gpt2 openai-community/gpt2 --behaviour ioi
     """
     output(api.score_mib(folder, specimen, behaviour=behaviour, n=n, device=device), as_json=json)
+
+
+@command(mib)
+def align(
+    specimen: SpecimenArgument,
+    out: Annotated[str, typer.Option(help="Directory of the submission.")],
+    behaviour: BehaviourOption = None,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+    *,
+    asked: MibRows,
+    trained: MibTrained,
+    draw: Sample = MIB_PAIRS,
+    sandboxed: Sandboxed,
+) -> None:
+    """Place a variable of a program, and write it as a folder of MIB's causal variable track.
+
+    Places and directions are found on pairs that train, and scored on held-out ones.
+
+    Example: vesalius mib align Qwen/Qwen2.5-0.5B --rows mcqa/ --task 4_answer_MCQA --variable answer_pointer --out mine
+    """
+    result = api.align_mib(
+        specimen, out, asked=asked, trained=trained, draw=draw, sandboxed=sandboxed, behaviour=behaviour, device=device
+    )
+    output(result, as_json=json)
+
+
+@command(mib)
+def interchange(
+    folder: Annotated[str, typer.Argument(help="A folder of a submission, TASK_MODEL_VARIABLE.")],
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+    *,
+    asked: MibRows,
+    draw: Sample = MIB_PAIRS,
+    sandboxed: Sandboxed,
+) -> None:
+    """Print the interchange accuracy of a folder of MIB's causal variable track, on held-out pairs.
+
+    Example: vesalius mib interchange mine/4_answer_MCQA_Qwen2ForCausalLM_answer_pointer Qwen/Qwen2.5-0.5B --rows mcqa/
+    """
+    result = api.interchange_mib(
+        folder, specimen, asked=asked, draw=draw, sandboxed=sandboxed, behaviour=behaviour, device=device
+    )
+    output(result, as_json=json)

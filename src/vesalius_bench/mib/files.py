@@ -6,6 +6,7 @@ read without unpickling anything else. A node without a score is always in the c
 heads and no MLP are complete; scores of some edges, or of some heads, are not.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,11 @@ LEAST_TASKS, LEAST_MODELS = 2, 2
 MOST_CELLS = 1 << 26
 _SUFFIXES = (".json", ".pt")
 _TENSORS = ("edges_scores", "edges_in_graph", "nodes_in_graph")
+
+
+def word_of(name: str) -> str:
+    """A name without underscores, which part task and model."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unnamed"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ The areas:
 This differs from `faithfulness`: no point at 0, floors, and two rankings.
 """
 
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +43,7 @@ from vesalius_bench.mib.files import (
     FileContent,
     FolderContent,
     read_folder,
+    word_of,
     write_importances,
 )
 from vesalius_bench.options import MIB_SCORED
@@ -195,14 +195,9 @@ def folder_name(discovery: Discovery) -> str:
     """The folder of a discovery: MIB's name of the task and of the model where it has one, otherwise our own."""
     name = Path(str(discovery.specimen)).name
     if discovery.behaviour is None:
-        return f"{_word(name)}_{SPECIMEN_MODEL}"
+        return f"{word_of(name)}_{SPECIMEN_MODEL}"
     known = (short for short, names in MODELS.items() if name.lower() in names)
-    return f"{_word(label_of(discovery.behaviour))}_{next(known, _word(name))}"
-
-
-def _word(name: str) -> str:
-    """A name without underscores, which part task and model."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unnamed"
+    return f"{word_of(label_of(discovery.behaviour))}_{next(known, word_of(name))}"
 
 
 def _problems(rows: Sequence[MibFolder]) -> list[str]:
