@@ -28,6 +28,7 @@ Every table of the recorded figures, with 95 % intervals. The pages under docs/b
 that answer their question. This file is generated: `python -m benchmarks.tables`.
 """
 METHODS = ("sweep", "eap", "eap-ig", "relp", "acdc")
+RANKINGS = ("eap-ig", "relp", "relp-qk", "eap", "gim", "masks", "sweep", "elimination", "ensemble", "best")
 ESTIMATES = ("eap", "relp", "relp-qk", "eap-ig", "eap-ig, a quarter of the prompts")
 
 
@@ -180,6 +181,55 @@ def smallest_circuits(name: str) -> Iterator[str]:
         yield row(*asked, answer, size, kept, elsewhere, passes, minutes)
 
 
+def smallest_by_method(keep: float = 0.8, seed: int = 0) -> Iterator[str]:
+    """By behaviour of SmolLM2 what each ranking gave: how many components, with "?" where the answer is Partly and "!"
+    where it is No, and what they keep; a dash where there is none within the limit, with what the largest tried keeps.
+    """
+    for behaviour, searches in _searches(keep, seed).items():
+        yield row(behaviour, *(_in_brief(searches.get(method)) for method in RANKINGS))
+
+
+def smallest_by_default(seed: int = 0) -> Iterator[str]:
+    """The default's circuit of SmolLM2 by behaviour: its answer for 0.8 and for 0.9, and of the first what is kept on
+    other templates, the passes and the minutes of the search.
+    """
+    usual, large = (_searches(keep, seed) for keep in (0.8, 0.9))
+    for behaviour, searches in usual.items():
+        found = searches["best"]
+        passes = f"{found['search_passes']:.0f}" if "search_passes" in found else "-"
+        minutes = f"{found['seconds'] / 60:.2f}" if "seconds" in found else "-"
+        answers = (_answered(one.get("best")) for one in (searches, large.get(behaviour, {})))
+        yield row(behaviour, *answers, bracketed(found["elsewhere"]), passes, minutes)
+
+
+def _searches(keep: float, seed: int) -> dict[str, dict[str, dict[str, Any]]]:
+    """The searches for a share, by behaviour and by ranking; the default, which has several, is `best`."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for each in recorded("whole_circuits")["rows"]:
+        if (each["keep"], each["seed"]) == (keep, seed):
+            ranking = each["methods"][0] if len(each["methods"]) == 1 else "best"
+            found.setdefault(each["behaviour"], {})[ranking] = each
+    return found
+
+
+def _in_brief(search: dict[str, Any] | None) -> str:
+    """A search as a cell."""
+    if search is None:
+        return "not measured"
+    verdict, _, said = search["answer"].partition(": ")
+    kept = f"{search['kept']['value']:.2f}"
+    if said.startswith("no circuit"):
+        return f"- ({search['size']} keep {kept})"
+    return f"{search['size']}{ {'Yes': '', 'Partly': '?', 'No': '!'}[verdict] } ({kept})"
+
+
+def _answered(search: dict[str, Any] | None) -> str:
+    """The answer of a search with its figure."""
+    if search is None:
+        return "not measured"
+    return f"{search['answer'].partition(':')[0]}: {search['size']} keep {bracketed(search['kept'])}"
+
+
 def bracketed(figure: dict[str, Any] | None) -> str:
     """A figure with its interval in brackets, where it has one."""
     if figure is None:
@@ -218,6 +268,11 @@ def _tables() -> Iterator[str]:
     yield from _table("Neurons of subject-verb agreement", neurons_that_keep(), *head)
     asked, found = ("behaviour", "seed", "keep", "ranked by"), ("answer", "components", "kept", "on other templates")
     head = (*asked, *found, "passes", "minutes")
+    short = ("behaviour", "the default's answer for 0.8", "for 0.9", "0.8 on other templates", "passes", "minutes")
+    yield from _table("Smallest connected circuit: SmolLM2-135M, by behaviour", smallest_by_default(), *short)
+    for keep in (0.8, 0.9):
+        title = f"Smallest connected circuit that keeps {keep:g}: SmolLM2-135M, by ranking"
+        yield from _table(title, smallest_by_method(keep), "behaviour", *(f"`{name}`" for name in RANKINGS))
     for model, name in (("SmolLM2-135M", "whole_circuits"), ("Gemma-3-270m", "whole_circuits_gemma")):
         yield from _table(f"Smallest connected circuit: {model}", smallest_circuits(name), *head)
 

@@ -2,16 +2,21 @@
 
     python -m benchmarks.whole_circuits induction ioi greater-than capitals successor addition ROWS.jsonl
     python -m benchmarks.whole_circuits ioi capitals --model gemma-3-270m-q4_k_m.gguf --out gemma.json
+    python -m benchmarks.whole_circuits examples/agreement.jsonl --methods eap-ig --device cpu --out agreement.json
 
 32 prompts rank, others choose the size, a third set reports (a file of rows is divided by three). Every ranking goes
 through the same search: the share asked for is read with a margin of two standard errors, circuits are trimmed by
 leaving out each member once, and a component on no path from tokens to logits is dropped. Passes are those of the
 search and, for the default, of the exact sweep where no ranking gives a circuit; those of the ranking are beside them.
+`seconds` are of the clock and of the search alone, `cpu_seconds` of the processor. The two files have one template
+each; what a circuit of theirs keeps on another is read on the rows of `OTHER_TEMPLATES`, of which a third is drawn.
 """
 
 import argparse
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,30 +45,67 @@ METHODS: tuple[Method, ...] = (
     Ensemble(),
 )
 DEFAULT = ("eap-ig", "relp", "relp-qk")
+NOUNS = ("artist", "guard", "soldier", "sailor", "visitor", "player", "worker", "dancer")
+BESIDE = ("with the map", "under the roof", "at the gate")
+VERBS = ("walk", "play", "talk", "work", "cook", "jump", "call", "paint", "clean", "smile", "climb", "push")
+WHO = ("they", "we", "you")
 
 
-def rows_of(model: str, behaviour: str, seed: int, shares: Sequence[float], device: str) -> list[dict[str, Any]]:
+def agreement_elsewhere() -> list[dict[str, str]]:
+    """Subject-verb agreement inside a longer sentence, with words that `examples/agreement.jsonl` does not have."""
+    rows = list[dict[str, str]]()
+    for noun, beside in itertools.product(NOUNS, BESIDE):
+        one, many = (f"We were told that the {word} {beside}" for word in (noun, f"{noun}s"))
+        rows.append({"prompt": one, "answer": " is", "wrong": " are", "counterfactual": many})
+        rows.append({"prompt": many, "answer": " are", "wrong": " is", "counterfactual": one})
+    return rows
+
+
+def past_elsewhere() -> list[dict[str, str]]:
+    """The past tense in other sentences than those of `examples/past-contrast.jsonl`."""
+    return [
+        {
+            "prompt": f"Now {who} {verb}. Last week {who}",
+            "answer": f" {verb}{'d' if verb.endswith('e') else 'ed'}",
+            "wrong": f" {verb}",
+            "counterfactual": f"Now {who} {verb}. Each week {who}",
+        }
+        for verb, who in itertools.product(VERBS, WHO)
+    ]
+
+
+#: Rows with another template for the behaviours that are a file of rows of one, by the file's name.
+OTHER_TEMPLATES = {"agreement": agreement_elsewhere, "past-contrast": past_elsewhere}
+
+
+def rows_of(
+    model: str, behaviour: str, seed: int, shares: Sequence[float], device: str, methods: Collection[str]
+) -> list[dict[str, Any]]:
     """One row for each method and share."""
     specimen = ves.load(model, behaviour=behaviour, device=device)
     rank = trial(specimen, PROMPTS, seed=seed)
     sets = prompt_sets(specimen, rank, seed=seed)
+    if other := OTHER_TEMPLATES.get(Path(behaviour).stem):
+        there = ves.load(model, behaviour=ves.Behaviour.from_rows(other()), device=device)
+        sets = replace(sets, elsewhere=trial(there, PROMPTS, seed=seed))
     contrast = measure_contrast(specimen.model, sets.report)
-    scores = {method.name: method.score(MethodInput(specimen, rank)) for method in METHODS}
+    given, by_name = MethodInput(specimen, rank), {method.name: method for method in METHODS}
+    scores = {name: by_name[name].score(given) for name in by_name if name in {*methods, *DEFAULT}}
     rankings = {name: (found, found.forwards) for name, found in scores.items()}
     per_prompt = scores["eap-ig"].per_prompt
     assert per_prompt is not None
     edges = per_prompt.mean(0)
     rows = list[dict[str, Any]]()
     for keep in shares:
-        for names in [*((name,) for name in scores), DEFAULT]:
-            begun = time.perf_counter()
-            exact = (lambda: scores["sweep"]) if names == DEFAULT else None
+        for names in [*((name,) for name in scores if name in methods), DEFAULT]:
+            begun, begun_cpu = time.perf_counter(), time.process_time()
+            exact = (lambda: scores.get("sweep") or by_name["sweep"].score(given)) if names == DEFAULT else None
             asked = {name: rankings[name] for name in names}
             whole, _, _ = whole_circuit(Search(specimen, sets, asked=keep), asked, exact=exact, edges=edges)
             told = answer(whole, behaviour, weak=contrast.doubt)
             rows.append(
                 {
-                    "behaviour": behaviour,
+                    "behaviour": Path(behaviour).stem,
                     "seed": seed,
                     "keep": keep,
                     "methods": list(names),
@@ -74,6 +116,8 @@ def rows_of(model: str, behaviour: str, seed: int, shares: Sequence[float], devi
                     "ranking_passes": sum(scores[name].forwards for name in names),
                     "search_passes": whole.forwards,
                     "seconds": time.perf_counter() - begun,
+                    "cpu_seconds": time.process_time() - begun_cpu,
+                    "device": str(specimen.model.device),
                 }
             )
             print(keep, "+".join(names), told, flush=True)
@@ -86,14 +130,16 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--keep", type=float, nargs="+", default=[0.8, 0.9])
+    parser.add_argument("--methods", nargs="*", metavar="METHOD", help="Rankings that are tried alone. Default: all.")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/whole_circuits.json"))
     given = parser.parse_args()
+    asked = [method.name for method in METHODS] if given.methods is None else given.methods
     rows = [
         row
         for behaviour in given.behaviours
         for seed in given.seeds
-        for row in rows_of(given.model, behaviour, seed, given.keep, given.device)
+        for row in rows_of(given.model, behaviour, seed, given.keep, given.device, asked)
     ]
     write_json(given.out, {"model": Path(given.model).name, "prompts": PROMPTS, "rows": rows})
 

@@ -18,6 +18,8 @@ SHOWN = {
         *tables.chosen_components(),
         *tables.estimates_of_components(),
         *tables.estimates_of_edges_and_neurons(["edges", "neurons"]),
+        *tables.smallest_by_method(),
+        *tables.smallest_by_default(),
     ],
     "mechrl": lambda: [*tables.regrets_at(10), *tables.standin_transfer(), *tables.standin_best()],
     "neurons": lambda: [*tables.neurons_that_keep()],

@@ -23,7 +23,7 @@ from vesalius.documents.view import (
     prompts,
     subject_of,
 )
-from vesalius.documents.whole import TOO_MUCH
+from vesalius.documents.whole import TOO_MUCH, bars
 
 TRANSCODERS_FILE, TRANSCODERS_PAGE = "transcoders.json", "transcoders.html"
 LATENTS_FILE, LATENTS_PAGE = "latents.json", "latents.html"
@@ -288,8 +288,12 @@ class LatentCircuit(Answered, ResultDocument, kind="latents"):
 
     def _said(self) -> str:
         counted = ", ".join(f"{many} {kind}" for kind, many in self.counts.items() if many)
-        errors = f" ({self.without_errors.text()} without the error terms)" if self.counts["error terms"] else ""
-        return f"{counted} keep {self.share.text()} of the behaviour{errors}"
+        errors = (
+            f" ({self.without_errors.text(bars=(self.keep,))} without the error terms)"
+            if self.counts["error terms"]
+            else ""
+        )
+        return f"{counted} keep {self.share.text(bars=bars(self.keep))} of the behaviour{errors}"
 
     def view(self) -> View:
         """How few parts keep how much, which they are, and where the strongest latents are active."""

@@ -12,9 +12,11 @@ from vesalius.behaviours.builtin import NAMES
 from vesalius.behaviours.prompts import Prompts
 from vesalius.components import Component
 from vesalius.discovery.account import ALONE, NamedSet, choose_set, given_set, measure_account
+from vesalius.discovery.shares import Shares
 from vesalius.documents.account import BAR, Account, Effect
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
+from vesalius.documents.view import Sheet
 from vesalius.model.hooks import HookPoint
 from vesalius.model.sources import from_transformers
 from vesalius.model.specimen import Specimen
@@ -47,6 +49,11 @@ class Twin:
 
     def answers(self, replaced: set[Component], where: Tensor | None = None) -> Float[Tensor, "prompt answer"]:
         """The logits of the right and of the wrong answer."""
+        last, rows = self.last(replaced, where), torch.arange(len(self.prompts))
+        return torch.stack([last[rows, self.prompts.correct], last[rows, self.prompts.wrong]], 1).double()
+
+    def last(self, replaced: set[Component], where: Tensor | None = None) -> Float[Tensor, "prompt token"]:
+        """All logits where the answer is read."""
         keep = torch.ones_like(self.prompts.mask) if where is None else where
         hooks = []
         for part in replaced:
@@ -63,9 +70,12 @@ class Twin:
             hooks.append((name, edit))
         with torch.no_grad():
             logits = self.model.run_with_hooks(self.prompts.tokens, mask=self.prompts.mask, fwd_hooks=hooks)
-        rows = torch.arange(len(self.prompts))
-        last = logits[rows, self.prompts.position]
-        return torch.stack([last[rows, self.prompts.correct], last[rows, self.prompts.wrong]], 1).double()
+        return logits[torch.arange(len(self.prompts)), self.prompts.position]
+
+    def right(self, replaced: set[Component]) -> float:
+        """The share of prompts whose right answer is the likeliest token."""
+        best = self.last(replaced).argmax(1)
+        return float((best == self.prompts.correct).double().mean())
 
     def share(self, replaced: set[Component], where: Tensor | None = None) -> float:
         """What is left of the range: 1 with nothing replaced, 0 with everything."""
@@ -106,6 +116,22 @@ def test_what_a_set_keeps_and_leaves_is_what_plain_hooks_measure(
     ends = torch.zeros_like(prompts.mask).scatter_(1, prompts.position[:, None], True)
     places = {part.name: value(part.effect) for part in account.positions}
     assert places["end"] == pytest.approx(1 - twin.share(inside, ends), abs=1e-3)
+
+
+def test_how_often_the_set_alone_says_the_answer_is_what_plain_hooks_measure(
+    specimen: Specimen, named: NamedSet
+) -> None:
+    """With three of the six components it keeps a part of the score and says other answers."""
+    few = given_set(specimen, NAMED[:3], n=8, seed=3)
+    for one in (named, few):
+        prompts, inside = one.sets.report.prompts, set(one.components)
+        assert prompts is not None
+        twin = Twin(specimen, prompts)
+        says = Shares(specimen.model, one.sets.report).says(inside)
+        assert says is not None
+        for measured, replaced in ((says.alone, set(specimen.model.components) - inside), (says.model, set())):
+            assert measured.value == pytest.approx(twin.right(replaced))
+            assert measured.n == len(prompts)
 
 
 @pytest.mark.slow
@@ -190,6 +216,15 @@ def test_a_set_that_is_chosen_grows_with_what_is_allowed(specimen: Specimen) -> 
     assert (small.found, len(small.components)) == (False, 4)
     assert large.found
     assert 4 < len(large.components) < 21
+
+
+def test_the_account_says_on_how_many_prompts_components_were_replaced_alone(account: Account) -> None:
+    """Fewer than report the other figures, and every figure of it is a share of the range."""
+    assert account.n_alone == ALONE < account.kept.n
+    assert f"of the range or more alone, on {ALONE} prompts" in dict(account.lines())["left out"]
+    titles = [part.title for part in account.sheets() if isinstance(part, Sheet)]
+    assert titles
+    assert all(title.endswith(f"alone, on {ALONE} prompts; effects are shares of the range") for title in titles)
 
 
 def test_what_no_claim_was_made_about_is_listed(account: Account) -> None:

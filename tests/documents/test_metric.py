@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.documents.metric import Metric
+from vesalius.documents.metric import Metric, figure_apart
 
 
 def test_a_share_of_independent_cases_has_the_wilson_interval() -> None:
@@ -20,6 +20,20 @@ def test_a_mean_of_a_few_has_students_interval_and_one_value_has_none() -> None:
     assert (found.value, found.n) == (2.0, 3)
     assert (found.low, found.high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-4)
     assert Metric.of_mean(torch.tensor([5.0])) == Metric(value=5.0, low=None, high=None, n=1)
+
+
+@given(st.floats(0.0, 2.0), st.sampled_from([0.5, 0.8, 1.2]))
+def test_a_figure_is_printed_on_the_side_of_the_bar_where_it_is(figure: float, bar: float) -> None:
+    printed = float(figure_apart(figure, bar))
+    assert abs(figure - bar) < 1e-5 or (printed < bar) == (figure < bar)
+    assert printed == pytest.approx(figure, abs=0.005)
+
+
+def test_all_ends_have_the_digits_that_one_of_them_needs() -> None:
+    close = Metric(value=0.79961, low=0.7, high=0.9, n=8)
+    assert close.text() == "0.80 [0.70, 0.90]"
+    assert close.text(bars=(0.8,)) == "0.7996 [0.7000, 0.9000]"
+    assert close.text(bars=(0.5,)) == "0.80 [0.70, 0.90]"
 
 
 def test_two_circuits_by_hand() -> None:

@@ -97,7 +97,8 @@ def test_what_carries_it_is_ranked_with_intervals() -> None:
     assert description == "Say B. Right on 1.00 [0.94, 1.00] of 64 prompts."
     assert carriers == (
         "Necessary: L0H0 0.60 [0.50, 0.70], L3_MLP 0.40 [0.30, 0.50], L1H0 0.30 [0.20, 0.40] "
-        "(share of the logit difference lost by the strongest replacement made on 16 prompts)."
+        "(lost by the strongest replacement made on 16 prompts, as a share of the clean logit difference, not of the "
+        "range)."
     )
     assert patterns == (
         "By attention: previous-token head L0H0; induction heads L1H0, L1H1; duplicate-token head L2H2."

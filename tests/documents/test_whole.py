@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vesalius.documents.metric import Metric
 from vesalius.documents.view import Facts
-from vesalius.documents.whole import WholeCircuit, WithMLPs, answer, first_doubt, sections
+from vesalius.documents.whole import Says, WholeCircuit, WithMLPs, answer, first_doubt, sections
 
 
 def _metric(value: float, low: float | None = None, high: float | None = None, n: int = 32) -> Metric:
@@ -98,6 +98,36 @@ def test_what_keeps_enough_here_is_not_said_to_keep_too_little() -> None:
 def test_the_second_answer_with_all_mlps_stands_beside_a_partly() -> None:
     said = answer(_whole(stable=0.3, with_mlps=WithMLPs(heads=20, kept=_metric(1.14))), "ioi")
     assert said.text.endswith("with all MLPs kept, 20 heads keep 1.14 [1.09, 1.19]")
+
+
+def test_a_figure_just_below_a_bar_does_not_look_equal_to_it() -> None:
+    """0.7996 is not "0.80 ... but that is less than 0.8"."""
+    below = answer(_whole(kept=_metric(0.7996)), "ioi").text
+    assert "keep 0.7996 [0.7496, 0.8496] of ioi" in below
+    assert "but that is less than 0.8" in below
+    assert "keep 0.80 [0.75, 0.85]" in answer(_whole(kept=_metric(0.8)), "ioi").text
+    above = answer(_whole(kept=_metric(1.2004)), "ioi").text
+    assert "keep 1.2004 [1.1504, 1.2504]" in above
+    wide = answer(_whole(kept=_metric(0.87, 0.6999, 0.92)), "ioi").text
+    assert "[0.6999, 0.9200]" in wide
+    assert "inside [0.7, 1.3]" in wide
+    assert "0.599 on other templates" in answer(_whole(elsewhere=_metric(0.599)), "ioi").text
+    assert "similarity 0.499)" in answer(_whole(stable=0.499), "ioi").text
+
+
+@pytest.mark.parametrize("kept", [_metric(0.87), _metric(0.75, 0.65, 0.85), _metric(0.4, 0.3, 0.5)])
+def test_the_first_line_says_how_often_the_circuit_alone_says_the_right_answer(kept: Metric) -> None:
+    """To keep 0.87 of a difference of logits is not to be right on 0.87 of the prompts."""
+    says = Says(alone=Metric.of_share(3, 32), model=Metric.of_share(30, 32))
+    plain, with_says = answer(_whole(kept=kept), "ioi"), answer(_whole(kept=kept, says=says), "ioi")
+    assert with_says.verdict == plain.verdict
+    assert with_says.text == (
+        f"{plain.text}; these components alone say the right answer on 0.09 [0.03, 0.24] of the prompts, the whole "
+        "model on 0.94"
+    )
+    facts = sections(_whole(kept=kept, says=says))[0]
+    assert isinstance(facts, Facts)
+    assert dict(facts.rows)["says it"] == says.text()
 
 
 def test_a_weak_contrast_allows_partly_at_most() -> None:

@@ -531,6 +531,8 @@ def test_a_control_that_does_as_well_takes_the_yes() -> None:
         ": no more than with counterfactual patterns (0.85): what differs between the prompts is not where these heads "
         "look"
     )
+    told = with_words(Answer("a set keeps 0.90 of it", "yes"), nothing, 0.8, says=True)
+    assert "0.85 [0.84, 0.86], saying the right answer on 1.00: no more than" in told.text
     good = running_of(circuit=0.9, frozen_patterns=0.9, programs=0.85, counterfactual_patterns=0.1)
     assert with_words(Answer("a set", "yes"), good, 0.8).verdict == "yes"
     assert with_words(Answer("a set", "no"), good, 0.8).verdict == "no"

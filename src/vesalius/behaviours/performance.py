@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour, TooFewPrompts
-from vesalius.behaviours.metrics import NONE
 from vesalius.behaviours.prompts import Prompts
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
@@ -138,11 +137,7 @@ def preferred(
     prompts: Prompts, logits: Float[Tensor, "prompt step vocab"]
 ) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
     """How far the right answer is preferred, and 1 where it is the most likely of all."""
-    question, best = prompts.question, logits.argmax(2)
-    is_top = (best[:, :1] == question.answers).any(1)
-    if question.forced is not None:
-        is_top &= ((best == question.forced) | (question.forced == NONE)).all(1)
-    return score(prompts.margin(), logits), is_top.double()
+    return score(prompts.margin(), logits), score(prompts.said(), logits)
 
 
 def score(readout: Readout, logits: Float[Tensor, "prompt step vocab"]) -> Float[Tensor, " prompt"]:

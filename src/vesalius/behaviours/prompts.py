@@ -172,6 +172,22 @@ class Prompts:
         """
         return margin(self.question)
 
+    def said(self) -> Readout:
+        """1 where the right answer is the likeliest of all tokens, else 0; of an answer of several tokens 1 where every
+        one of them is, given those before it.
+        """
+        question = self.question
+
+        def score(logits: Tensor, prompt: Tensor) -> Tensor:
+            best = logits.argmax(-1)
+            right = (best[:, :1] == question.answers.to(best.device)[prompt]).any(1)
+            if question.forced is not None:
+                forced = question.forced.to(best.device)[prompt]
+                right &= ((best == forced) | (forced == NONE)).all(1)
+            return right.to(logits)
+
+        return Readout(score, question.steps, None, "right answers")
+
     def with_metric(self, metric: BehaviourMetric | None) -> "Prompts":
         """The same prompts, read by another metric."""
         return replace(self, metric=metric)

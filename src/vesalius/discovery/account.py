@@ -29,11 +29,12 @@ from vesalius.discovery.whole import (
     Shares,
     prompt_sets,
     random_circuits,
+    said_alone,
     signed_scores,
 )
 from vesalius.documents.account import BAR, Account, Effect, PartOfSet, layer_name
 from vesalius.documents.metric import Metric
-from vesalius.documents.whole import GIVEN, KEEP, REPLACED, Point, Tried, WholeCircuit
+from vesalius.documents.whole import GIVEN, KEEP, REPLACED, Point, Says, Tried, WholeCircuit
 from vesalius.errors import BadInput
 from vesalius.intervene.effects import effect_columns
 from vesalius.intervene.signed import parted
@@ -207,13 +208,29 @@ def measure_account(
         layers=_parts(shares, _layers(inside)),
         kinds=_parts(shares, _kinds(inside)),
         positions=_positions(shares, named.components),
-        whole=_whole(named, figures["kept"], elsewhere, random, candidates=len(every), seed=seed),
+        n_alone=len(alone.shares.material.batch),
+        whole=_whole(
+            named,
+            figures["kept"],
+            elsewhere,
+            random,
+            says=said_alone(specimen, shares, inside),
+            candidates=len(every),
+            seed=seed,
+        ),
         rows=named.rows + shares.cost.rows + alone.rows,
     )
 
 
 def _whole(
-    named: NamedSet, kept: Metric, elsewhere: Metric | None, random: Metric | None, *, candidates: int, seed: int
+    named: NamedSet,
+    kept: Metric,
+    elsewhere: Metric | None,
+    random: Metric | None,
+    *,
+    says: Says | None,
+    candidates: int,
+    seed: int,
 ) -> WholeCircuit:
     """The figures that the answer is decided by."""
     best, sets = named.ranking, named.sets
@@ -233,6 +250,7 @@ def _whole(
         components=tuple(map(str, named.components)),
         connected=bool(named.components),
         kept=kept,
+        says=says,
         elsewhere=elsewhere,
         random=random,
         stable=stable,

@@ -23,6 +23,7 @@ from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
 from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
+from vesalius.documents.metric import figure_apart
 from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance
 from vesalius.intervene import Cost, Plan, Recordings, attribute_units, run
@@ -226,7 +227,9 @@ def _smallest(keeping: Keeping, order: Order, keep: float, progress: Progress | 
 
     size, reached = smallest_size(share, keep, total)
     if reached < keep:
-        raise NothingToKeep(f"all {total} neurons keep {reached:.3g} of the behaviour, less than {keep:g}")
+        raise NothingToKeep(
+            f"all {total} neurons keep {figure_apart(reached, keep)} of the behaviour, less than {keep:g}"
+        )
     return size, reached
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.documents.metric import Metric
-from vesalius.documents.whole import TOO_MUCH
+from vesalius.documents.whole import TOO_MUCH, Says
 from vesalius.intervene import Recordings
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.circuits import CircuitRuns
@@ -71,6 +71,27 @@ class Shares:
     def kept(self, circuits: Sequence[Collection[Component]]) -> "list[Kept]":
         """The share that each circuit keeps."""
         return [self.share(column) for column in self.scores(circuits).T] if circuits else []
+
+    def says(self, circuit: Collection[Component]) -> Says | None:
+        """On which share of the prompts the circuit alone says the right answer; None where there are no answers."""
+        prompts = self.material.prompts
+        if prompts is None:
+            return None
+        recordings = self.recordings.read_as(prompts.said())
+        removed = tuple(part for part in self.model.components if part in self.searched and part not in circuit)
+        columns = effect_columns(
+            recordings,
+            self.replacement,
+            [removed],
+            positions=self.material.where,
+            memory=self.memory,
+            cost=self.cost,
+        )
+        ((_, alone),) = columns
+        n = len(prompts)
+        return Says(
+            alone=Metric.of_share(float(alone.sum()), n), model=Metric.of_share(float(recordings.scores().sum()), n)
+        )
 
     def share(self, scores: Float[Tensor, " prompt"]) -> "Kept":
         """The share of a score between that of nothing and that of the model: a ratio of means, with its interval."""

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from vesalius.behaviours.own import RowBehaviour
 from vesalius.behaviours.prompts import SPLITS, Prompts
+from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
@@ -38,7 +39,17 @@ from vesalius.discovery.faithfulness import NothingToKeep
 from vesalius.discovery.method import MethodInput, Scores, signed_scores
 from vesalius.discovery.shares import EdgeShares, Kept, Shares
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
-from vesalius.documents.whole import GIVEN, KEEP, LEAST_MOST, MOST_SHARE, Point, Tried, WholeCircuit, WithMLPs
+from vesalius.documents.whole import (
+    GIVEN,
+    KEEP,
+    LEAST_MOST,
+    MOST_SHARE,
+    Point,
+    Says,
+    Tried,
+    WholeCircuit,
+    WithMLPs,
+)
 from vesalius.errors import BadInput
 from vesalius.intervene.edges import EdgeGraph, on_paths
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -352,6 +363,7 @@ def _reported(
         edges=tuple(map(str, edges)),
         connected=bool(edges) and set(_members(graph, on_paths(graph, mask))) == inside,
         kept=own.metric(),
+        says=said_alone(search.specimen, reporting, parts),
         wired=None if wired is None else wired.metric(),
         elsewhere=None if there is None else there.metric(),
         random=None if mean is None else mean.metric(),
@@ -364,6 +376,12 @@ def _reported(
         forwards=search.forwards,
         seconds=time.perf_counter() - start,
     )
+
+
+def said_alone(specimen: Specimen, shares: Shares, circuit: Collection[Component]) -> Says | None:
+    """How often a circuit alone says the right answer; None where there is none, or one of several right ones."""
+    asked = shares.material.prompts is not None and not behaviour_of(specimen).open_answer
+    return shares.says(circuit) if asked else None
 
 
 def _beside(members: Collection[Component], kept: Kept) -> WithMLPs:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 
 from vesalius.components import Component
 from vesalius.documents.base import Record
-from vesalius.documents.metric import Metric
+from vesalius.documents.metric import Metric, figure_apart
 from vesalius.documents.performance import Performance
-from vesalius.documents.view import Answer, Bars, Facts, Group, HeadMap, Section, Sheet, join_first, title_of
-from vesalius.documents.whole import WholeCircuit, answer
+from vesalius.documents.view import Answer, Bars, Facts, Group, HeadMap, Section, Sheet, join_first, prompts, title_of
+from vesalius.documents.whole import WholeCircuit, answer, bars
 
 #: A component that costs this share of the range alone is named, in the set or as left out.
 BAR = 0.05
@@ -36,9 +36,9 @@ class Effect(Record):
     effect_right: float | None = None
     effect_wrong: float | None = None
 
-    def text(self) -> str:
-        """The component with its effect."""
-        return f"{self.id} {self.effect:.2f}"
+    def text(self, bar: float) -> str:
+        """The component with its effect, in as many digits as set it apart from a bar."""
+        return f"{self.id} {figure_apart(self.effect, bar)}"
 
 
 class PartOfSet(Record):
@@ -55,9 +55,12 @@ class Account(Record):
     `kept` is what it keeps alone, `with_mlps` with all MLPs kept as well (None where all are in it), `left` what is
     left with the set replaced. `members` are its components by effect, `not_described` those that no claim was made
     about, `beside` the described ones that are not in it. `omitted` are all that are not in it and cost `bar` alone.
-    `layers`, `kinds` and `positions` say what replacing a part of the set costs; `range` is in `unit`. `whole` has the
-    figures that the answer is decided by.
+    `layers`, `kinds` and `positions` say what replacing a part of the set costs; `range` is in `unit`. Components were
+    replaced alone on the first `n_alone` of the prompts that everything else is measured on (None: not kept). `whole`
+    has the figures that the answer is decided by.
     """
+
+    ABSENT_IF_DEFAULT = ("n_alone",)
 
     kept: Metric
     with_mlps: Metric | None = None
@@ -76,6 +79,7 @@ class Account(Record):
     kinds: tuple[PartOfSet, ...] = ()
     positions: tuple[PartOfSet, ...] = ()
     whole: WholeCircuit
+    n_alone: int | None = None
     rows: float = 0.0
 
     @property
@@ -91,7 +95,10 @@ class Account(Record):
     def lines(self) -> list[tuple[str, str]]:
         """The account in a few lines."""
         size = len(self.members)
-        lines = [("kept alone", f"{self.kept.text()} of the range; everything else {self.replacement}")]
+        kept = self.kept.text(bars=bars(self.whole.keep))
+        lines = [("kept alone", f"{kept} of the range; everything else {self.replacement}")]
+        if self.whole.says is not None:
+            lines.append(("says it", self.whole.says.text()))
         if self.with_mlps is not None:
             lines.append(("with all MLPs", self.with_mlps.text()))
         lines.append(("left without it", self.left.text()))
@@ -100,7 +107,7 @@ class Account(Record):
             names = join_first(self.not_described, NAMED)
             lines.append(("in the set, not described", f"{len(self.not_described)} of {size}: {names}"))
         lines += [
-            (f"by {name}", ", ".join(f"{part.name} {part.effect.text()}" for part in _largest(parts)))
+            (f"share of the range lost by {name}", ", ".join(f"{part.name} {part.effect.text()}" for part in _largest(parts)))
             for name, parts in (("kind", self.kinds), ("position", self.positions), ("layer", self.layers))
             if parts
         ]
@@ -108,12 +115,16 @@ class Account(Record):
 
     def _left_out(self) -> str:
         inside = sum(abs(one.effect) >= self.bar for one in self.members)
+        which = f"components that change the score by {self.bar:g} of the range or more alone{self._on}"
         if not self.omitted:
-            return f"none of the {inside} components that change the score by {self.bar:g} or more alone"
-        total = inside + len(self.omitted)
-        names = join_first([one.text() for one in self.omitted], NAMED)
-        of = f"of the {total} components that change the score by {self.bar:g} or more alone"
-        return f"{len(self.omitted)} {of}: {names}"
+            return f"none of the {inside} {which}"
+        names = join_first([one.text(self.bar) for one in self.omitted], NAMED)
+        return f"{len(self.omitted)} of the {inside + len(self.omitted)} {which}: {names}"
+
+    @property
+    def _on(self) -> str:
+        """On how many prompts components were replaced alone, which are fewer than those of the other figures."""
+        return "" if self.n_alone is None else f", on {prompts(self.n_alone)}"
 
     def sections(self) -> list[Section]:
         """The account, its pictures by layer, kind and position, and what is left out."""
@@ -138,7 +149,7 @@ class Account(Record):
                 if one.low is not None and one.high is not None
             },
             [one.id for one in self.members],
-            title="Each component replaced alone",
+            title=f"Each component replaced alone{self._on}",
             caption="Components that a first look showed far below the bar are not measured.",
         )
         return [
@@ -160,7 +171,7 @@ class Account(Record):
                     (one.id, one.effect, one.low, one.high, _change(one.effect_right), _change(one.effect_wrong))
                     for one in parts
                 ],
-                title=title,
+                title=f"{title}: each replaced alone{self._on}; effects are shares of the range",
                 signed=(columns[1], *columns[4:]),
                 folded=True,
             )

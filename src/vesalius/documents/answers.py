@@ -164,7 +164,7 @@ def program_answer(said: str, agreement: Evidence | None, *, supported: int, com
     if agreement is None or agreement.value is None:
         return Answer(f"{said} No program was found that could be run; {counted}", "partly" if supported else "no")
     value, low, high = agreement.value, agreement.low, agreement.high
-    figures = f"{value:.3f}{'' if low is None or high is None else f' [{low:.3f}, {high:.3f}]'}"
+    figures = Metric(value=value, low=low, high=high, n=agreement.n).text(3, bars=(KEEP_LISTED,))
     text = f"{said} Its program agrees with the model on {figures} of {agreement.n:,} fresh inputs; {counted}"
     if not supported or (value if high is None else high) < KEEP_LISTED:
         return Answer(text, "no")
@@ -230,9 +230,11 @@ def alignment_answer(
     are `given`, at the embedding or the output, stand there whatever the model computes, and come last.
     """
     if agreement.value is None or agreement.value < CARRIED:
-        return Answer(f"{algorithm} does not describe {subject}: it gives {agreement.text()} of the answers", "no")
+        return Answer(
+            f"{algorithm} does not describe {subject}: it gives {agreement.text(bars=(CARRIED,))} of the answers", "no"
+        )
     has = [f"{name} in {place} ({metric.text()})" for name, place, metric in placed if place is not None]
-    lacks = [f"{name} (best {metric.text()})" for name, place, metric in placed if place is None]
+    lacks = [f"{name} (best {metric.text(bars=(CARRIED,))})" for name, place, metric in placed if place is None]
     ends = f"; by construction at the embedding or the output: {', '.join(given)}" if given else ""
     if has and lacks:
         return Answer(f"{subject} holds {'; '.join(has)}; no place carries {', '.join(lacks)}{ends}", "partly")

@@ -388,7 +388,7 @@ def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:
     effects, counts = profile.get("effects") or {}, profile.get("n") or {}
     named = {words + _fewer(name, counts): effects[name] for name, words in EFFECTS.items() if name in effects}
     group, clean = profile.get("group") or {}, profile.get("clean")
-    caption = "" if clean is None else f"Shares of the clean logit difference, {clean:.2f} logits. "
+    caption = "" if clean is None else f"Shares of the clean logit difference, {clean:.2f} logits, not of the range. "
     if len(group.get("members", ())) > 1:
         caption += f"Group: {group['name']} ({', '.join(group['members'])}). "
     caption += "Replaced by its value on the counterfactual prompt."

@@ -13,7 +13,7 @@ from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SIDES
 from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
-from vesalius.documents.whole import KEEP, shows_nothing, too_few
+from vesalius.documents.whole import KEEP, bars, shows_nothing, too_few
 
 WHAT_IF_FILE = "what_if.json"
 #: Prompts that a terminal shows.
@@ -294,9 +294,10 @@ class Faithfulness(Answered, ResultDocument, kind="faithfulness"):
     def answered(self) -> Answer:
         """Whether the circuit keeps the behaviour, and what to do next."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
+        kept = self.faithfulness.text(3, bars=bars(self.keep))
         said = kept_answer(
-            f"{self.size} of {self.candidates} {self.by} keep{'s' * (self.size == 1)} "
-            f"{self.faithfulness.figures} of {subject} on {prompts(self.faithfulness.n)} (faithfulness)",
+            f"{self.size} of {self.candidates} {self.by} keep{'s' * (self.size == 1)} {kept} of {subject} on "
+            f"{prompts(self.faithfulness.n)} (faithfulness)",
             self.faithfulness,
             keep=self.keep,
             random=self.random.value,

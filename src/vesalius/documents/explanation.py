@@ -182,7 +182,8 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
         else:
             said = explained_answer(self.account, self.performance, self.behaviour)
             if said is not None and self.account is not None:
-                said = with_words(said, self.running, self.account.whole.keep)
+                whole = self.account.whole
+                said = with_words(said, self.running, whole.keep, says=whole.says is not None)
         if said is None:
             return None
         if said.verdict == "no" and self.request is not None:

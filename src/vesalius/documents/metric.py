@@ -15,9 +15,23 @@ if TYPE_CHECKING:  # the help of a command loads no torch
     from torch import Tensor
 
 LEVEL = 0.95
+#: Digits after the point that set a figure apart from a bar, at most.
+MOST_DIGITS = 6
 #: Metrics that a repr shows.
 SHOWN_METRICS = 4
 Statistic = Literal["share", "mean", "median"]
+
+
+def digits_apart(figure: float | None, bar: float, digits: int = 2) -> int:
+    """How many digits after the point show that a figure is not the bar: 0.7996 is no 0.80 where 0.8 is asked for."""
+    if figure is None or abs(figure - bar) < 10.0**-MOST_DIGITS:
+        return digits
+    return next((n for n in range(digits, MOST_DIGITS) if round(figure, n) != round(bar, n)), MOST_DIGITS)
+
+
+def figure_apart(figure: float, bar: float, digits: int = 2) -> str:
+    """A figure as text, in as many digits as set it apart from a bar."""
+    return f"{figure:.{digits_apart(figure, bar, digits)}f}"
 
 
 class Figure(Record):
@@ -108,10 +122,13 @@ class Metric(Record):
         """The value with its interval, where it has one, as text."""
         return self.text(3)
 
-    def text(self, digits: int = 2) -> str:
-        """The same with so many digits after the point: two in sentences."""
+    def text(self, digits: int = 2, *, bars: Sequence[float] = ()) -> str:
+        """The same with so many digits after the point: two in sentences, more where the value or an end would look
+        equal to one of the `bars` that they are compared with, and is not.
+        """
         if self.value is None:
             return "no value"
+        digits = max([digits, *(digits_apart(end, bar, digits) for end in self.ends for bar in bars)])
         value, low, high = (None if x is None else round(x, digits) + 0.0 for x in (self.value, self.low, self.high))
         ends = "" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]"
         return f"{value:.{digits}f}{ends}"

@@ -22,6 +22,7 @@ from vesalius.documents.view import (
     prompts,
     subject_of,
 )
+from vesalius.documents.whole import bars
 
 NEURONS_FILE, NEURONS_PAGE = "neurons.json", "neurons.html"
 
@@ -125,8 +126,9 @@ class NeuronCircuit(Answered, ResultDocument, kind="neurons"):
     def answered(self) -> Answer:
         """Whether they keep their share on held-out prompts, and what to do next."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
+        kept = self.share.text(3, bars=bars(self.keep))
         said = kept_answer(
-            f"{self.size:,} of {self.n_neurons:,} neurons keep {self.share.figures} of {subject} on "
+            f"{self.size:,} of {self.n_neurons:,} neurons keep {kept} of {subject} on "
             f"{self.share.n} held-out prompts, all others resampled (chosen to keep {self.keep:g}; as many at random "
             f"keep {self.share.baseline or 0.0:.3f})",
             self.share,

@@ -8,7 +8,7 @@ is found is about a preference, and an answer about it is at most Partly.
 from typing import Literal
 
 from vesalius.documents.base import Record
-from vesalius.documents.metric import Metric
+from vesalius.documents.metric import Metric, digits_apart, figure_apart
 from vesalius.documents.whole import LEAST_REPORTING
 
 # A contrast: what the score is on the prompts, what it is with everything replaced, and the range between the two.
@@ -90,6 +90,8 @@ class Contrast(Record):
         return f"the contrast {named}: {self.describe()} (range {self.range.text()})"
 
 
+#: What the lower end of the accuracy must exceed: half of the prompts.
+HALF = 0.5
 #: Below this share of the prompts a model is not said to say the right answer.
 LEAST_SAID = 0.5
 
@@ -155,7 +157,8 @@ class Performance(Record):
     def _not_said(self) -> str | None:
         if self.open_answer or self.top1 >= LEAST_SAID:
             return None
-        return f"the model says the right answer on {self.top1:.2f} of {self._prompts}, though it may prefer it"
+        share = figure_apart(self.top1, LEAST_SAID)
+        return f"the model says the right answer on {share} of {self._prompts}, though it may prefer it"
 
     @property
     def _prompts(self) -> str:
@@ -164,7 +167,9 @@ class Performance(Record):
     @property
     def accuracy_figures(self) -> str:
         """The share of prompts on which the right answer is preferred, with its interval."""
-        return f"{self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}] of {self._prompts}"
+        digits = digits_apart(self.accuracy_low, HALF)
+        ends = f"[{self.accuracy_low:.{digits}f}, {self.accuracy_high:.{digits}f}]"
+        return f"{self.accuracy:.{digits}f} {ends} of {self._prompts}"
 
     def facts(self) -> list[tuple[str, str]]:
         """What a result says of the behaviour before its circuit."""

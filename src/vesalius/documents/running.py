@@ -15,7 +15,7 @@ from vesalius.documents.base import Answered, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Code, Facts, Section, Sheet, Text, View, subject_of
-from vesalius.documents.whole import KEEP, TOO_MUCH
+from vesalius.documents.whole import KEEP, TOO_MUCH, bars
 from vesalius.errors import choices, quoted
 
 LADDER_FILE = "ladder.json"
@@ -239,7 +239,7 @@ class Running(Record):
         if self.rung(PROGRAMS) is None:
             return "no head is in the set, so no attention program runs"
         who = f"programs in the place of the attention of {count} head{'s' * (count > 1)}"
-        text = f"{who} keep {claimed.kept.text()}"
+        text = f"{who} keep {claimed.kept.text(bars=bars(KEEP))}"
         frozen = self.rung(FROZEN)
         beside = [f"own patterns {_two(frozen.kept.value)}"] if frozen and frozen.kept.value is not None else []
         beside += [
@@ -434,13 +434,18 @@ class Ladder(Answered, ResultDocument, kind="ladder"):
         )
 
 
-def with_words(said: Answer, running: Running | None, keep: float) -> Answer:
-    """An answer with what the words keep; a Yes stays one only where the words keep the share that was asked for."""
+def with_words(said: Answer, running: Running | None, keep: float, *, says: bool = False) -> Answer:
+    """An answer with what the words keep, and how often the model then says the right answer where the answer says it
+    of the circuit (`says`). A Yes stays one only where the words keep the share that was asked for.
+    """
     if running is None or running.rung(PROGRAMS) is None:
         return said
     doubt = running.doubt(keep)
     count = len(running.heads)
-    text = f"{said.text}; in words ({count} attention program{'s' * (count > 1)}) {running.claimed.kept.text()}"
+    claimed = running.claimed
+    text = f"{said.text}; in words ({count} attention program{'s' * (count > 1)}) {claimed.kept.text(bars=bars(keep))}"
+    if says and claimed.top1.value is not None:
+        text += f", saying the right answer on {claimed.top1.value:.2f}"
     if doubt is None:
         return Answer(text, said.verdict, said.then)
     return Answer(f"{text}: {doubt}", "partly" if said.verdict == "yes" else said.verdict, said.then)

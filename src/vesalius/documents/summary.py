@@ -266,14 +266,15 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
         figures = {name: (costs[name].value, costs[name].low, costs[name].high) for name in shown}
         n = max(costs[name].n for name in shown)
         yield (
-            f"Necessary: {', '.join(f'{name} {_share(figures[name])}' for name in shown)} (share of the {_unit(parts)} "
-            f"lost by the strongest replacement made on {n} prompt{'s' * (n != 1)})"
+            f"Necessary: {', '.join(f'{name} {_share(figures[name])}' for name in shown)} (lost by the "
+            f"strongest replacement made on {n} prompt{'s' * (n != 1)}, as a share of the {_unit(parts)}, not of the "
+            f"range)"
             f"{f'; also {join_first(more, LISTED)}' if more else ''}."
         )
     elif ranked:
         yield (
             f"No component was shown to be necessary alone; the largest effects measured are "
-            f"{_with_effects(ranked[:CARRIERS], measured)} of the {_unit(parts)}."
+            f"{_with_effects(ranked[:CARRIERS], measured)} of the {_unit(parts)}, which is not the range."
         )
     if general := [part for part in parts if part.specificity is not None and part.specificity.specific is False]:
         named = [f"{part.id} ({part.specificity.elsewhere})" for part in general if part.specificity]
@@ -361,7 +362,7 @@ def _share(figures: Sequence[float | None]) -> str:
 def _unit(parts: Sequence[ComponentExplanation]) -> str:
     """What effects are shares of."""
     unit = next((part.profile["unit"] for part in parts if part.profile and "unit" in part.profile), "score")
-    return unit.removeprefix("share of the clean ")
+    return unit.removeprefix("share of the ")
 
 
 def _plural(kind: str, names: Sequence[str]) -> str:

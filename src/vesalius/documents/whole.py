@@ -7,7 +7,7 @@ kept holds 0, the answer is No: nothing was shown, and the answer says what to d
 """
 
 from vesalius.documents.base import Record
-from vesalius.documents.metric import Metric
+from vesalius.documents.metric import Metric, figure_apart
 from vesalius.documents.view import Answer, Chart, Facts, Section, Sheet, Text, prompts
 
 #: The share that is asked for where the user says nothing, and that of a specimen with a listed vocabulary.
@@ -64,17 +64,35 @@ class WithMLPs(Record):
         return f"{self.heads} head{'' if one else 's'} keep{'s' if one else ''} {self.kept.text()}"
 
 
+class Says(Record):
+    """On which share of the reported prompts the right answer is said, the likeliest of all tokens: by the circuit
+    `alone`, with the rest of the model replaced, and by the whole `model`.
+    """
+
+    alone: Metric
+    model: Metric
+
+    def text(self) -> str:
+        """Both shares in one clause; the first has its interval."""
+        whole = "-" if self.model.value is None else f"{self.model.value:.2f}"
+        alone = f"these components alone say the right answer on {self.alone.text()} of the prompts"
+        return f"{alone}, the whole model on {whole}"
+
+
 class WholeCircuit(Record):
     """A circuit, what it keeps and how it was found.
 
     `method` ranked the components, `tried` lists all that were asked. `keep` is the share asked for and `most` the
     largest size looked at; `found` says whether a circuit of at most that size kept it on the choosing prompts, and
     `reached` which larger size did, where none of them does. `kept` is measured on the reported prompts with every
-    component outside resampled, `wired` with every edge outside resampled as well, `elsewhere` on other templates,
+    component outside resampled, `wired` with every edge outside resampled as well, `elsewhere` on other templates;
+    `says` is how often the right answer is said there (None: it was not counted, or one of many is right),
     `random` is the mean of random circuits of as many heads and MLPs. `stable` is the similarity (Jaccard) of the
     circuits that two halves of the ranking prompts give. `kept_anyway` components were not searched and are always
     kept. `shared` says why the three sets of prompts are not apart, where they are not.
     """
+
+    ABSENT_IF_DEFAULT = ("says",)
 
     method: str
     tried: tuple[Tried, ...]
@@ -88,6 +106,7 @@ class WholeCircuit(Record):
     edges: tuple[str, ...] = ()
     connected: bool
     kept: Metric
+    says: Says | None = None
     wired: Metric | None = None
     elsewhere: Metric | None = None
     random: Metric | None = None
@@ -116,16 +135,29 @@ def shows_nothing(kept: Metric) -> bool:
     return kept.low is None or kept.high is None or kept.low <= 0
 
 
+def bars(keep: float) -> tuple[float, ...]:
+    """Every bar that what is kept, and the ends of its interval, are compared with."""
+    return keep, keep - INTERVAL_SLACK, TOO_MUCH, TOO_MUCH + INTERVAL_SLACK
+
+
 def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None, empty: str | None = None) -> Answer:
-    """Yes, Partly or No, by the first rule that applies; `weak` is what is wrong with the behaviour as it was asked, if
-    anything, and `empty` why its contrast can show nothing, where it cannot.
+    """Yes, Partly or No, by the first rule that applies, and how often the circuit alone says the right answer; `weak`
+    is what is wrong with the behaviour as it was asked, if anything, and `empty` why its contrast can show nothing,
+    where it cannot.
     """
     if empty:
         return Answer(f"nothing can be said of {subject}: {empty}", "no")
+    said = _verdict(whole, subject, weak)
+    return said if whole.says is None else Answer(f"{said.text}; {whole.says.text()}", said.verdict)
+
+
+def _verdict(whole: WholeCircuit, subject: str, weak: str | None) -> Answer:
+    """The rules of the answer, first to last, with the figure that decides."""
+    figures = whole.kept.text(bars=bars(whole.keep))
     of = f"of {whole.candidates} {'heads' if whole.kept_anyway else 'components'}"
-    kept, rest = f"{whole.kept.text()} of {subject}", f"the rest {REPLACED}"
+    kept, rest = f"{figures} of {subject}", f"the rest {REPLACED}"
     if whole.kept.low is None:  # before what was found: by one prompt nothing is
-        text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {whole.kept.text()} on"
+        text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {figures} on"
         return Answer(f"{text} {prompts(whole.kept.n)} has no interval, {rest}; {MORE}", "no")
     if not whole.found:
         instead = f"; {whole.reached} do" if whole.reached else ""
@@ -133,22 +165,23 @@ def answer(whole: WholeCircuit, subject: str, *, weak: str | None = None, empty:
         sure = " for certain where it is chosen" if enough else ""
         where = f" on {prompts(whole.kept.n)} that chose nothing" if enough else ""
         text = f"no circuit of up to {whole.most} {of} keeps {whole.keep:g} of {subject}{sure} ({whole.size} keep"
-        return Answer(f"{text} {whole.kept.text()}{where}{instead}), {rest}", "no")
+        return Answer(f"{text} {figures}{where}{instead}), {rest}", "no")
     if whole.kept.high is not None and whole.kept.high < whole.keep:
         chosen = f"that kept {whole.keep:g} of {subject} where they were chosen"
         chosen = f"given for {subject}" if whole.method == GIVEN else chosen
         text = f"the {whole.size} {of} {chosen} keep"
-        return Answer(f"{text} {whole.kept.text()} on {whole.kept.n} other prompts, {rest}", "no")
+        return Answer(f"{text} {figures} on {whole.kept.n} other prompts, {rest}", "no")
     if shows_nothing(whole.kept):
-        text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {whole.kept.text()} on"
+        text = f"it cannot be said that {whole.size} {of} keep anything of {subject}: {figures} on"
         return Answer(f"{text} {prompts(whole.kept.n)} holds 0, {rest}; {MORE} or another contrast", "no")
     # Who gave the components may have seen these prompts, and where all sets of prompts are one, they chose.
     unseen = "" if whole.method == GIVEN or whole.shared else " that chose nothing"
     said = f"{whole.size} {of} keep{'s' * (whole.size == 1)} {kept} on {prompts(whole.kept.n)}{unseen}, {rest}"
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
-    elsewhere = "" if whole.elsewhere is None else f", {whole.elsewhere.text()} on other templates"
-    return Answer(said + elsewhere, "yes")
+    if whole.elsewhere is not None:
+        said += f", {whole.elsewhere.text(bars=_template_bars(whole.keep))} on other templates"
+    return Answer(said, "yes")
 
 
 def first_doubt(whole: WholeCircuit) -> str | None:
@@ -161,16 +194,21 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return f"{prompts(whole.n_rank)} {_are(whole.n_rank)} too few to rank by ({LEAST_RANKING} wanted): {MORE}"
     if outside := not_as_asked(whole.kept, whole.keep):
         return outside
-    there = None if whole.elsewhere is None else whole.elsewhere.value
-    if there is not None and not whole.keep - TEMPLATE_SLACK <= there <= TOO_MUCH + TEMPLATE_SLACK:
-        return f"it keeps {there:.2f} on other templates"
+    there, (least, most) = None if whole.elsewhere is None else whole.elsewhere.value, _template_bars(whole.keep)
+    if there is not None and not least <= there <= most:
+        return f"it keeps {figure_apart(there, least if there < least else most)} on other templates"
     if whole.random is not None and as_good_as_random(whole.kept, whole.random.value):
-        return f"random circuits of the same make-up keep {whole.random.text()}"
+        return f"random circuits of the same make-up keep {whole.random.text(bars=(MOST_RANDOM,))}"
     if whole.stable is not None and whole.stable < LEAST_STABLE:
-        return f"halves of the prompts give other circuits (similarity {whole.stable:.2f})"
+        return f"halves of the prompts give other circuits (similarity {figure_apart(whole.stable, LEAST_STABLE)})"
     if whole.size > MOST_OF_MODEL * whole.candidates:
         return "that is more than half of the model"
     return None
+
+
+def _template_bars(keep: float) -> tuple[float, float]:
+    """Between what the figure on other templates must lie."""
+    return keep - TEMPLATE_SLACK, TOO_MUCH + TEMPLATE_SLACK
 
 
 def too_few(kept: Metric) -> str | None:
@@ -216,7 +254,9 @@ def _second(whole: WholeCircuit) -> str:
 def sections(whole: WholeCircuit) -> list[Section]:
     """What the circuit keeps and beside what, how the size was chosen, and what each ranking gave."""
     apart = "that ranked and chose as well" if whole.shared else "that had no part in ranking or choosing"
-    facts = [("kept", f"{whole.kept.text()} on {prompts(whole.kept.n)} {apart}")]
+    facts = [("kept", f"{whole.kept.text(bars=bars(whole.keep))} on {prompts(whole.kept.n)} {apart}")]
+    if whole.says is not None:
+        facts.append(("says it", whole.says.text()))
     if whole.wired is not None:
         facts.append(("with its edges only", f"{whole.wired.text()}, {whole.n_edges:,} edges"))
     if whole.elsewhere is not None:

@@ -218,23 +218,23 @@ def _tables(shares: Shares, lookups: Lookups, prompts: Prompts, rng: random.Rand
 
 
 def _readings(material: Trial, model: Transformer) -> Readout:
-    """The score, the logits of right and wrong where the metric compares two answers, and whether the answer was
-    right: the likeliest token of all.
+    """The score, the logits of right and wrong where the metric compares two answers, and whether the right answer
+    was said.
     """
     base, prompts = material.signed(model), material.prompts
     assert prompts is not None
-    answers = prompts.question.answers
+    assert base.at is not None
+    said, read = prompts.said(), base.at.shape[1]
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        values = base.score(chosen_logits(base, logits, prompt), prompt)
-        best = logits[:, 0].argmax(-1, keepdim=True)
-        right = (best == answers.to(logits.device)[prompt]).any(1).to(values)
+        values = base.score(chosen_logits(base, logits[:, :read], prompt), prompt)
+        right = said.score(logits, prompt).to(values)
         if values.ndim == 1:
             none = torch.full_like(values, torch.nan)
             return torch.stack([values, none, none, right], 1)
         return torch.stack([*values.unbind(1)[:3], right], 1)
 
-    return Readout(score, base.at, None, base.unit)
+    return Readout(score, said.at, None, base.unit)
 
 
 class _Patterns:
