@@ -25,6 +25,12 @@ from vesalius.model.transformer import Block, Transformer
 State = dict[str, Tensor]
 
 
+class NotFinite(BadInput):
+    """A weight that holds NaN or infinity."""
+
+    SAID = "holds NaN or infinity; the file is damaged or training diverged"
+
+
 def named_views(model: Transformer) -> State:
     """Every weight as a view in TransformerLens' name and shape; writing to a view writes to the model."""
     if model.config.wrapped:  # transformers' own names: the parts have no common ones
@@ -119,7 +125,7 @@ def _is_needed(name: str, model: Transformer, *, biases: bool) -> bool:
 def _check_weight(name: str, value: Tensor, where: str) -> Tensor:
     # A sum is read off in a tenth of the time; one of finite values may overflow.
     if not torch.isfinite(value.sum()) and not torch.isfinite(value).all():
-        raise BadInput(f"{where}: weight {name} holds NaN or infinity; the file is damaged or training diverged")
+        raise NotFinite(f"{where}: weight {name} {NotFinite.SAID}")
     return value
 
 
