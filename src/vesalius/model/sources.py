@@ -17,12 +17,13 @@ from torch import Tensor
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
 from vesalius.model import huggingface
+from vesalius.model.config import Config
 from vesalius.model.devices import Devices, dtype_named, stored_dtype
 from vesalius.model.families import Unsupported, family
 from vesalius.model.families.layout import BUFFERS
 from vesalius.model.gguf import GgufFile
 from vesalius.model.smollm import NAME as SMOLLM
-from vesalius.model.smollm import installed_gguf, smollm_directory
+from vesalius.model.smollm import cache_directory, installed_gguf, smollm_directory
 from vesalius.model.states import CONFIG_FILE, NotFinite, State, build, load_model, read_tensors
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -266,6 +267,25 @@ def read_model(
     kind = kind or family(read_json(path / "config.json"), where=str(path / "config.json")).name
     own = _given(tokenizer, model) if tokenizer is not None else _beside(path, model)
     return LoadedModel(model, own, label, kind, None if ours else path, gguf)
+
+
+def config_of(source: Any) -> Config | None:
+    """The config of a model that is named or lies in a directory, without its weights; None where only reading the
+    model tells it, and where transformers' module would be wrapped.
+    """
+    if not isinstance(source, str | Path):
+        return None
+    own = {SMOLLM: cache_directory() / SMOLLM, ARITHMETIC: arithmetic_directory()}
+    place = own.get(str(source), Path(source).expanduser())
+    if (ours := place / CONFIG_FILE).is_file():
+        return Config.read(read_json(ours).get("config") or {}, where=str(ours))
+    if not (theirs := place / "config.json").is_file():
+        return None
+    raw = read_json(theirs)
+    try:
+        return family(raw, where=str(theirs)).read_config(raw, where=str(theirs))
+    except Unsupported:
+        return None
 
 
 def loader_of(name: str) -> Plugin | None:
