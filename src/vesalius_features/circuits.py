@@ -38,17 +38,28 @@ from vesalius.sites import Feature
 WRITES = "hook_mlp_out"
 #: Prompts of a run.
 AT_ONCE = 8
+#: Passes of the two ends of a share: the model as it is, and with nothing kept, for which the counterfactuals run too.
+ENDS = 3
 Part = Component | Feature
 
 
 def require_of_mlps(dictionaries: Dictionaries) -> None:
     """Refuse dictionaries that write anything but what MLPs write: their latents would hold what heads write too."""
-    for layer in dictionaries.layers:
-        if (one := dictionaries.at(layer)).writes != WRITES:
+    for layer, writes in dictionaries.writes.items():
+        if writes != WRITES:
             raise BadInput(
-                f"features {dictionaries.where}: layer {layer} writes {one.writes}; circuits are of dictionaries that "
+                f"features {dictionaries.where}: layer {layer} writes {writes}; circuits are of dictionaries that "
                 f"write {WRITES} (transcoders), and of others take `sweep` with `sites` features"
             )
+
+
+def most_passes(parts: int) -> float:
+    """Passes of all prompts that `smallest_set` takes at most: attributions (the prompts, their gradients and the
+    counterfactuals), the ends of both shares, sizes that double and are then halved to two per cent, and three shares
+    on held-out prompts.
+    """
+    search = parts.bit_length() + 1 + 6
+    return 4 + 2 * ENDS + 2 * (search + 3)
 
 
 class Parts:
@@ -63,7 +74,7 @@ class Parts:
         self.rest: dict[int, slice] = {}
         for layer in range(config.n_layers):
             self.heads[layer] = slice(start, start := start + config.n_heads)
-            many = len(dictionaries.at(layer)) + 1 if layer in dictionaries.layers else 1
+            many = dictionaries.latents.get(layer, 0) + 1
             self.rest[layer] = slice(start, start := start + many)
         self.total = start
 
@@ -118,7 +129,7 @@ class Keeping:
             hooks = [] if bool(kept.all()) else self._hooks(kept, self._values(other), self.where[rows])
             readout = self.material.readout.take(rows)
             found.append(hooked_scores(self.model, batch, readout, hooks).float().cpu())
-        self.runs += 2
+        self.runs += 1 if bool(kept.all()) else 2
         return torch.cat(found)
 
     def share(self, kept: Bool[Tensor, " part"]) -> Kept:

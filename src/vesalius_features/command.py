@@ -2,7 +2,7 @@
 
 from vesalius import api
 from vesalius.cli.console import output, resumable
-from vesalius.cli.options import Planned, Printed, SpecimenArgument, TopOption
+from vesalius.cli.options import Planned, Ranked, SpecimenArgument
 from vesalius.options import Draw, Force, Load, Sparse
 from vesalius_features.options import CHOSEN, MEASURED, LatentSearch, TranscoderTraining
 
@@ -39,8 +39,7 @@ def latents(
     draw: Draw = CHOSEN,
     *,
     force: Force,
-    printed: Printed,
-    top: TopOption = 12,
+    printed: Ranked,
 ) -> None:
     """Find the smallest set of latents, heads and error terms that keeps a share of a behaviour.
 
@@ -49,6 +48,8 @@ def latents(
 
     Example: vesalius latents smollm2-135m -b induction --features transcoders/
     """
+    if printed.plan:
+        return output(api.latents_plan(specimen, load, sparse, searched, draw, force), as_json=printed.json)
     with resumable():
         circuit = api.latents(specimen, load, sparse, searched, draw, force, out=printed.out or True)
-    output(circuit, as_json=printed.json, top=top)
+    return output(circuit, as_json=printed.json, top=printed.top)

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import torch
 
+from vesalius.documents.latents import Context, FeatureDetail
+from vesalius.errors import BadInput
 from vesalius.intervene.probes import direct_logits
-from vesalius.model.dictionaries import Dictionary
+from vesalius.model.dictionaries import Dictionaries, Dictionary
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.sites import Feature
-from vesalius_features.documents import Context, FeatureDetail
 from vesalius_features.measuring import Reconstruction
 from vesalius_features.rows import Rows
 
 CONTEXTS_FILE = "contexts.safetensors"
+#: What is kept of them.
+Contexts = Mapping[str, torch.Tensor]
 #: Tokens before and after the largest value that a passage has, and tokens that a direction raises.
 BEFORE, AFTER, RAISED = 12, 4, 5
 
@@ -39,10 +42,40 @@ def most_active(found: Mapping[int, Reconstruction], each: int) -> list[tuple[in
     return pairs
 
 
-def details(specimen: Specimen, directory: Path, latents: Iterable[Feature]) -> tuple[FeatureDetail, ...]:
-    """What is known of latents: the tokens that their directions raise, and passages, where some are kept there."""
+def read_contexts(directory: Path, dictionaries: Dictionaries) -> Contexts:
+    """The passages that are kept in a directory (none where it has no such file); a file that does not hold those of
+    these dictionaries is refused in one line.
+    """
     file = directory / CONTEXTS_FILE
-    kept = read_tensors(file) if file.is_file() else {}
+    if not file.is_file():
+        return {}
+    kept = read_tensors(file)
+    rows, counted = kept.get("tokens"), kept.get("counted")
+    if rows is None or counted is None or rows.ndim != 2 or rows.shape != counted.shape:
+        raise _unreadable(file, "tokens and counted are not rows of text")
+    if rows.is_floating_point() or counted.dtype != torch.bool:
+        raise _unreadable(file, "tokens and counted are not rows of text")
+    most = dictionaries.config.d_vocab
+    if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < most:
+        raise _unreadable(file, f"a token is not one of the {most} of this model")
+    ends = torch.tensor(rows.shape)
+    for layer, latents in dictionaries.latents.items():
+        if (places := kept.get(f"place.{layer}")) is None:
+            continue
+        if places.is_floating_point() or places.ndim != 3 or (len(places), places.shape[2]) != (latents, 2):
+            raise _unreadable(file, f"place.{layer} is not of the {latents} latents of layer {layer}")
+        shown = places[places[..., 0] >= 0].long()
+        if bool(((shown < 0) | (shown >= ends)).any()) or not bool(counted[shown[:, 0], shown[:, 1]].all()):
+            raise _unreadable(file, f"place.{layer} names places where no text is")
+    return kept
+
+
+def _unreadable(file: Path, why: str) -> BadInput:
+    return BadInput(f"{file}: {why}; train the dictionaries again, or move the file away to do without passages")
+
+
+def details(specimen: Specimen, kept: Contexts, latents: Iterable[Feature]) -> tuple[FeatureDetail, ...]:
+    """What is known of latents: the tokens that their directions raise, and passages, where some are kept."""
     return tuple(
         FeatureDetail(
             id=str(latent),
@@ -54,12 +87,10 @@ def details(specimen: Specimen, directory: Path, latents: Iterable[Feature]) -> 
     )
 
 
-def _passages(
-    specimen: Specimen, kept: Mapping[str, torch.Tensor], layer: int, index: int, one: Dictionary
-) -> tuple[Context, ...]:
+def _passages(specimen: Specimen, kept: Contexts, layer: int, index: int, one: Dictionary) -> tuple[Context, ...]:
     """The kept passages of a latent, with its value at each token."""
     places = kept.get(f"place.{layer}")
-    if places is None or index >= len(places):
+    if places is None:
         return ()
     contexts: dict[int, Context] = {}
     for row, position in places[index].tolist():

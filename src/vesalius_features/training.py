@@ -25,7 +25,7 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json, write_text
 from vesalius.model.devices import available_bytes
-from vesalius.model.dictionaries import SET_FILE
+from vesalius.model.dictionaries import SET_FILE, dtype_word
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, checkpoint, silent
@@ -185,6 +185,8 @@ class Training:
         lines = (
             "model_kind: transcoder_set",
             f"model_name: {self.marks['name']}",
+            f"model_dtype: {dtype_word(self.model)}",
+            f"model_fingerprint: {self.marks['model']}",
             f"feature_input_hook: {READS}",
             f"feature_output_hook: {WRITES}",
             "activation: topk",

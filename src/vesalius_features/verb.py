@@ -23,7 +23,7 @@ from vesalius.model.states import fingerprint
 from vesalius.options import Draw, Force, Out
 from vesalius.progress import Progress, silent
 from vesalius.sites import Feature
-from vesalius_features.contexts import details, most_active, write_contexts
+from vesalius_features.contexts import details, most_active, read_contexts, write_contexts
 from vesalius_features.documents import TRANSCODERS_FILE, LayerTranscoder, Splice, Transcoders
 from vesalius_features.measuring import (
     KINDS,
@@ -235,7 +235,7 @@ def _measured(
         guess=math.log(model.config.d_vocab_out),
         layers=layers,
         together=splices[-1],
-        details=details(specimen, directory, shown),
+        details=details(specimen, read_contexts(directory, dictionaries), shown),
         forwards=round(recipe.steps * recipe.batch / texts.train.n_tokens, 2),
         seconds=0.0,
         directory=str(directory),

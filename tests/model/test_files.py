@@ -332,9 +332,32 @@ def test_damaged_weights_in_a_hugging_face_directory(tmp_path: Path) -> None:
     write_tiny_gpt2(tmp_path)
     weights = tmp_path / "model.safetensors"
     rewrite(tmp_path, lambda s: s["h.1.mlp.c_fc.weight"].fill_(torch.nan))
-    assert "holds NaN or infinity" in refusal(lambda: load_huggingface(tmp_path))
+    said = refusal(lambda: load_huggingface(tmp_path))
+    assert said.startswith(f"{weights}: weight 'h.1.mlp.c_fc.weight' holds NaN or infinity")
+    rewrite(tmp_path, lambda s: s.pop("h.1.mlp.c_fc.weight"))
+    said = refusal(lambda: load_huggingface(tmp_path))
+    assert said.startswith(f"{weights}: weight 'h.1.mlp.c_fc.weight' is missing")
     weights.write_bytes(weights.read_bytes()[:900])
     assert "not a complete safetensors file" in refusal(lambda: load_huggingface(tmp_path))
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    write_tiny_gpt2(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    tensors["h.1.attn.c_proj.bias"][2] = torch.inf
+    held = {name: "b.safetensors" if name.startswith("h.1.") else "a.safetensors" for name in tensors}
+    for shard in ("a.safetensors", "b.safetensors"):
+        save_file({name: value for name, value in tensors.items() if held[name] == shard}, tmp_path / shard)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": held}))
+    said = refusal(lambda: load_huggingface(tmp_path))
+    assert said.startswith(f"{tmp_path / 'b.safetensors'}: weight 'h.1.attn.c_proj.bias' holds NaN or infinity")
+    del tensors["ln_f.weight"]
+    save_file(
+        {name: value for name, value in tensors.items() if held[name] == "a.safetensors"}, tmp_path / "a.safetensors"
+    )
+    assert refusal(lambda: load_huggingface(tmp_path)).startswith(f"{index}: weight 'ln_f.weight' is missing")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vesalius.api.dictionaries import dictionaries_of, other_model, require_fitting
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.knockouts import sites_in
 from vesalius.documents.base import FrozenDict
@@ -37,9 +38,12 @@ from vesalius.sites import parse_sites
 LIKELY, RANDOM = 5, 8
 
 
-def require_question(continuing: Continuing) -> None:
-    """Refuse a question without a prompt, or in which nothing is changed."""
+def require_question(specimen: Any, continuing: Continuing, sparse: Sparse) -> None:
+    """Refuse a question without a prompt, or in which nothing is changed, and dictionaries that do not go with the
+    model.
+    """
     continuing.require_question()
+    require_fitting(specimen, sparse)
 
 
 @partial(verb, check=require_question)
@@ -107,7 +111,8 @@ def complete(
 
 def _request(specimen: Specimen, asked: Continuing, sparse: Sparse) -> Request:
     """What was asked; a behaviour that the specimen is loaded with decides nothing here."""
-    request = request_on(specimen, "complete", asked, sparse)
+    made_for = other_model(specimen, dictionaries_of(specimen, sparse))
+    request = request_on(specimen, "complete", asked, sparse, made_for=made_for)
     options = {name: value for name, value in request.options.items() if name != "metric"}
     return request.model_copy(update={"behaviour": None, "options": FrozenDict(options)})
 

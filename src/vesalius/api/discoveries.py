@@ -1,11 +1,12 @@
 """Which components a behaviour needs: a method's scores, graded where the answer is known, and the checks of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from vesalius.api.dictionaries import require_fitting
 from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.attribution import Best
@@ -22,6 +23,7 @@ from vesalius.discovery.whole import Search, prompt_sets, whole_circuit
 from vesalius.documents.checks import Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.discovery import Discovery
+from vesalius.documents.latents import LatentSet
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import Request
@@ -39,10 +41,15 @@ from vesalius.report.pages import render_discovery
 from vesalius.runs.parts import parts_on
 
 
-def require_discoverable(method: Named | None, cut: Cut, checked: Checked, **options: object) -> Method:
+def require_discoverable(
+    specimen: Any, method: Named | None, cut: Cut, checked: Checked, material: Trial | None = None, **options: object
+) -> Method:
     """The method with its options (None: the usual one of a natural model); refuses what does not go together before
     the model is loaded.
     """
+    if checked.features is not None and material is not None:
+        raise BadInput("`features`: latents are chosen on the behaviour's own prompts; leave out `material`")
+    require_fitting(specimen, checked)
     scoring = method_named(Best.name if method is None else method, **options)
     if cut.keep is not None and not 0 < cut.keep < 1:
         raise BadInput(f"`keep` {cut.keep:g} is not a share to keep; give one between 0 and 1, such as 0.8")
@@ -83,6 +90,9 @@ def discover(
     "greedy", "exact", "bootstrap" or "positive-ratio". Of several rules the first makes the circuit and the others are
     compared with it. Without `size` the circuit is the smallest that keeps 0.9 of the behaviour on these prompts.
 
+    `features` is a directory of transcoders: the smallest set of latents, heads and error terms (`L12F4711`, `L3H1`,
+    `L12.error`) that keeps the same share is searched first, as `latents` does, and stands in the result as `latents`.
+
     `rivals` searches as many other circuits of components (`rivals_by` "edges": of edges) that keep the behaviour as
     well with little overlap, says what they share and what is exchangeable, and carries out the ablation that
     distinguishes two of them.
@@ -110,6 +120,7 @@ def discover(
         unseen = rival_prompts(specimen, material or trial(specimen, n, seed=seed, split=split), seed=seed)
     directory = place_for(out, specimen, request, *asked, words=_words(scoring))
     with removed_if_empty(directory):
+        latents, request = _latents(specimen, request, draw, cut, checked, force, progress)
         prompts = {"n": n, "seed": seed, "split": split, "material": material}
         result = scored(specimen, scoring, **prompts, force=force.force, spread=spread, progress=progress)
         note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
@@ -122,9 +133,40 @@ def discover(
         figures = run_checks(specimen, result, cut=cut_by, **how) if checks else None
         compared = {"rivals": checked.rivals, "by": by, "seed": seed, "progress": progress}
         others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
-    found = {"selection": selection, "rivals": others, "whole": whole}
+    found = {"selection": selection, "rivals": others, "whole": whole, "latents": latents}
     discovery = _discovery(specimen, request, result, figures).model_copy(update=found)
     return discovery if directory is None else _write_files(discovery, directory)
+
+
+def _latents(
+    specimen: Specimen, request: Request, draw: Draw, cut: Cut, checked: Checked, force: Force, progress: Progress
+) -> tuple[LatentSet | None, Request]:
+    """The smallest set of latents that keeps the share, where dictionaries are given, and the request with what they
+    say of themselves.
+    """
+    if checked.features is None:
+        return None, request
+    asked = latent_options(specimen, draw, cut, checked)
+    circuit = latent_verb("latents")(specimen, **asked, force=force.force, progress=progress)
+    return circuit.part(), request.model_copy(update={"made_for": circuit.request.made_for})
+
+
+def latent_options(specimen: Specimen, draw: Draw, cut: Cut, checked: Checked) -> dict[str, Any]:
+    """The options of a search for latents beside a circuit: the same prompts and the same share."""
+    return {"features": checked.features, "keep": cut.keep or usual_share(specimen), **draw.values()}
+
+
+def latent_verb(name: str) -> Callable[..., Any]:
+    """A verb of the package that finds circuits of latents."""
+    found = loaded_plugin(VERBS, name, ())
+    if found is None:
+        raise BadInput("`features`: no package that finds circuits of latents is installed; leave it out")
+    return found
+
+
+def usual_share(specimen: Specimen) -> float:
+    """The share that is kept where none is asked for."""
+    return KEEP if isinstance(specimen.vocabulary, TextVocabulary) else KEEP_LISTED
 
 
 def usual_method(specimen: Specimen) -> str:
@@ -138,11 +180,11 @@ def _whole(
     """The result with its circuit cut to the smallest one that keeps the share, and what that keeps; as it was, without
     one, where there is nothing to search.
     """
-    scores, natural = result.scores, isinstance(specimen.vocabulary, TextVocabulary)
+    scores = result.scores
     assert scores is not None
     try:
         sets = prompt_sets(specimen, result.material, seed=draw.seed, split=draw.split)
-        keep = cut.keep or (KEEP if natural else KEEP_LISTED)
+        keep = cut.keep or usual_share(specimen)
         search = Search(specimen, sets, keep, cut.most, draw.seed, progress, searched=tuple(scores.components))
         asked = scores.rankings or {result.method.name: scores}
         rankings = {name: (one, one.forwards) for name, one in asked.items()}

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from vesalius.api.dictionaries import dictionaries_of, other_model, require_fitting
 from vesalius.api.door import directory_for, place_for, removed_if_empty, request_on, verb
 from vesalius.api.sweeps import usual_kind
 from vesalius.behaviours.contrast import require_contrast
@@ -26,7 +27,6 @@ from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named
 from vesalius.intervene.features import bound
 from vesalius.intervene.signed import PHRASES, word_of
-from vesalius.model.dictionaries import read_dictionaries
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw, Edit, Force, Out, Sparse
 from vesalius.progress import Progress, silent
@@ -36,10 +36,11 @@ from vesalius.sites import Site, parse_sites
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
 
 
-def require_edit(edit: Edit) -> None:
-    """Refuse an ablation that does not exist."""
+def require_edit(specimen: Any, edit: Edit, sparse: Sparse) -> None:
+    """Refuse an ablation that does not exist, and dictionaries that do not go with the model."""
     if edit.kind is not None:
         ablation_named(edit.kind, KINDS)
+    require_fitting(specimen, sparse)
 
 
 @partial(verb, check=require_edit)
@@ -115,9 +116,7 @@ def prepare(specimen: Specimen, edit: Edit, draw: Draw) -> Replacements:
 
 def sites_in(specimen: Specimen, names: Names, sparse: Sparse) -> list[Site]:
     """The places that are named, latents with their dictionaries."""
-    config = specimen.model.config
-    dictionaries = None if sparse.features is None else read_dictionaries(sparse.features, config)
-    return bound(parse_sites(names, config), dictionaries)
+    return bound(parse_sites(names, specimen.model.config), dictionaries_of(specimen, sparse))
 
 
 def answer(
@@ -137,8 +136,9 @@ def answer(
     specimen, n, seed = ready.specimen, len(ready.material.batch), draw.seed
     asked = replace(edit, kind=str(edit.kind), prompt=_text(edit.prompt), source=_text(edit.source))
     drawn = _drawn(edit, replace(draw, n=n))
+    named = {"components": tuple(map(str, parts)), "made_for": other_model(specimen, dictionaries_of(specimen, sparse))}
     return WhatIf(
-        request=request_on(specimen, "what-if", asked, *drawn, force, sparse, components=tuple(map(str, parts))),
+        request=request_on(specimen, "what-if", asked, *drawn, force, sparse, **named),
         unit=ready.material.readout.unit,
         clean=Metric.of_mean(clean.score, seed=seed),
         edited=Metric.of_mean(edited.score, seed=seed),

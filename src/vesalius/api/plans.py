@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from vesalius.api.alignments import algorithms_on, asked_of
 from vesalius.api.circuit_sources import circuit_fields
-from vesalius.api.discoveries import require_discoverable, require_selection
+from vesalius.api.discoveries import latent_options, latent_verb, require_discoverable, require_selection
 from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.loading import loaded
@@ -23,8 +23,8 @@ from vesalius.api.sweeps import (
     LATENTS,
     ROWS_BETWEEN_SAVES,
     component_sets_of,
-    dictionaries_asked,
     kinds_of,
+    require_sweepable,
     swept_sites,
     usual_kind,
 )
@@ -84,6 +84,7 @@ from vesalius.intervene.features import STRONGEST
 from vesalius.intervene.sites import in_layers
 from vesalius.intervene.written_tokens import weight_arithmetic
 from vesalius.model.devices import weight_dtype
+from vesalius.model.dictionaries import read_dictionaries
 from vesalius.model.specimen import Specimen
 from vesalius.options import Checked, CircuitFrom, Draw, Explaining, Knockout, Load, Parts, Sparse
 from vesalius.progress import Progress, shown
@@ -138,6 +139,7 @@ def plan(
     return Plan(
         command=command,
         **asdict(passes),
+        **work.timed_apart(),
         **memory_of(case, activations, loaded=shape is None),
         seconds=sum(asdict(passes).values()) * case.sizes.n * seconds + work.further_seconds(case),
         timed="one chunk" if shape is None else "one matrix product",
@@ -198,6 +200,10 @@ class _Work:
         """What is no pass of the model and takes long."""
         return 0.0
 
+    def timed_apart(self) -> dict[str, float]:
+        """Passes that are timed by themselves."""
+        return {}
+
     def first_rows(self, case: Case) -> float:
         """Passes of one prompt before the work itself: whether the model performs, and the contrast."""
         return case.gate + min(case.gate, CONTRAST_PROMPTS) * contrast_passes(case.model)
@@ -214,6 +220,7 @@ class _SweepWork(_Work):
         self.knockout: Knockout = arguments["knockout"]
         self.sparse: Sparse = arguments["sparse"]
         self.roles: int | None = None
+        require_sweepable(arguments["specimen"], self.knockout, self.sparse)
         self.kinds = kinds_of(self.knockout)
         self.ablation = self.kinds[0]
 
@@ -234,7 +241,7 @@ class _SweepWork(_Work):
         not known yet: as many as are swept, all of the first layer that has some, cost most.
         """
         if self.knockout.sites == LATENTS:
-            first = min(dictionaries_asked(self.sparse, case.model.config).layers)
+            first = min(read_dictionaries(str(self.sparse.features), case.model.config).layers)
             sites: list[Site] | None = [Site(Feature(first, latent)) for latent in range(STRONGEST)]
         else:
             sites = swept_sites(case.model, self.knockout)
@@ -316,13 +323,22 @@ class _DiscoverWork(_Work):
         super().__init__(arguments)
         self.checked: Checked = arguments["checked"]
         further = VERBS["discover"].further(arguments)
-        self.method = require_discoverable(arguments["method"], arguments["cut"], self.checked, **further)
+        asked = (arguments["specimen"], arguments["method"], arguments["cut"], self.checked)
+        self.method = require_discoverable(*asked, arguments.get("material"), **further)
         self.usual = arguments["method"] is None
+        self.latents: Plan | None = None
 
     def check(self, specimen: Specimen) -> None:
         draw = self.prompts
         if self.checked.rivals:
             rival_prompts(specimen, trial(specimen, draw.n, seed=draw.seed), seed=draw.seed)
+        if self.checked.features is not None:
+            asked = latent_options(specimen, draw, self.arguments["cut"], self.checked)
+            self.latents = latent_verb("latents_plan")(specimen, **asked, progress=False)
+
+    def check_shape(self) -> None:
+        if self.checked.features is not None:
+            raise BadInput("`features`: latents are timed with a model's weights, and this one has none; add them")
 
     def passes(self, case: Case) -> _Passes:
         cut, by, n = self.arguments["cut"], cast(By, self.checked.rivals_by), case.sizes.n
@@ -339,7 +355,14 @@ class _DiscoverWork(_Work):
         )
 
     def peak(self, case: Case) -> int:
-        return self.method.peak(case)
+        own = self.method.peak(case)
+        return own if self.latents is None else max(own, self.latents.peak_bytes - self.latents.weight_bytes)
+
+    def further_seconds(self, case: Case) -> float:
+        return 0.0 if self.latents is None else self.latents.seconds
+
+    def timed_apart(self) -> dict[str, float]:
+        return {} if self.latents is None else {"latents_forwards": self.latents.forwards}
 
 
 class _ExplainWork(_Work):

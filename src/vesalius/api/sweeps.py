@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.api.dictionaries import dictionaries_of, other_model, require_fitting
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.behaviours.contrast import contrast_on, require_contrast
 from vesalius.behaviours.natural import Spread
@@ -35,8 +37,7 @@ from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.intervene.features import bound, strongest
 from vesalius.intervene.signed import lost, parted
 from vesalius.intervene.sites import PlacedSet, PlacedSite, SiteValues, placed_sets, require_kind, site_columns
-from vesalius.model.config import Config
-from vesalius.model.dictionaries import Dictionaries, read_dictionaries
+from vesalius.model.dictionaries import Dictionaries
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
@@ -56,9 +57,12 @@ LATENTS = "features"
 Sets = Sequence[ComponentSet | PlacedSet]
 
 
-def require_kinds(knockout: Knockout) -> None:
-    """Refuse an ablation that does not exist."""
+def require_sweepable(specimen: Any, knockout: Knockout, sparse: Sparse) -> None:
+    """Refuse an ablation that does not exist, and dictionaries that do not go with the model."""
     kinds_of(knockout)
+    if knockout.sites == LATENTS and sparse.features is None:
+        raise BadInput("`sites` features: give the directory of the sparse dictionaries with `features`")
+    require_fitting(specimen, sparse)
 
 
 def usual_kind(specimen: Specimen) -> str:
@@ -74,7 +78,7 @@ def kinds_of(knockout: Knockout, usual: str = "zero") -> list[Ablation]:
     return [ablation_named(name) for name in dict.fromkeys(map(str.strip, names))]
 
 
-@partial(verb, check=require_kinds)
+@partial(verb, check=require_sweepable)
 def sweep(
     specimen: Specimen,
     *,
@@ -109,7 +113,7 @@ def sweep(
     return _sweep(specimen, knockout, draw, parts, force, sparse, material, out, progress)[0]
 
 
-@partial(verb, check=require_kinds)
+@partial(verb, check=require_sweepable)
 def sweep_report(
     specimen: Specimen,
     *,
@@ -139,10 +143,8 @@ def _sweep(
 ) -> tuple[Effects, Sweep]:
     kinds = kinds_of(knockout, usual_kind(specimen))
     spread = parts_on(parts, specimen, progress, material=material)
-    dictionaries = None if sparse.features is None else read_dictionaries(sparse.features, specimen.model.config)
+    dictionaries = dictionaries_of(specimen, sparse)
     latents, sets = knockout.sites == LATENTS, list[ComponentSet | PlacedSet]()
-    if latents:
-        dictionaries = dictionaries_asked(sparse, specimen.model.config)
     sites = [] if latents else swept_sites(specimen.model, knockout)
     if sites is None:
         bound([], dictionaries)
@@ -170,7 +172,8 @@ def _sweep(
         contrast = contrast_on(specimen.model, given.prompts)
         require_contrast(contrast, specimen.behaviour or "", model=specimen.source or specimen.name, force=force.force)
     asked = (replace(knockout, kind=",".join(kind.name for kind in kinds)), replace(draw, n=drawn), force, sparse)
-    request = request_on(specimen, "sweep", *asked, material=material)
+    made_for = other_model(specimen, dictionaries)
+    request = request_on(specimen, "sweep", *asked, material=material, made_for=made_for)
     directory = place_for(out, specimen, request, *asked)
     measured = []
     for place, kind in enumerate(kinds):
@@ -209,13 +212,6 @@ def _strongest_latents(
     if not sites:
         raise BadInput(f"features {dictionaries.where}: no latent acts on these prompts; give another dictionary")
     return sites, ranked
-
-
-def dictionaries_asked(sparse: Sparse, config: Config) -> Dictionaries:
-    """The dictionaries whose latents are swept; refused where none are given."""
-    if sparse.features is None:
-        raise BadInput("`sites` features: give the directory of the sparse dictionaries with `features`")
-    return read_dictionaries(sparse.features, config)
 
 
 def swept_sites(model: Transformer, knockout: Knockout) -> list[Site] | None:

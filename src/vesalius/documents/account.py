@@ -107,7 +107,10 @@ class Account(Record):
             names = join_first(self.not_described, NAMED)
             lines.append(("in the set, not described", f"{len(self.not_described)} of {size}: {names}"))
         lines += [
-            (f"share of the range lost by {name}", ", ".join(f"{part.name} {part.effect.text()}" for part in _largest(parts)))
+            (
+                f"share of the range lost by {name}",
+                ", ".join(f"{part.name} {part.effect.text()}" for part in _largest(parts)),
+            )
             for name, parts in (("kind", self.kinds), ("position", self.positions), ("layer", self.layers))
             if parts
         ]

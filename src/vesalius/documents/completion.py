@@ -74,6 +74,7 @@ class Completion(Answered, ResultDocument, kind="completion"):
                         ("edited", repr(self.edited)),
                         ("KL of the next token, clean against edited", f"{self.divergence:.4g} nats"),
                         *control,
+                        *self.request.remarks(),
                     ]
                 ),
                 Sheet(

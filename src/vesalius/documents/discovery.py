@@ -21,6 +21,7 @@ from vesalius.documents.base import Answered, FrozenDict, FrozenMap
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
+from vesalius.documents.latents import LatentSet
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import PromptedDocument
@@ -69,7 +70,8 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
     are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
     `directory` where the files are. `whole` is the smallest connected circuit that keeps a share of the behaviour, from
     which `answer`, `kept`, `size` and `connected` follow (None where it was not searched). `selection` says how the
-    circuit was cut by a rule (None: by none), `rivals` which other circuits keep the behaviour.
+    circuit was cut by a rule (None: by none), `rivals` which other circuits keep the behaviour, `latents` the smallest
+    set of latents, heads and error terms that does, where dictionaries were given.
     `quirks` says what a reproduction of a published method does that others do not, `notes` what the method cannot see,
     `meaning` what a score is.
     """
@@ -90,6 +92,7 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
         "checks_forwards",
         "selection",
         "rivals",
+        "latents",
         "whole",
         "answer",
         "kept",
@@ -108,6 +111,7 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
     checks: Checks | None = None
     selection: CircuitCut | None = None
     rivals: Rivals | None = None
+    latents: LatentSet | None = None
     whole: WholeCircuit | None = None
     quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
@@ -309,6 +313,7 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
             Facts(self._facts()),
             *([Text(self.notes, bullets=True)] if self.notes else []),
             *self._whole_sections(),
+            *self._latents(),
             Group(self._components(), title="Which components"),
             Group(self._edges(), title="Which edges"),
         ]
@@ -342,6 +347,14 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
         drawing = self._graph({ends: merged[ends] for ends in strongest}, caption)
         found = [drawing] if self.whole.found and self.whole.connected and strongest else []
         return [Group([*whole_sections(self.whole), *found], title="The circuit")]
+
+    def _latents(self) -> list[Section]:
+        """What a set of latents keeps, and which they are."""
+        if self.latents is None:
+            return []
+        empty = None if self.performance is None else self.performance.empty
+        said = Facts([("latents", str(self.latents.judged(empty))), *self.request.remarks()])
+        return [Group([said, *self.latents.sections()], title="Which latents")]
 
     def _facts(self) -> list[tuple[str, str]]:
         """How the circuit was found, how well the model performs, and the areas against a known circuit."""

@@ -94,6 +94,7 @@ class WhatIf(Answered, ResultDocument, kind="what_if"):
                         ("edited", f"{self.edited.figures} {self.unit}"),
                         ("effect (clean minus edited)", self.effect.figures),
                         *self._signed(),
+                        *self.request.remarks(),
                         *([] if self.contrast is None else self.contrast.facts()),
                         *(self._likely() if len(self.rows) == 1 else ()),
                     ],

@@ -16,13 +16,13 @@ class Plan(Viewable, Record, kind="plan"):
     `forwards` are passes of all `n` prompts (of `tokens` each), without those that first ask whether the model performs
     and what replacing everything does (`contrast_forwards`), the `checks_forwards` of a discovery's checks, and what is
     taken at most by cutting the circuit (`select_forwards`), by the search for rivals (`rivals_forwards`) and by an
-    alignment after its map (`search_forwards`).
+    alignment after its map (`search_forwards`), and by a search for latents beside a circuit (`latents_forwards`).
     `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says whether what is not loaded
     yet fits into `free_bytes` (None where the system does not say), and `makes_it_fit` what does where it does not.
     `seconds` are estimated from what was `timed`. `tokens_assumed`: the length of prompts is a guess.
     """
 
-    ABSENT_IF_DEFAULT = ("makes_it_fit",)
+    ABSENT_IF_DEFAULT = ("makes_it_fit", "latents_forwards")
 
     command: str
     forwards: float
@@ -37,6 +37,7 @@ class Plan(Viewable, Record, kind="plan"):
     rivals_forwards: float = 0.0
     select_forwards: float = 0.0
     search_forwards: float = 0.0
+    latents_forwards: float = 0.0
     device: str
     free_bytes: int | None = None
     fits: bool | None = None
@@ -49,6 +50,7 @@ class Plan(Viewable, Record, kind="plan"):
         passes += f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
         passes += f", at most {self.select_forwards:.1f} for the selection" if self.select_forwards else ""
         passes += f", at most {self.rivals_forwards:,.0f} for the rivals" if self.rivals_forwards else ""
+        passes += f", at most {self.latents_forwards:,.0f} for the latents" if self.latents_forwards else ""
         return passes + (f", at most {self.search_forwards:,.0f} after the map" if self.search_forwards else "")
 
     def _time(self) -> str:

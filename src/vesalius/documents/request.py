@@ -71,10 +71,12 @@ class Request(Document, kind="request"):
 
     `components` are the names given, `circuit` the file given instead of names. `method` is the discovery method, the
     scientist or the interpreter. `options` are the command's further options by name, only those that decide the
-    result; a true value is a flag, `models` are the words after the command.
+    result; a true value is a flag, `models` are the words after the command. `made_for` is the model that sparse
+    dictionaries among the options say they are of, where that is another one.
     """
 
     SCHEMA = 1
+    ABSENT_IF_DEFAULT = ("made_for",)
 
     schema_version: Literal[1] = 1
     command: Command
@@ -87,6 +89,7 @@ class Request(Document, kind="request"):
     seed: int | None = None
     backbone: str | None = None
     protocol: str | None = None
+    made_for: str | None = None
     versions: FrozenMap[str, str] = Field(default_factory=installed_versions)
 
     def __repr__(self) -> str:
@@ -121,6 +124,12 @@ class Request(Document, kind="request"):
         asked = self.behaviour or ""
         own = asked.startswith("{") or PurePath(asked.partition(":")[0]).suffix  # one prompt, or a file
         return self.followed_by("behaviours") if own else self.with_options(n=max(LEAST_REPORTING, 2 * used))
+
+    def remarks(self) -> list[tuple[str, str]]:
+        """What a result has to say of its question besides, as facts."""
+        if self.made_for is None:
+            return []
+        return [("dictionaries", f"made for {self.made_for} by what their files say, and not for this model")]
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of the function of `vesalius` that gives the same result."""

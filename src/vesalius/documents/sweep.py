@@ -228,6 +228,7 @@ class Sweep(Answered, PromptedDocument, kind="sweep"):
                     [
                         ("clean score", f"{self.baseline:.3f} {self.unit}"),
                         ("largest effects (clean minus edited)", largest_effects(self.components)),
+                        *self.request.remarks(),
                         *([] if self.contrast is None else self.contrast.facts()),
                     ]
                 ),

@@ -14,6 +14,7 @@ Only settings that are computed exactly are read; any other is refused by name.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,9 @@ from torch import Tensor
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import no_directory, read_json, read_text
 from vesalius.model.config import Config
-from vesalius.model.states import read_tensors
+from vesalius.model.devices import weight_dtype
+from vesalius.model.states import fingerprint, read_shapes, read_tensors
+from vesalius.model.transformer import Transformer
 
 Kind = Literal["relu", "topk", "jumprelu", "gated"]
 #: Places of a layer that dictionaries read and write, in order of computation; `mlp.hook_in` is what an MLP reads after
@@ -140,11 +143,44 @@ class _File:
     settings: dict[str, Any] | None
 
 
-class Dictionaries:
-    """The dictionaries of a directory, at most one a layer; each is read when it is first needed."""
+@dataclass(frozen=True)
+class Stated:
+    """The model that dictionaries say they are of: its name and, where they were trained here, its number format and
+    the fingerprint of its weights.
+    """
 
-    def __init__(self, files: list[_File], config: Config, where: str) -> None:
-        self.where, self.config = where, config
+    name: str
+    dtype: str = ""
+    fingerprint: str = ""
+
+    def differs(self, names: Iterable[str | None], model: Transformer) -> bool:
+        """Whether a model is another one: by its weights where they are stated in its number format, else by its names,
+        of which the last part counts, without case and signs.
+        """
+        if self.fingerprint and self.dtype == dtype_word(model):
+            return self.fingerprint != fingerprint(model)
+        return _plain(self.name) not in {_plain(name) for name in names if name}
+
+
+def dtype_word(model: Transformer) -> str:
+    """The number format of a model's weights in a word."""
+    return str(weight_dtype(model)).removeprefix("torch.")
+
+
+def _plain(name: str) -> str:
+    """A model's name without its owner, case and signs; `gpt2-small` is the name of `gpt2` in TransformerLens."""
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].casefold().removesuffix("(wrapped)")
+    plain = re.sub(r"[^a-z0-9]", "", last.removesuffix(".gguf"))
+    return "gpt2" if plain == "gpt2small" else plain
+
+
+class Dictionaries:
+    """The dictionaries of a directory, at most one a layer; the shapes of all are held against the model at once, and
+    the numbers of each are read when they are first needed. `stated` are the models that they say they are of.
+    """
+
+    def __init__(self, files: list[_File], config: Config, where: str, stated: Iterable[Stated] = ()) -> None:
+        self.where, self.config, self.stated = where, config, tuple(dict.fromkeys(stated))
         self._files: dict[int, _File] = {}
         for file in files:
             if file.layer >= config.n_layers:
@@ -156,6 +192,7 @@ class Dictionaries:
                 )
             self._files[file.layer] = file
         self._at = cache(self._read)
+        self.latents = {layer: len(self._of(self._files[layer], read_shapes)) for layer in self.layers}
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -168,9 +205,21 @@ class Dictionaries:
             raise BadInput(f"site L{layer}F...: {self.where} has dictionaries of layers {choices(self.layers)}")
         return self._at(layer)
 
+    @property
+    def writes(self) -> dict[int, str]:
+        """The place that the dictionary of each layer writes."""
+        return {layer: self._files[layer].writes for layer in self.layers}
+
+    def bytes(self) -> int:
+        """The bytes of all weights, about: what encodes and what decodes."""
+        return sum(2 * 4 * self.config.d_model * latents for latents in self.latents.values())
+
     def _read(self, layer: int) -> Dictionary:
-        file = self._files[layer]
-        tensors = {name: value.float() for name, value in read_tensors(file.path).items()}
+        return self._of(self._files[layer], read_tensors)
+
+    def _of(self, file: _File, reader: Callable[[Path], dict[str, Tensor]]) -> Dictionary:
+        """The dictionary of a file, with its numbers or with their shapes alone."""
+        tensors = {name: value.float() for name, value in reader(file.path).items()}
         if file.settings is None:
             return _circuit_tracer(file, tensors, self.config)
         return _saelens(file, file.settings, tensors, self.config)
@@ -186,9 +235,8 @@ def read_dictionaries(path: str | Path, config: Config) -> Dictionaries:
     if (of_layers := [(_OF_LAYER.fullmatch(file.name), file) for file in _listed(place)]) and any(
         match for match, _ in of_layers
     ):
-        return Dictionaries(
-            _set_of_layers(place, [(int(m[1]), file) for m, file in of_layers if m]), config, str(place)
-        )
+        files, stated = _set_of_layers(place, [(int(m[1]), file) for m, file in of_layers if m])
+        return Dictionaries(files, config, str(place), stated)
     directories = [place, *(one for one in _listed(place) if one.is_dir())]
     directories += [inner for one in directories[1:] for inner in _listed(one) if inner.is_dir()]
     files = [_saelens_file(one) for one in directories[:MOST_FILES] if (one / CONFIG_FILE).is_file()]
@@ -197,7 +245,8 @@ def read_dictionaries(path: str | Path, config: Config) -> Dictionaries:
             f"features {place}: holds no dictionary; expected {CONFIG_FILE} with {WEIGHTS_FILE} (SAELens), or "
             f"layer_0.safetensors, ... with {SET_FILE} (circuit-tracer)"
         )
-    return Dictionaries(files, config, str(place))
+    named = (file.settings.get("model_name") for file in files if file.settings is not None)
+    return Dictionaries(files, config, str(place), [Stated(name) for name in named if isinstance(name, str) and name])
 
 
 def _listed(place: Path) -> list[Path]:
@@ -226,7 +275,7 @@ def _saelens_file(place: Path) -> _File:
     return _ordered(_File(weights, layer, name, name_out, settings))
 
 
-def _set_of_layers(place: Path, files: list[tuple[int, Path]]) -> list[_File]:
+def _set_of_layers(place: Path, files: list[tuple[int, Path]]) -> tuple[list[_File], list[Stated]]:
     where = place / SET_FILE
     if not where.is_file():
         raise BadInput(f"{where}: no such file; it names feature_input_hook and feature_output_hook")
@@ -236,7 +285,10 @@ def _set_of_layers(place: Path, files: list[tuple[int, Path]]) -> list[_File]:
     for hook in (reads, writes):
         if hook not in PLACES:
             raise BadInput(f"{where}: a hook {quoted(hook, 40)} is not read here; known are {choices(PLACES)}")
-    return [_ordered(_File(file, layer, reads, writes, None)) for layer, file in files]
+    name = settings.get("model_name")
+    marks = (settings.get(key, "") for key in ("model_dtype", "model_fingerprint"))
+    stated = [Stated(name, *marks)] if name else []
+    return [_ordered(_File(file, layer, reads, writes, None)) for layer, file in files], stated
 
 
 def _ordered(file: _File) -> _File:
@@ -358,7 +410,7 @@ def _require(names: set[str], tensors: dict[str, Tensor], where: Path) -> None:
 
 
 def _checked(one: Dictionary, where: Path, config: Config) -> Dictionary:
-    """Refuse weights whose sizes do not fit each other or the model, or that are not numbers."""
+    """Refuse weights whose sizes do not fit each other or the model, or that are not numbers, where they are read."""
     latents, d = one.b_enc.shape[0] if one.b_enc.ndim == 1 else -1, config.d_model
     if not latents:
         raise BadInput(f"{where}: holds no latents; b_enc is empty")
@@ -377,11 +429,11 @@ def _checked(one: Dictionary, where: Path, config: Config) -> Dictionary:
             continue
         if tuple(weight.shape) != shape:
             raise BadInput(f"{where}: {name} is {list(weight.shape)}; for this model {list(shape)} is expected")
-        if not bool(weight.isfinite().all()):
+        if not weight.is_meta and not bool(weight.isfinite().all()):
             raise BadInput(f"{where}: {name} holds NaN or infinity")
-    if one.r_mag is not None and not bool(one.r_mag.exp().isfinite().all()):
+    if one.r_mag is not None and not one.r_mag.is_meta and not bool(one.r_mag.exp().isfinite().all()):
         raise BadInput(f"{where}: r_mag is a logarithm, and the size that it says is beyond what numbers hold")
-    if one.threshold is not None and bool((one.threshold < 0).any()):
+    if one.threshold is not None and not one.threshold.is_meta and bool((one.threshold < 0).any()):
         raise BadInput(f"{where}: a threshold is below 0, where the two layouts say different things")
     if one.centred and one.reads != one.writes:
         raise BadInput(

@@ -6,7 +6,7 @@ where it has one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from torch import Tensor
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
 from vesalius.model import huggingface
+from vesalius.model.config import Config
 from vesalius.model.devices import Devices, dtype_named, stored_dtype
 from vesalius.model.families import Unsupported, family
+from vesalius.model.families.layout import BUFFERS
 from vesalius.model.gguf import GgufFile
 from vesalius.model.smollm import NAME as SMOLLM
-from vesalius.model.smollm import installed_gguf, smollm_directory
-from vesalius.model.states import CONFIG_FILE, State, build, load_model, read_tensors
+from vesalius.model.smollm import cache_directory, installed_gguf, smollm_directory
+from vesalius.model.states import CONFIG_FILE, NotFinite, State, build, load_model, read_tensors
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.plugins import MODEL_LOADERS, Plugin, find_plugin, plugin_names
@@ -64,7 +66,7 @@ def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transf
         raise BadInput(f"{where} is on the meta device and has no numbers; load its weights first")
     raw = model.config.to_dict()
     try:
-        return _load(raw, model.state_dict, where=where, dtype=dtype)
+        return _load(raw, lambda: _Weights(model.state_dict(), where), where=where, dtype=dtype)
     except Unsupported as error:
         _require_transformers(raw, error)
         return _wrapped(error, lambda: huggingface.copied_to_wrap(model, dtype=dtype))
@@ -93,22 +95,38 @@ def _require_transformers(raw: dict[str, Any], error: Unsupported) -> None:
         raise error
 
 
+@dataclass(frozen=True)
+class _Weights:
+    """The tensors of a checkpoint under its own names, what is named where one is missing, and the file of each."""
+
+    tensors: Mapping[str, Tensor]
+    where: str
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def damaged(self) -> str | None:
+        """The file and the name of a tensor that holds NaN or infinity; None where all are numbers."""
+        for name, tensor in self.tensors.items():
+            if not BUFFERS.search(name) and tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                return f"{self.files.get(name, self.where)}: weight {name!r}"
+        return None
+
+
 def _load(
-    raw: dict[str, Any],
-    weights: Callable[[], Mapping[str, Tensor]],
-    *,
-    where: str,
-    dtype: Any,
-    device: Devices = "cpu",
+    raw: dict[str, Any], weights: Callable[[], _Weights], *, where: str, dtype: Any, device: Devices = "cpu"
 ) -> Transformer:
+    """The model of a config that stands at `where`; what is wrong with a weight names the file that it is in."""
     kind = family(raw, where=where)
     config = kind.read_config(raw, where=where)
     stored = weights()
     try:
-        state = kind.read_weights(stored, config, raw, where=where)
+        state = kind.read_weights(stored.tensors, config, raw, where=stored.where)
     except (RuntimeError, TypeError, IndexError) as error:
-        raise BadInput(f"{where}: the weights do not have the sizes it says ({error})") from None
-    return build(config, state, where=where, dtype=dtype or stored_dtype(state["embed.W_E"]), device=device)
+        raise BadInput(f"{stored.where}: the weights do not have the sizes that {where} says ({error})") from None
+    try:
+        return build(config, state, where=stored.where, dtype=dtype or stored_dtype(state["embed.W_E"]), device=device)
+    except NotFinite as error:
+        damaged = stored.damaged()
+        raise error if damaged is None else BadInput(f"{damaged} {NotFinite.SAID}") from None
 
 
 def download(
@@ -140,16 +158,20 @@ def download(
         ) from None
 
 
-def _read_weights(directory: Path) -> State:
-    index = directory / "model.safetensors.index.json"
+def _read_weights(directory: Path) -> _Weights:
+    index, one = directory / "model.safetensors.index.json", directory / "model.safetensors"
     if index.exists():
         files = read_json(index).get("weight_map")
         named = list(files.values()) if isinstance(files, dict) else [None]
         if not all(isinstance(file, str) and Path(file).name == file for file in named):
             raise BadInput(f"{index}: `weight_map` does not say which file each weight is in; fetch the model again")
-        shards = sorted(set(named))
-        return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}
-    return read_tensors(directory / "model.safetensors")
+        tensors, held = State(), dict[str, str]()
+        for shard in sorted(set(named)):
+            own = read_tensors(directory / shard)
+            tensors |= own
+            held |= dict.fromkeys(own, str(directory / shard))
+        return _Weights(tensors, str(index), held)
+    return _Weights(read_tensors(one), str(one))
 
 
 # The arithmetic model that ships with the package: it reads `A - B + C =` over whole numbers and writes the answer.
@@ -245,6 +267,25 @@ def read_model(
     kind = kind or family(read_json(path / "config.json"), where=str(path / "config.json")).name
     own = _given(tokenizer, model) if tokenizer is not None else _beside(path, model)
     return LoadedModel(model, own, label, kind, None if ours else path, gguf)
+
+
+def config_of(source: Any) -> Config | None:
+    """The config of a model that is named or lies in a directory, without its weights; None where only reading the
+    model tells it, and where transformers' module would be wrapped.
+    """
+    if not isinstance(source, str | Path):
+        return None
+    own = {SMOLLM: cache_directory() / SMOLLM, ARITHMETIC: arithmetic_directory()}
+    place = own.get(str(source), Path(source).expanduser())
+    if (ours := place / CONFIG_FILE).is_file():
+        return Config.read(read_json(ours).get("config") or {}, where=str(ours))
+    if not (theirs := place / "config.json").is_file():
+        return None
+    raw = read_json(theirs)
+    try:
+        return family(raw, where=str(theirs)).read_config(raw, where=str(theirs))
+    except Unsupported:
+        return None
 
 
 def loader_of(name: str) -> Plugin | None:

@@ -7,12 +7,15 @@ weights that do not fit.
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -23,6 +26,12 @@ from vesalius.model.devices import Devices, place, stored_dtype
 from vesalius.model.transformer import Block, Transformer
 
 State = dict[str, Tensor]
+
+
+class NotFinite(BadInput):
+    """A weight that holds NaN or infinity."""
+
+    SAID = "holds NaN or infinity; the file is damaged or training diverged"
 
 
 def named_views(model: Transformer) -> State:
@@ -119,7 +128,7 @@ def _is_needed(name: str, model: Transformer, *, biases: bool) -> bool:
 def _check_weight(name: str, value: Tensor, where: str) -> Tensor:
     # A sum is read off in a tenth of the time; one of finite values may overflow.
     if not torch.isfinite(value.sum()) and not torch.isfinite(value).all():
-        raise BadInput(f"{where}: weight {name} holds NaN or infinity; the file is damaged or training diverged")
+        raise NotFinite(f"{where}: weight {name} {NotFinite.SAID}")
     return value
 
 
@@ -161,10 +170,33 @@ SCHEMA = 1
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Tensors of a safetensors file; a missing, truncated or foreign file is refused in one line."""
+    with _opening(path):
+        return load_file(path)
+
+
+#: Numbers of a tensor that is read although only shapes were asked for: settings such as the k of a dictionary.
+FEW = 16
+
+
+def read_shapes(path: Path) -> dict[str, Tensor]:
+    """The same tensors without their numbers (on the meta device), but for those of a few; the file's beginning is
+    read.
+    """
+    with _opening(path), safe_open(path, framework="pt") as file:
+        return {name: _without_numbers(file, name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+
+
+def _without_numbers(file: Any, name: str) -> Tensor:
+    shape = file.get_slice(name).get_shape()
+    return file.get_tensor(name) if math.prod(shape) <= FEW else torch.empty(shape, device="meta")
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
     if not path.is_file():  # to open a pipe would wait for one who writes
         raise BadInput(f"{path}: no such file")
     try:
-        return load_file(path)
+        yield
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{path}: not a complete safetensors file ({error}); download or create it again") from None
 

@@ -269,7 +269,7 @@ class Sparse(Record):
         Any,
         flag(
             "Directory of sparse autoencoders or transcoders (SAELens, circuit-tracer); their latents are sites: "
-            "L12F4711.",
+            "L12F4711. In `discover`: which latents, heads and error terms keep the behaviour.",
         ),
     ] = None
 
@@ -320,8 +320,8 @@ class Cut(Selected):
     ] = None
 
 
-class Checked(Record):
-    """How what was found is checked, and which other circuits are searched beside it."""
+class Checked(Sparse):
+    """How what was found is checked, and which other circuits are searched beside it: of latents, and rivals."""
 
     checks: Annotated[
         bool,

@@ -288,6 +288,10 @@ class Call:
             self._stack.enter_context(metered(specimen.model, count))
         return specimen
 
+    def features(self, name: Any) -> str | None:
+        """The directory of dictionaries that is named, below the root; None where none is."""
+        return None if name is None else self.desk.names.features(name)
+
     def session(self, name: str, behaviour: str | None = None, *, free: bool = False) -> AgentSession:
         """The session of this connection on a specimen, with what was decided in it before. It works on a copy of what
         is known: only what is written down in the end counts.
@@ -380,6 +384,13 @@ class Names:
             raise BadInput(f"behaviour {quoted(name, 80)} does not exist; use {known}, or a file below the root")
         if any((near / "specimen.json").is_file() for near in (place.parent, place.parent.parent)):
             raise BadInput(f"behaviour {quoted(name, 80)}: a file of a specimen is not one of prompts; give another")
+        return str(place)
+
+    def features(self, name: Any) -> str:
+        """A directory of sparse dictionaries below the root."""
+        place = self._below(name, "features") if isinstance(name, str) else None
+        if place is None or not place.is_dir():
+            raise BadInput(f"features {quoted(name, 80)} does not exist; give a directory below the server's root")
         return str(place)
 
     def _below(self, name: str, what: str) -> Path | None:

@@ -22,7 +22,7 @@ Raw = dict[str, Any]
 
 UNEMBED = "unembed.W_U"
 #: Tables that some checkpoints store although they are not weights.
-_BUFFERS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$|rotary_emb\.inv_freq$|\.attention\.(masked_)?bias$")
+BUFFERS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$|rotary_emb\.inv_freq$|\.attention\.(masked_)?bias$")
 
 
 class Unsupported(BadInput):
@@ -86,7 +86,7 @@ class Family:
 
     def read_weights(self, weights: Mapping[str, Tensor], config: Config, raw: Raw, *, where: str) -> State:
         """Weights by TransformerLens' names; missing, surplus and misshapen ones are refused in one line."""
-        own = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not _BUFFERS.search(name)}
+        own = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not BUFFERS.search(name)}
         begins = re.compile(re.escape(self.layer).replace(r"\{\}", r"(\d+)"))
         layers = {int(match[1]) for name in own if (match := begins.match(name))}
         # Counted first: a set of as many layers as a config may say would take all memory.

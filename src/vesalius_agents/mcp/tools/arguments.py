@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from vesalius.options import Flat, Option, Sample, flattened, options_of
+from vesalius.options import Flat, Option, Sample, Sparse, flattened, options_of
 from vesalius.options import Force as Forced
 
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -24,14 +24,18 @@ Prompt = Annotated[list[Any] | str, Field(description="List of tokens, or a text
 Components = Annotated[list[str], Field(max_length=64, description="Such as L0H1, L1_MLP")]
 Sites = Annotated[
     list[str],
-    Field(max_length=64, description="Such as L0H1, L1_MLP, L2.resid@end, L1H0.q, L0H1->L1H0.k, @ a position"),
+    Field(max_length=64, description="Such as L0H1, L1_MLP, L2.resid@end, L1H0.q, L0H1->L1H0.k, L1F47, @ a position"),
 ]
 
 MOST_LISTED = 12
 #: The most of an option that an agent may ask for.
 MOST = {"n": 512, "seed": 2**31}
 #: What an agent is told of these, in fewer words than the help of a command.
-SHORT = {"seed": "Seed of the prompts", "force": "Continue although the model does not perform the behaviour"}
+SHORT = {
+    "seed": "Seed of the prompts",
+    "force": "Continue although the model does not perform the behaviour",
+    "features": "Directory of sparse dictionaries, whose latents are L1F47",
+}
 
 
 def argument(option: Option) -> Any:
@@ -45,8 +49,12 @@ def argument(option: Option) -> Any:
 Prompts, Seed, Force = map(argument, (*options_of(Sample), *options_of(Forced)))
 
 
-class Trial(Sample, Forced):
-    """How many prompts, and whether the model has to perform the behaviour."""
+class SparseSample(Sample, Sparse):
+    """How many prompts, and the dictionaries whose latents are sites."""
+
+
+class Trial(Sample, Forced, Sparse):
+    """The same, and whether the model has to perform the behaviour."""
 
 
 def of_records(function: Tool) -> Tool:

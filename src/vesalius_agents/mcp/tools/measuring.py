@@ -23,6 +23,7 @@ from vesalius_agents.mcp.tools.arguments import (
     Force,
     Prompt,
     Sites,
+    SparseSample,
     SpecimenName,
     Trial,
     cut,
@@ -31,7 +32,7 @@ from vesalius_agents.mcp.tools.arguments import (
 )
 from vesalius_agents.session import interchange
 
-SAMPLE, FEWER = Sample(n=32), Trial(n=16)
+SAMPLE, FEWER = SparseSample(n=32), Trial(n=16)
 
 
 @of_records
@@ -41,23 +42,24 @@ def sweep(
     kind: Literal["zero", "mean", "resample"] | None = None,
     behaviour: BehaviourName = None,
     pairs: bool = False,
-    sites: Annotated[str | None, Field(max_length=200, description="resid, attn_out, q, ... instead")] = None,
+    sites: Annotated[str | None, Field(max_length=200, description="resid, q, ... or features instead")] = None,
     by: Literal["position", "role"] | None = None,
     force: Force = False,
     *,
-    sample: Sample = SAMPLE,
+    sample: SparseSample = SAMPLE,
 ) -> Rows:
     """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
     its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
     effect_right, effect_wrong, effect_rest: the same of the right answer's logit, the wrong one's, all others' mean.
-    `sites` resid, `by` position: the map of layers and positions.
+    `sites` resid, `by` position: the map of layers and positions. `sites` features: the strongest latents.
     """
     loaded = call.specimen(specimen, behaviour)
-    asked: dict[str, Any] = {"kind": kind, "pairs": pairs, "sites": sites, "by": by}
+    features = call.features(sample.features)
+    asked: dict[str, Any] = {"kind": kind, "pairs": pairs, "sites": sites, "by": by, "n": sample.n}
+    asked |= {"features": features}
     if loaded.kind == "natural":  # a small circuit needs next to nothing
-        planned = api.plan("sweep", loaded, **asked, n=sample.n, progress=False)
-        call.require_memory(planned.peak_bytes)
-    result = api.sweep_report(loaded, **asked, force=force, **sample.values(), progress=call.progress)
+        call.require_memory(api.plan("sweep", loaded, **asked, progress=False).peak_bytes)
+    result = api.sweep_report(loaded, **asked, force=force, seed=sample.seed, progress=call.progress)
     ranked = sorted(result.components, key=lambda row: -abs(row.effect))
     rows = [one.model_dump() for one in ranked[:64]]
     strongest = ranked[:MOST_LISTED]
@@ -80,23 +82,30 @@ def discover(
     behaviour: BehaviourName = None,
     force: Force = False,
     *,
-    sample: Sample = SAMPLE,
+    sample: SparseSample = SAMPLE,
 ) -> Rows:
-    """Find the circuit: score components and edges by a discovery method, or (`neurons`) keep the fewest neurons."""
+    """Find the circuit: score components and edges by a discovery method, or (`neurons`) keep the fewest neurons. With
+    `features` also the fewest latents, heads and error terms that keep the behaviour.
+    """
     loaded = call.specimen(specimen, behaviour)
+    features = call.features(sample.features)
     if method == "neurons":
+        if features is not None:
+            raise BadInput("features: method 'neurons' takes no dictionaries; choose another method")
         return _neurons(call, loaded, sample, force=force)
+    asked: dict[str, Any] = {"method": method, "n": sample.n, "features": features, "checks": False}
     if loaded.kind == "natural":
-        call.require_memory(
-            api.plan("discover", loaded, method=method, n=sample.n, checks=False, progress=False).peak_bytes
-        )
-    result = api.discover(loaded, method, **sample.values(), force=force, checks=False, progress=call.progress)
+        call.require_memory(api.plan("discover", loaded, **asked, progress=False).peak_bytes)
+    result = api.discover(loaded, **asked, seed=sample.seed, force=force, progress=call.progress)
     # Areas against the true circuit are figures of the answer key.
     whole = {name: value for name, value in result.as_data().items() if name != "metrics"}
     rows = [{"id": one.id, "score": one.score} for one in result.components[:64]]
     lines = [f"{one.id} {shown(one.score)}" for one in result.components[:MOST_LISTED]]
     edges = [f"{one.id} {shown(one.score)}" for one in result.edges[:6]]
     text = f"{method}, n {sample.n}; components: {'; '.join(lines)}" + (f"; edges: {'; '.join(edges)}" if edges else "")
+    if result.latents is not None:
+        found = [f"{one.id} {shown(one.score)}" for one in result.latents.components[:MOST_LISTED]]
+        text = f"{text}; latents: {result.latents.said()}: {'; '.join(found)}"
     if result.answer is not None:
         text = f"{result.answer['verdict'].capitalize()}: {result.answer['text']}\n{text}"
     return Rows(text=text, rows=rows, resource=call.keep(whole))
@@ -105,7 +114,7 @@ def discover(
 def _neurons(call: Call, specimen: Any, sample: Sample, *, force: bool) -> Rows:
     if specimen.kind == "natural":
         call.require_memory(api.plan("neurons", specimen, n=sample.n, progress=False).peak_bytes)
-    result = api.neurons(specimen, **sample.values(), force=force, progress=call.progress)
+    result = api.neurons(specimen, n=sample.n, seed=sample.seed, force=force, progress=call.progress)
     lines = [f"{one.id} {shown(one.score)}" for one in result.components[:MOST_LISTED]]
     text = f"{result!r}; {'; '.join(lines)}"
     rows = [one.model_dump() for one in result.details]
@@ -134,6 +143,8 @@ def intervene(
     if not components:
         raise BadInput("components: none is named; give one or more, such as L0H1")
     if kind == "interchange":
+        if trial.features is not None:
+            raise BadInput("features: kind 'interchange' is of components; leave it out, or use kind 'patch'")
         return _interchange(call, loaded, components, prompt, source, at, source_at)
     if source_at is not None or (isinstance(at, list) and len(at) != 1):
         raise BadInput(f"kind {kind!r} takes one position `at` and no `source_at`; use kind 'interchange' for several")
@@ -144,6 +155,7 @@ def intervene(
         "prompt": prompt,
         "source": source,
         **trial.values(),
+        "features": call.features(trial.features),
     }
     result = api.what_if(loaded, components, **asked, progress=call.progress)
     rows = [
