@@ -14,15 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vesalius.errors import PARSER_ERRORS, BadInput, quoted
+from vesalius.errors import BadInput, quoted
 from vesalius.model.config import Config
 from vesalius.model.families.layout import side_by_side_to_halves
-from vesalius.model.states import State, build
+from vesalius.model.states import PARSER_ERRORS, State, build
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from vesalius.errors import PARSER_ERRORS, BadInput
+from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.config import Config
-from vesalius.model.states import State, build
+from vesalius.model.states import PARSER_ERRORS, State, build
 from vesalius.model.transformer import Transformer
 
 _NORMS = {None: "none", "LN": "layer", "LNPre": "layer", "RMS": "rms", "RMSPre": "rms"}

@@ -8,6 +8,9 @@ weights that do not fit.
 import hashlib
 import json
 import os
+import pickle
+import struct
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +26,11 @@ from vesalius.model.devices import Devices, place, stored_dtype
 from vesalius.model.transformer import Block, Transformer
 
 State = dict[str, Tensor]
+#: What parsers of other packages raise on a damaged file.
+PARSER_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError,
+    TypeError, ValueError, pickle.UnpicklingError, struct.error, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 def named_views(model: Transformer) -> State:
