@@ -20,7 +20,7 @@ from pydantic import Field, computed_field
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
 from vesalius.documents.answers import program_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, ShownDocument
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Line, Ran, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     EFFECT_FIELDS,
@@ -47,7 +47,6 @@ from vesalius.documents.claims import (
 from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.performance import Performance
 from vesalius.documents.proposal import RunProposal
-from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
 from vesalius.documents.running import Running, with_words
 from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, Summary, summarise, verdict_counts

@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import FileName, FrozenMap, Record, ShownDocument
+from vesalius.documents.base import FileName, FrozenMap, Ran, Record, ShownDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
-from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Row, Section, Sheet, Text, View, as_table, interval
 

@@ -46,14 +46,13 @@ from vesalius.explanations.claims.base import MIN_EFFECT, join_names, level_for
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early, spared_by
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
+from vesalius.explanations.laboratory.answers import ANSWER
 from vesalius.explanations.laboratory.attending import score_terms, terms_record
-from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import PORT_WORDS, SINKS, AttentionPort
 from vesalius.explanations.natural.grouping import Redundancy
 from vesalius.explanations.natural.ideas import Ideas, Inside
-from vesalius.explanations.natural.roles import Findings
+from vesalius.explanations.natural.roles import Findings, Written, written_by
 from vesalius.explanations.natural.selection import ChosenComponents
-from vesalius.explanations.natural.written import Written, written_by
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
 
 
