@@ -31,8 +31,7 @@ from vesalius.api.sweeps import (
 from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
-from vesalius.behaviours.positions import columns_of
-from vesalius.behaviours.trial import trial
+from vesalius.behaviours.trial import columns_of, trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
@@ -68,7 +67,7 @@ from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.running.battery import RANDOM_ROWS
-from vesalius.explanations.running.words import OF_A_HEAD, prompts_of_words
+from vesalius.explanations.running.fitting import OF_A_HEAD, prompts_of_words
 from vesalius.explanations.variables.cost import cost_of
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
