@@ -48,6 +48,7 @@ from vesalius.documents.view import (
 )
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
+from vesalius.values import JsonObject
 
 #: The two names that files give the schema version.
 VERSION_FIELDS = ("schema_version", "schema")
@@ -76,12 +77,12 @@ class Record(BaseModel):
             )
         REGISTERED[kind] = cls
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """Plain JSON data, as a file holds them."""
         return self.model_dump(mode="json", by_alias=True)
 
     @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
         absent = {name for name in self.ABSENT_IF_DEFAULT if self._is_absent(name)}
         return {name: value for name, value in handler(self).items() if name not in absent}
 

@@ -72,6 +72,7 @@ from vesalius.documents.view import (
 )
 from vesalius.errors import visible
 from vesalius.files import mark_of
+from vesalius.values import JsonObject
 
 __all__ = [
     "EXPLANATION_FILE",
@@ -191,7 +192,7 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
 
     @computed_field
     @property
-    def ladder(self) -> list[dict[str, Any]] | None:
+    def ladder(self) -> list[JsonObject] | None:
         """What each step of the explanation that runs keeps; None where it does not run."""
         return None if self.running is None else self.running.steps()
 

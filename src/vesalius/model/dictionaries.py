@@ -27,6 +27,7 @@ from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import no_directory, read_json, read_text
 from vesalius.model.config import Config
 from vesalius.model.states import read_tensors
+from vesalius.values import JsonObject
 
 Kind = Literal["relu", "topk", "jumprelu", "gated"]
 #: Places of a layer that dictionaries read and write, in order of computation; `mlp.hook_in` is what an MLP reads after
@@ -137,7 +138,7 @@ class _File:
     layer: int
     reads: str
     writes: str
-    settings: dict[str, Any] | None
+    settings: JsonObject | None
 
 
 class Dictionaries:
@@ -253,7 +254,7 @@ def _place_of(hook: Any, where: Path) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def _saelens(file: _File, settings: dict[str, Any], tensors: dict[str, Tensor], config: Config) -> Dictionary:
+def _saelens(file: _File, settings: JsonObject, tensors: dict[str, Tensor], config: Config) -> Dictionary:
     where = file.path.parent / CONFIG_FILE
     architecture, activation = settings.get("architecture", "standard"), settings.get("activation_fn_str", "relu")
     if not isinstance(architecture, str) or architecture not in _KINDS:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -15,6 +14,7 @@ from vesalius.explanations.laboratory.answers import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
 from vesalius.explanations.natural.ideas import Reading
 from vesalius.intervene.written_tokens import last_norm, raised_and_lowered, with_neurons_kept
+from vesalius.values import JsonObject
 
 # What an MLP, or a few of its neurons, write in tokens: those that its output at one position raises most, beyond what
 # it writes on the counterfactual prompt. It is read off the weights; no claim rests on it.
@@ -50,7 +50,7 @@ class Written:
         )
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """The same for JSON."""
         examples = [{"answer": answer, "raises": list(raised)} for answer, raised in self.examples]
         shares = {"answer_among_ten": round(self.answer, 4), "answers_of_ten": round(self.answers, 4)}
@@ -244,7 +244,7 @@ class Findings:
     raises: bool = True
     names: tuple[str, ...] = ()
     written: Written | None = None
-    why: dict[str, Any] | None = None
+    why: JsonObject | None = None
     fed: tuple[ClaimRecord, ...] = ()
     not_asked: tuple[NotAsked, ...] = ()
     reading: Reading | None = None
