@@ -30,10 +30,9 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.running import POSITION_ONLY, PROGRAM
 from vesalius.explanations.atlas.text import passages
 from vesalius.explanations.running.battery import TEXT, samples
-from vesalius.explanations.running.fitting import PositionMeans
+from vesalius.explanations.running.fitting import PositionMeans, attention_words
 from vesalius.explanations.running.programs import parse_program
 from vesalius.explanations.running.rules import Tokens
-from vesalius.explanations.running.words import attention_words
 from vesalius.files import read_json, write_json
 from vesalius.intervene import Batch
 from vesalius.model.hooks import Hook

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.explanation import ComponentExplanation, Explanation
-from vesalius.explanations.natural.names_of_mlps import NOT_FOUND
-from vesalius.explanations.natural.roles import NO_ROLE
+from vesalius.explanations.natural.roles import NO_ROLE, NOT_FOUND
 from vesalius.statistics import share_interval
 
 #: Roles that say nothing of where, along which path or with what content a component acts.

@@ -43,8 +43,8 @@ from vesalius_functions.evaluators.training import STATE_FILE, Training, claim
 from vesalius_functions.options import Recipe
 from vesalius_functions.serving import LEDGER, answer_in
 from vesalius_session.documents import IMPROVEMENT_FILE, Improvement
-from vesalius_session.proposals.making import proposal_of
 from vesalius_session.proposals.reading import read_proposal
+from vesalius_session.proposals.run import proposal_of
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "documents" / "golden"
 D, LATENTS = 8, 6

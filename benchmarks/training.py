@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from vesalius.rasp import Comparison, Map, Program, Select, SelectorWidth, compile_program, frac_prevs, tokens
-from vesalius.rasp.idioms import shift_by
+from vesalius.rasp.language import shift_by
 from vesalius_truth.training.setting import Setting, setting_of
 from vesalius_truth.training.siit import Curriculum, tabulate
 from vesalius_truth.training.stack import Copy, Stack

@@ -260,7 +260,7 @@ HANDLES_WEIGHTS = {
     "vesalius.circuits.originals",
     "vesalius_bench.natural.planted",
     "vesalius_mechrl.sets.planted",
-    "vesalius_truth.grading.surgery",
+    "vesalius_truth.grading.plans",
     "vesalius_truth.planted",
 }
 

@@ -66,7 +66,7 @@ def test_classifiers_name_the_supported_versions_of_python(project: dict[str, An
 
 
 def test_the_pages_that_the_server_offers_are_in_the_wheel() -> None:
-    resources = pytest.importorskip("vesalius_agents.mcp.resources")
+    resources = pytest.importorskip("vesalius_agents.mcp.server")
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     included = wheel["wheel"]["force-include"]
     recorded = {source for source in included if source.startswith(("benchmarks/results/", "examples/recorded/"))}

@@ -376,7 +376,7 @@ def test_a_command_that_raises_names_its_package(packages: Path) -> None:
 def test_options_of_a_method_of_its_own_are_given_after_its_name(packages: Path) -> None:
     code = (
         "from dataclasses import dataclass\nfrom vesalius.discovery.method import Method, Scores\n"
-        "from vesalius.options.objects import option\n"
+        "from vesalius.options.records import option\n"
         '@dataclass(frozen=True)\nclass Flat(Method):\n    name = "flat"\n    level: float = option(1.0, "Score.")\n'
         '    rounds: int = option(1, "Passes.")\n    def score(self, given):\n'
         '        return Scores({c: self.level for c in given.specimen.model.components}, {}, self.rounds, "x")\n'

@@ -6,13 +6,9 @@ work continues, and the command prints it as one line. All name parameters as in
 the command line writes them as its options (--max-cost).
 """
 
-import inspect
 import os
-import pickle
 import re
-import struct
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -26,11 +22,6 @@ LONGEST_QUOTE = 200
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-#: What parsers of other packages raise on a damaged file.
-PARSER_ERRORS = (
-    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError,
-    TypeError, ValueError, pickle.UnpicklingError, struct.error, zipfile.BadZipFile,
-)  # fmt: skip
 
 
 class BadInput(ValueError):
@@ -88,6 +79,8 @@ def require_signature(what: str, function: Callable[..., object], *given: str, *
     """Refuse a function of the caller's own that cannot be called with these arguments: positional ones, and keywords
     with what is given for them. One without a signature is taken at its word.
     """
+    import inspect
+
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -104,6 +97,8 @@ def require_signature(what: str, function: Callable[..., object], *given: str, *
 
 def takes(function: Callable[..., object], keyword: str) -> bool:
     """Whether a function can be called with a keyword; one without a signature can."""
+    import inspect
+
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.errors import BadInput, Failed, quoted
+from vesalius.values import JsonObject
 
 #: Brackets inside each other that a JSON document may have.
 MAX_DEPTH = 100
@@ -65,7 +66,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> JsonObject:
     data = dict(pairs)
     if len(data) < len(pairs):
         names = [name for name, _ in pairs]
@@ -128,7 +129,7 @@ def plain_json(given: object, depth: int = 0) -> Any:
     return given
 
 
-def read_json(path: Path, *, unique: bool = False) -> dict[str, Any]:
+def read_json(path: Path, *, unique: bool = False) -> JsonObject:
     """A JSON object from a file, or one line saying what is wrong with it; `unique` as in `parse_json`."""
     data = parse_json(content_of(path), source=path, unique=unique)
     if not isinstance(data, dict):

@@ -11,6 +11,8 @@ from typing import Any
 #: Errors of arithmetic and of C libraries are a few units of the sixteenth digit, so a value computed in some steps is
 #: safe to twelve; and twelve keep apart everything a float32 can (nine digits).
 SIGNIFICANT_DIGITS = 12
+#: An object of a JSON document, as it was read or will be written; who reads a field checks what it holds.
+JsonObject = dict[str, Any]
 
 
 def rounded(value: object) -> Any:

@@ -21,7 +21,7 @@ from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.documents.ran import Ran
+from vesalius.documents.base import Ran
 from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import plain_json
 from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, arguments_of, command_of

@@ -37,7 +37,7 @@ from vesalius.intervene.effects import ComponentSet
 from vesalius.intervene.estimate import Workload, sweep_forwards
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
-from vesalius.options.objects import option
+from vesalius.options.records import option
 from vesalius_mechrl.environment import PAPER_QUIRKS, REWARD_SCALE, STEPS, HeadView
 from vesalius_mechrl.matrices import Rows
 from vesalius_mechrl.networks import draw_candidates

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import PROGRAMS, Backbone, Explained, Scientist, Task
-from vesalius.options.objects import option
+from vesalius.options.records import option
 
 if TYPE_CHECKING:
     from vesalius.intervene.estimate import Workload

@@ -21,8 +21,8 @@ from typing import Any, Unpack
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from vesalius.documents.base import Ran
 from vesalius.documents.explanation import Explanation, Tag
-from vesalius.documents.ran import Ran
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import plain_json
 from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT

@@ -17,8 +17,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.options import Out, require_drawable
 from vesalius.progress import Progress, silent
 from vesalius_session.documents import IMPROVEMENT_FILE, Improvement
-from vesalius_session.proposals.making import proposal_of
-from vesalius_session.proposals.run import run_proposal
+from vesalius_session.proposals.run import proposal_of, run_proposal
 from vesalius_session.proposals.search import ExplanationSearcher
 
 #: Passes of one prompt that a search may take.

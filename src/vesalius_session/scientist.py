@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import COMMAND, Backbone, Explained, Studying, Task
 from vesalius.json_lines import arguments_of
-from vesalius.options.objects import option
+from vesalius.options.records import option
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,8 @@ from vesalius.sandbox import Executions, Outcome
 from vesalius_session.budget import Budget, Spending
 from vesalius_session.findings import NOTHING_SAID, Checked, Finding, Said, Statement, explanation_of, finding_of
 from vesalius_session.grammar import CIRCUIT, LAST, read_carriers, read_circuit, read_program
-from vesalius_session.proposals.claim import Runs
 from vesalius_session.proposals.reading import read_proposal
-from vesalius_session.proposals.run import GRADING, TRYING, run_proposal
+from vesalius_session.proposals.run import GRADING, TRYING, Runs, run_proposal
 from vesalius_session.setting import LazyWorkspace, Setting, SettingOptions, setting_of
 
 LONGEST_CODE, MOST_CANDIDATES = 20_000, 24

@@ -20,9 +20,9 @@ from vesalius import api
 from vesalius.circuits.specimens import Sampler
 from vesalius.components import Component
 from vesalius.documents import Circuit
+from vesalius.documents.base import Ran
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.metric import Metric
-from vesalius.documents.ran import Ran
 from vesalius.errors import BadInput, Failed
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.rasp import Program, roles_of

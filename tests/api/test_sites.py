@@ -7,8 +7,7 @@ import torch
 
 import vesalius as ves
 from vesalius import api
-from vesalius.behaviours.positions import aligned, places_of
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import Trial, aligned, places_of, trial
 from vesalius.cli.terminal import lines_of
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.view import Grid

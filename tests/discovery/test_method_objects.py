@@ -15,7 +15,7 @@ from vesalius.discovery.discover import circuit_method_names, method_named, meth
 from vesalius.discovery.method import REGISTERED, Method, MethodInput, Scores
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
-from vesalius.options.objects import option
+from vesalius.options.records import option
 from vesalius.report.pages import render_discovery
 
 #: A method that scores a component by its place.
@@ -23,7 +23,7 @@ PACKAGE = '''
 from dataclasses import dataclass
 
 from vesalius.discovery.method import Method, Scores
-from vesalius.options.objects import option
+from vesalius.options.records import option
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import torch
 
 from vesalius.explanations.claims.rivals import RIVAL_KINDS, rivals
 from vesalius.rasp import Aggregate, Comparison, Map, Select, compile_program, indices, random_inputs, tokens
-from vesalius.rasp.idioms import shift_by
+from vesalius.rasp.language import shift_by
 from vesalius_truth.fresh.generator import generate
 
 

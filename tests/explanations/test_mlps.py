@@ -22,9 +22,8 @@ from vesalius.explanations.claims import (
     claim_from,
 )
 from vesalius.explanations.laboratory import NaturalLab
-from vesalius.explanations.natural.names_of_mlps import NOT_FOUND, name_of_mlp
-from vesalius.explanations.natural.written import written_by
-from vesalius.intervene.mlps import ranks
+from vesalius.explanations.natural.roles import NOT_FOUND, name_of_mlp, written_by
+from vesalius.intervene.written_tokens import ranks
 
 ALL_COUNTRIES = tuple(range(len(countries())))
 

@@ -28,8 +28,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims.joint import GAIN
 from vesalius.explanations.laboratory import FIRST_LOOK, REPORTED
 from vesalius.explanations.natural.ideas import Reading
-from vesalius.explanations.natural.names_of_mlps import NOT_FOUND
-from vesalius.explanations.natural.roles import NO_ROLE, Findings
+from vesalius.explanations.natural.roles import NO_ROLE, NOT_FOUND, Findings
 from vesalius.explanations.natural.sentences import group_sentence, note
 from vesalius.model.devices import spread
 from vesalius.report.charts import bars_of

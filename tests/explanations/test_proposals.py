@@ -17,10 +17,17 @@ from vesalius_bench.natural.planted import ADDITION, adding_model, planted_token
 from vesalius_session.budget import Budget
 from vesalius_session.command import InstrumentTable
 from vesalius_session.findings import Statement
-from vesalius_session.proposals.claim import Runs
-from vesalius_session.proposals.making import null_of
 from vesalius_session.proposals.reading import read_proposal
-from vesalius_session.proposals.run import GRADING, TRYING, proposal_prompts, run_proposal, size_of, stand_ins
+from vesalius_session.proposals.run import (
+    GRADING,
+    TRYING,
+    Runs,
+    null_of,
+    proposal_prompts,
+    run_proposal,
+    size_of,
+    stand_ins,
+)
 from vesalius_session.session import Session
 
 RIGHT = {"programs": {"L0H0": "1 back", "L1H1": "after earlier copy"}}

@@ -42,8 +42,7 @@ from vesalius.explanations.running.explained import fitted_prompts, ladder_promp
 from vesalius.explanations.running.fitting import Fits, _polished, _towards, graded
 from vesalius.explanations.running.ladder import Readings, Stage, Words, _Patterns, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
-from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, library
-from vesalius.explanations.running.values import donors
+from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, donors, library
 from vesalius.model.devices import spread
 from vesalius.model.specimen import Specimen
 

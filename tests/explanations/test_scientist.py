@@ -25,7 +25,7 @@ from vesalius.intervene import Batch, Row
 from vesalius.intervene.values import activations
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.rasp.document import from_document
-from vesalius_bench.ratings.blinding import unsigned
+from vesalius_bench.ratings.texts import unsigned
 from vesalius_programs import explain_specimen
 from vesalius_programs.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius_programs.gathering import Copy, Gated, Mean, Selector, Width, extreme, matched

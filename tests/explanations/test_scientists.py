@@ -23,7 +23,7 @@ from vesalius.explanations.scientists import (
     scientist_named,
 )
 from vesalius.intervene.estimate import Workload
-from vesalius.options.objects import option
+from vesalius.options.records import option
 from vesalius_agents.hyve.scientists import Hybrid, Hyve
 from vesalius_bench.circuits.settings import BenchmarkSettings
 from vesalius_session.scientist import Command

@@ -9,7 +9,6 @@ from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import Tag
 from vesalius.errors import BadInput
 from vesalius.runs.directory import read_explanation
-from vesalius_bench.ratings.blinding import unsigned
 from vesalius_bench.ratings.texts import (
     HUMAN_SUBSET,
     CandidateText,
@@ -18,6 +17,7 @@ from vesalius_bench.ratings.texts import (
     mark,
     reference_of,
     rubric,
+    unsigned,
 )
 from vesalius_programs.classify import Reading
 from vesalius_programs.writing import _both_readings

@@ -19,8 +19,9 @@ from vesalius_truth.grading.plans import (
     same_outcome,
     stilled,
     try_plans,
+    with_heads_swapped,
+    with_tokens_swapped,
 )
-from vesalius_truth.grading.surgery import with_heads_swapped, with_tokens_swapped
 
 MLP, HEAD = Component(0), Component(1, 2)
 

@@ -14,7 +14,7 @@ from tests.rasp.random_programs import random_program
 from vesalius.errors import BadInput
 from vesalius.rasp import Map, SequenceMap, compile_program, indices, random_inputs, tokens
 from vesalius.rasp.document import from_document, to_document
-from vesalius.rasp.idioms import frac_prevs
+from vesalius.rasp.language import frac_prevs
 from vesalius_truth.fresh.generator import generate
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "programs.json").read_text())

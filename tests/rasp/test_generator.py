@@ -21,8 +21,8 @@ from vesalius.rasp import (
     roles_of,
     tokens,
 )
-from vesalius.rasp.idioms import shift_by
 from vesalius.rasp.inputs import interchange_effects
+from vesalius.rasp.language import shift_by
 from vesalius_truth.fresh.generator import behaviour_signature, generate, is_trivial
 
 

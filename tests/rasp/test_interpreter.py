@@ -20,7 +20,7 @@ from vesalius.rasp import (
     random_inputs,
     tokens,
 )
-from vesalius.rasp.idioms import constant, shift_by
+from vesalius.rasp.language import constant, shift_by
 
 EVERYWHERE = Select(tokens, tokens, Comparison.TRUE)
 

@@ -17,7 +17,7 @@ from vesalius.rasp import (
     indices,
     tokens,
 )
-from vesalius.rasp.idioms import shift_by
+from vesalius.rasp.language import shift_by
 
 EVERYWHERE = Select(tokens, tokens, Comparison.TRUE)
 SHARE = frac_prevs(Map(lambda t: t == "a", tokens), name="share")

@@ -19,7 +19,7 @@ from vesalius.rasp import (
     roles_of,
     tokens,
 )
-from vesalius.rasp.idioms import constant, shift_by
+from vesalius.rasp.language import constant, shift_by
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 

@@ -7,7 +7,7 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.rasp import Map, SequenceMap, compile_program, hist, indices, load_spec, random_inputs, roles_of, tokens
-from vesalius.rasp.idioms import shift_by
+from vesalius.rasp.language import shift_by
 from vesalius.rasp.text import render_spec
 
 GOOD = """

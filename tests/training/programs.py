@@ -5,7 +5,7 @@ import torch
 from vesalius.model import Transformer
 from vesalius.model.states import build
 from vesalius.rasp import Map, Program, SequenceMap, compile_program, frac_prevs, indices, tokens
-from vesalius.rasp.idioms import shift_by
+from vesalius.rasp.language import shift_by
 from vesalius_truth.training.setting import Setting, Size, setting_of
 from vesalius_truth.training.stack import Copy, Stack
 

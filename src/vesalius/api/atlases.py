@@ -15,7 +15,7 @@ from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, result_kept
 from vesalius.explanations.atlas import atlas_of
 from vesalius.explanations.atlas.text import WORDS
-from vesalius.explanations.running.words import attention_words
+from vesalius.explanations.running.fitting import attention_words
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.options import Charted, Out

@@ -15,6 +15,7 @@ from vesalius.progress import Progress, shown
 from vesalius.runs.directory import Run
 from vesalius.runs.kinds import benchmark_named, kind_of_directory
 from vesalius.runs.steps import RunSettings, ScoredSteps
+from vesalius.values import JsonObject
 
 __all__ = ["bench"]
 
@@ -30,7 +31,7 @@ def bench(benchmark: str, **options: Any) -> Any:
 class Limits(Protocol):
     """What may change when a run is resumed: the results do not depend on it."""
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """The limits as run.json holds them."""
         ...
 

@@ -28,6 +28,7 @@ from vesalius.errors import BadInput, Failed, note
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import MOST_PROMPTS, Load, Read, require_drawable
 from vesalius.progress import Progress, shown
+from vesalius.values import JsonObject
 
 #: Prompts on which each built-in behaviour is measured.
 MEASURED = 32
@@ -55,7 +56,7 @@ def bos_text(specimen: Specimen) -> str | None:
 
 
 @verb
-def next_tokens(specimen: Specimen, inputs: Sequence[Any] | str, *, top: int = 5) -> list[list[dict[str, Any]]]:
+def next_tokens(specimen: Specimen, inputs: Sequence[Any] | str, *, top: int = 5) -> list[list[JsonObject]]:
     """The `top` likeliest tokens after each text, with their probabilities."""
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, TextVocabulary):
@@ -70,7 +71,7 @@ def next_tokens(specimen: Specimen, inputs: Sequence[Any] | str, *, top: int = 5
     return likeliest
 
 
-def likeliest_tokens(vocabulary: TextVocabulary, logits: Tensor, top: int) -> list[dict[str, Any]]:
+def likeliest_tokens(vocabulary: TextVocabulary, logits: Tensor, top: int) -> list[JsonObject]:
     """The `top` likeliest tokens by the logits of one position, with their probabilities."""
     probabilities = logits.float().softmax(-1)
     best = probabilities.topk(min(top, len(probabilities)))

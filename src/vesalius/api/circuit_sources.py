@@ -15,7 +15,6 @@ A circuit that lies beside its discovery must have been found in the weights tha
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from vesalius.components import Component, split_names
 from vesalius.documents.attribution_graph import circuit_of, is_graph
@@ -26,13 +25,14 @@ from vesalius.files import read_json
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.runs.directory import CIRCUITS, is_run, read_run, read_scorecard
+from vesalius.values import JsonObject
 
 Named = Iterable[str | Component] | str | Component
 Given = Circuit | Discovery | Named | None
 Source = Circuit | Discovery | str | Path | None
 
 
-def circuit_fields(specimen: Specimen, components: Given, circuit: Source, circuit_from: str | None) -> dict[str, Any]:
+def circuit_fields(specimen: Specimen, components: Given, circuit: Source, circuit_from: str | None) -> JsonObject:
     """What is explained, as fields of a task."""
     if components is not None and not (circuit is None and circuit_from is None):
         raise BadInput("`components` does not go with `circuit` or `circuit_from`: all say what to explain; choose one")

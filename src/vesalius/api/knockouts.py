@@ -31,6 +31,7 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.options import Draw, Edit, Force, Out, Sparse
 from vesalius.progress import Progress, silent
 from vesalius.sites import Site, parse_sites
+from vesalius.values import JsonObject
 
 #: Saved answers to one question, and characters of their name.
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
@@ -152,7 +153,7 @@ def answer(
     )
 
 
-def _signed(clean: RunOutputs, edited: RunOutputs, seed: int) -> dict[str, Any]:
+def _signed(clean: RunOutputs, edited: RunOutputs, seed: int) -> JsonObject:
     """The effects on the logits of right, wrong and the rest, and what they say; nothing where a score has no sides."""
     if clean.sides is None or edited.sides is None:
         return {}

@@ -31,8 +31,7 @@ from vesalius.api.sweeps import (
 from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
-from vesalius.behaviours.positions import columns_of
-from vesalius.behaviours.trial import trial
+from vesalius.behaviours.trial import columns_of, trial
 from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
@@ -68,7 +67,7 @@ from vesalius.explanations.atlas.measure import NEURONS, SAMPLE, prompts_of
 from vesalius.explanations.atlas.text import PASSAGES, WORDS
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.running.battery import RANDOM_ROWS
-from vesalius.explanations.running.words import OF_A_HEAD, prompts_of_words
+from vesalius.explanations.running.fitting import OF_A_HEAD, prompts_of_words
 from vesalius.explanations.variables.cost import cost_of
 from vesalius.intervene.ablations import Ablation, Resample
 from vesalius.intervene.edges import EdgeGraph
@@ -139,7 +138,7 @@ def plan(
     return Plan(
         command=command,
         **asdict(passes),
-        **work.timed_apart(),
+        latents_forwards=work.for_latents(),
         **memory_of(case, activations, loaded=shape is None),
         seconds=sum(asdict(passes).values()) * case.sizes.n * seconds + work.further_seconds(case),
         timed="one chunk" if shape is None else "one matrix product",
@@ -200,9 +199,9 @@ class _Work:
         """What is no pass of the model and takes long."""
         return 0.0
 
-    def timed_apart(self) -> dict[str, float]:
-        """Passes that are timed by themselves."""
-        return {}
+    def for_latents(self) -> float:
+        """Passes of a search for latents, which is timed by itself."""
+        return 0.0
 
     def first_rows(self, case: Case) -> float:
         """Passes of one prompt before the work itself: whether the model performs, and the contrast."""
@@ -361,8 +360,8 @@ class _DiscoverWork(_Work):
     def further_seconds(self, case: Case) -> float:
         return 0.0 if self.latents is None else self.latents.seconds
 
-    def timed_apart(self) -> dict[str, float]:
-        return {} if self.latents is None else {"latents_forwards": self.latents.forwards}
+    def for_latents(self) -> float:
+        return 0.0 if self.latents is None else self.latents.forwards
 
 
 class _ExplainWork(_Work):

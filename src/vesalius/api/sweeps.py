@@ -22,8 +22,7 @@ from vesalius.api.dictionaries import dictionaries_of, other_model, require_fitt
 from vesalius.api.door import place_for, request_on, verb
 from vesalius.behaviours.contrast import contrast_on, require_contrast
 from vesalius.behaviours.natural import Spread
-from vesalius.behaviours.positions import aligned, columns_of, marked
-from vesalius.behaviours.trial import Trial, note_limits, trial
+from vesalius.behaviours.trial import Trial, aligned, columns_of, marked, note_limits, trial
 from vesalius.components import Component, Named, split_names
 from vesalius.discovery.sweep import swept_in_parts
 from vesalius.documents.request import MATERIAL, Request

@@ -40,6 +40,7 @@ from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.options import Load
+from vesalius.values import JsonObject
 
 #: Devices that a plan proposes at the most.
 MOST_DEVICES = 16
@@ -201,7 +202,7 @@ def shape_case(shape: Shape, load: Load, sizes: Prompts, seed: int) -> Case:
     )
 
 
-def memory_of(case: Case, activations: int, *, loaded: bool) -> dict[str, Any]:
+def memory_of(case: Case, activations: int, *, loaded: bool) -> JsonObject:
     """The peak, and whether what is not loaded yet fits into what the devices have free."""
     room = [available_bytes(one) for one in case.devices]
     free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)

@@ -22,6 +22,7 @@ from vesalius.behaviours.behaviour import MAKERS, Behaviour, Draw
 from vesalius.behaviours.metrics import LOG_PROBABILITY, NONE, TEACHER_FORCED, BehaviourMetric, metric_name
 from vesalius.behaviours.prompts import SPLITS, Material, Prompt, Text, fill, split_index
 from vesalius.errors import BadInput, choices
+from vesalius.values import JsonObject
 
 # The options of the behaviour `addition`, and how they are spelled.
 #
@@ -147,7 +148,7 @@ class Options:
         return self.total(tuple(self.high if sign == "+" else self.low for sign in f"+{self.every_sign}"))
 
 
-def parse_options(spelling: str) -> dict[str, Any]:
+def parse_options(spelling: str) -> JsonObject:
     """The options that `addition:signs=-+,high=99` gives, by name. A comma ends a value where an option follows."""
     head, _, rest = spelling.partition(":")
     known = [one.name for one in fields(Options)]

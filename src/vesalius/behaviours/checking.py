@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +31,7 @@ from vesalius.files import write_text
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
+from vesalius.values import JsonObject
 
 #: Wordings of what the model says instead that are listed.
 LISTED = 10
@@ -61,7 +61,7 @@ def check_behaviour(
     n: int,
     seed: int = 0,
     progress: Progress = silent,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Every row with its fate; accuracy (how often the right answer is preferred), `top1` (how often it is said) and
     metric of each split and of all, each `{value, low, high, n}`, None where nothing is left to measure; what is said
     instead; and the contrast. At most `n` prompts of each split are run.
@@ -121,7 +121,7 @@ def tokens_read(prompts: Prompts, tokenizer: Tokenizer) -> list[str]:
     return [shown_tokens(tokenizer, row[: last + 1], 0, right, wrong) for row, last, right, wrong in read]
 
 
-def _contrast(performance: Performance | None) -> dict[str, Any] | None:
+def _contrast(performance: Performance | None) -> JsonObject | None:
     return None if performance is None or performance.contrast is None else performance.contrast.as_data()
 
 
@@ -143,13 +143,13 @@ def _figures(model: Transformer, prompts: Prompts, progress: Progress) -> _Figur
     return _Figures.joined(parts)
 
 
-def _said(parts: Sequence[_Figures], tokenizer: Tokenizer) -> list[dict[str, Any]]:
+def _said(parts: Sequence[_Figures], tokenizer: Tokenizer) -> list[JsonObject]:
     """What is said instead of the right answer, most frequent first."""
     counts = Counter(token for part in parts for token in part.instead.tolist() if token != NONE)
     return [{"text": tokenizer.piece(token), "n": many} for token, many in counts.most_common(LISTED)]
 
 
-def _summary(parts: Sequence[_Figures]) -> dict[str, Any]:
+def _summary(parts: Sequence[_Figures]) -> JsonObject:
     """Accuracy, top-1 and metric over the prompts of some splits."""
     if not parts:
         return {"n": 0, "accuracy": None, "top1": None, "metric": None, "performs": None}
@@ -169,7 +169,7 @@ def _summary(parts: Sequence[_Figures]) -> dict[str, Any]:
     }
 
 
-def _plain(metric: Metric) -> dict[str, Any]:
+def _plain(metric: Metric) -> JsonObject:
     return {"value": metric.value, "low": metric.low, "high": metric.high, "n": metric.n}
 
 
@@ -196,7 +196,7 @@ def propose_counterfactuals(
     *,
     words: Sequence[str] = (),
     progress: Progress = silent,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Propose counterfactuals for the rows that have none and write all rows into a new file; says what each proposal
     does, and what the contrast of the new file is.
     """
@@ -256,7 +256,7 @@ def _as_text(tokenizer: Tokenizer, prompt: Prompt, tokens: tuple[int, ...]) -> s
         return None
 
 
-def _shared(one: Proposal) -> dict[str, Any]:
+def _shared(one: Proposal) -> JsonObject:
     return {
         "old": one.old,
         "new": one.new,
@@ -266,7 +266,7 @@ def _shared(one: Proposal) -> dict[str, Any]:
     }
 
 
-def _proposed(fate: Fate, one: Substitution | None, change: str | None, text: str | None) -> dict[str, Any]:
+def _proposed(fate: Fate, one: Substitution | None, change: str | None, text: str | None) -> JsonObject:
     """What is proposed for a row, and what it does: how far the score falls, how much likelier the wrong answer gets,
     and how much less likely the prompt, in nats.
     """
@@ -278,7 +278,7 @@ def _proposed(fate: Fate, one: Substitution | None, change: str | None, text: st
 
 def _contrast_of_rows(
     behaviour: RowBehaviour, rows: Sequence[Row], model: Transformer, tokenizer: Tokenizer
-) -> dict[str, Any]:
+) -> JsonObject:
     """The contrast of the rows that now have a counterfactual."""
     given = [row for row in rows if row.counterfactual is not None]
     proposed = from_rows(given, name=behaviour.name, metric=behaviour.metric)

@@ -16,7 +16,6 @@ import unicodedata
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vesalius.behaviours.metrics import NONE, BehaviourMetric, metric_name
 from vesalius.behaviours.prompts import OTHER_PROMPT, SWAPPED_PROMPT, Prompt, Prompts
@@ -25,6 +24,7 @@ from vesalius.behaviours.rows import END, TAKEN, Answer, Row
 from vesalius.documents.performance import RANDOM_TOKENS
 from vesalius.errors import BadInput, shortened
 from vesalius.model.tokenizer import Tokenizer
+from vesalius.values import JsonObject
 
 #: Scripts without spaces between words, besides those of wide characters (Chinese, Japanese).
 UNSPACED = ("THAI", "LAO", "KHMER", "MYANMAR")
@@ -48,7 +48,7 @@ class Fate:
         """Whether the row is used."""
         return self.prompt is not None
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """One entry of the check of a file."""
         reason, suggestion = (said and shortened(said) for said in (self.reason, self.suggestion))  # they quote rows
         data = {"row": self.row.number, "kept": self.kept, "reason": reason, "split": self.split}

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from vesalius.errors import BadInput
+from vesalius.values import JsonObject
 
 FIELDS = ("prompt", "answer", "wrong", "counterfactual", "roles", "split", "as_written", "kind")
 #: Places that every prompt has and explanations name, which a row cannot give to others: a head that attends to a role
@@ -61,7 +62,7 @@ class Row:
         """Equal for rows that ask the same question."""
         return self.prompt, self.counterfactual, self.answers, self.wrongs
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """The row as it is written in a file."""
         given = {
             "prompt": self.prompt,
@@ -76,7 +77,7 @@ class Row:
         return {name: value for name, value in given.items() if value not in (None, [], {})}
 
 
-def _named_answers(name: str, answers: tuple[Answer, ...]) -> dict[str, Any]:
+def _named_answers(name: str, answers: tuple[Answer, ...]) -> JsonObject:
     texts, ids = ([one for one in answers if isinstance(one, kind)] for kind in (str, int))
     return {name: texts[0] if len(texts) == 1 else texts, f"{name}_ids": ids}
 

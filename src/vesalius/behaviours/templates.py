@@ -36,6 +36,7 @@ from vesalius.behaviours.prompts import SPLITS, select_split
 from vesalius.behaviours.rows import Row
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import why_not_text
+from vesalius.values import JsonObject
 
 #: Rows of each split unless the file says otherwise, the most of them, and how often a draw may repeat before a split
 #: counts as exhausted.
@@ -72,7 +73,7 @@ def _named(made: RowBehaviour, source: str, description: str) -> RowBehaviour:
     return from_rows(made.rows, name=source, metric=made.metric, description=description, note=made.note)
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> JsonObject:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -159,7 +160,7 @@ class _Templates:
         return sum(one == name for one, _ in self.slots.values())
 
     def _draw(self, rng: random.Random, template: str, pools: Mapping[str, Sequence[Any]], split: str) -> Row:
-        drawn: dict[str, Any] = {}
+        drawn: JsonObject = {}
         for name, words in pools.items():
             users = [slot for slot, (one, _) in self.slots.items() if one == name]
             drawn |= zip(users, rng.sample(words, len(users)), strict=True)

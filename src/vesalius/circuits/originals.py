@@ -26,7 +26,7 @@ from vesalius.model.sources import download
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value
 from vesalius.model.states import build, to_state
 from vesalius.model.transformer import Transformer
-from vesalius.values import from_json
+from vesalius.values import JsonObject, from_json
 
 WEIGHTS, SHAPE, EDGES, META = "ll_model.pth", "ll_model_cfg.pkl", "edges.pkl", "meta.json"
 #: What the id of a published model begins with.
@@ -228,7 +228,7 @@ def _present(path: Path) -> Path:
     return path
 
 
-def _meta_list(meta: dict[str, Any], fields: Sequence[str], folder: Path) -> Sequence[Any] | None:
+def _meta_list(meta: JsonObject, fields: Sequence[str], folder: Path) -> Sequence[Any] | None:
     """The first of these fields of `meta.json`, which must be a list."""
     for field in fields:
         if (value := meta.get(field)) is not None:

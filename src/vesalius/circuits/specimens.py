@@ -23,7 +23,7 @@ from vesalius.files import read_json, write_json
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
 from vesalius.model.states import load_model, save_model
 from vesalius.model.transformer import Transformer
-from vesalius.values import from_json, rounded
+from vesalius.values import JsonObject, from_json, rounded
 
 # Random inputs of variable length, drawn so that every branch of a task's program is reached.
 
@@ -140,8 +140,8 @@ class Card(BaseModel):
     layers: int
     heads: int
     d_model: int
-    examples: tuple[dict[str, Any], ...]
-    gate: dict[str, Any]
+    examples: tuple[JsonObject, ...]
+    gate: JsonObject
     made_by: str
 
     @field_serializer("outputs")
@@ -161,12 +161,12 @@ class Card(BaseModel):
 
     @field_validator("examples")
     @classmethod
-    def _pairs(cls, examples: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    def _pairs(cls, examples: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
         if not all("input" in example and "output" in example for example in examples):
             raise ValueError("an example needs an input and an output")
         return examples
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """One entry of the list that `vesalius specimens` prints."""
         names = ("id", "name", "kind", "layers", "heads", "d_model")
         return {**{name: getattr(self, name) for name in names}, "components": list(self.components)}
@@ -229,7 +229,7 @@ def known_names(limit: int = 12) -> str:
     return choices([f"{card.id} ({card.name})" for card in benchmark_cards()], limit)
 
 
-def as_examples(pairs: Sequence[tuple[Sequence[Token], Sequence[Value]]]) -> tuple[dict[str, Any], ...]:
+def as_examples(pairs: Sequence[tuple[Sequence[Token], Sequence[Value]]]) -> tuple[JsonObject, ...]:
     """Input-output pairs in the format of a card."""
     return tuple(
         {"input": list(tokens), "output": [json_value(value) for value in outputs]} for tokens, outputs in pairs

@@ -22,7 +22,7 @@ from vesalius.intervene.estimate import Workload, attribution_peak
 from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
 from vesalius.model.transformer import Transformer
-from vesalius.options.objects import option
+from vesalius.options.records import option
 
 
 @dataclass(frozen=True)

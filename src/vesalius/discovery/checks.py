@@ -48,6 +48,7 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius.statistics import mean_lower_bound, share_lower_bound
+from vesalius.values import JsonObject
 
 # What a circuit keeps at least: bounds that hold for new prompts of the same distribution with 95 % confidence.
 #
@@ -206,9 +207,7 @@ def run_checks(
     )
 
 
-def _attempt(
-    checks: Mapping[str, Callable[[], Any]], progress: Progress | None
-) -> tuple[dict[str, Any], dict[str, str]]:
+def _attempt(checks: Mapping[str, Callable[[], Any]], progress: Progress | None) -> tuple[JsonObject, dict[str, str]]:
     """What each check gave, None where it refused, and the reasons of those that did."""
     results, missing = {}, {}
     for place, (check, make) in enumerate(checks.items()):
@@ -235,7 +234,7 @@ class CheckPart:
     cut: Cut | None
 
 
-def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[dict[str, Any], dict[str, str]]:
+def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[JsonObject, dict[str, str]]:
     """As `_attempt`, for the checks that run the model."""
     result = case.result
     assert result.material.prompts is not None

@@ -25,7 +25,7 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import activations
 from vesalius.model.config import Config
 from vesalius.model.transformer import Transformer
-from vesalius.options.objects import option
+from vesalius.options.records import option
 
 #: Prompts of one backward pass.
 ROWS = 8

@@ -49,7 +49,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer, metered
-from vesalius.options.objects import listed
+from vesalius.options.records import listed
 from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin, installed
 from vesalius.progress import Progress
 from vesalius.statistics import means_interval

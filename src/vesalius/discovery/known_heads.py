@@ -16,12 +16,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
-from typing import Any
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.model.config import Config
+from vesalius.values import JsonObject
 
 #: GPT-Neo 125M has as many layers, heads and words, but other contexts, windows and scales.
 GPT2_SMALL = {
@@ -175,7 +175,7 @@ class Overlap:
         ways = sum(comb(self.known, both) * comb(others, self.chosen - both) for both in many)
         return ways / comb(self.candidates, self.chosen)
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """The overlap for JSON."""
         return {
             "both": [str(head) for head in self.both],

@@ -32,7 +32,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload, attribution_peak
 from vesalius.intervene.masking import masked_scores
 from vesalius.intervene.values import activations
-from vesalius.options.objects import option
+from vesalius.options.records import option
 
 #: Prompts of one step, the first and the last noise of the logits, and how far apart a warm start puts first and last.
 ROWS, NOISE, WARM = 8, (1.0, 0.2), 2.0

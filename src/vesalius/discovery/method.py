@@ -10,7 +10,7 @@
 A class with a name is registered when it is defined; a package offers one, or a plain function of the specimen, the
 prompts and `seed=`, by an entry point of the group `vesalius.discovery_methods`. `vesalius.discovery.discover` finds
 methods by name and runs them. Options are fields of a frozen dataclass, each made by `option` (of
-`vesalius.options.objects`) with its help text; `__post_init__` refuses values that make no sense.
+`vesalius.options.records`) with its help text; `__post_init__` refuses values that make no sense.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ from vesalius.intervene.estimate import Workload, sweep_peak
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
-from vesalius.options.objects import Configured
+from vesalius.options.records import Configured
 from vesalius.progress import Progress
 
 #: Every method that has a name, by it.

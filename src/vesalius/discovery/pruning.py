@@ -37,7 +37,7 @@ from vesalius.intervene.values import Batch
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
-from vesalius.options.objects import option
+from vesalius.options.records import option
 from vesalius.progress import Progress
 from vesalius.statistics import bootstrap_means
 

@@ -20,7 +20,6 @@ be what the model needs for anything.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -39,6 +38,7 @@ from vesalius.intervene.effects import effect_columns
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means, means_interval
+from vesalius.values import JsonObject
 
 PROMPTS, TEXT_ROWS, TEXT_LENGTH, RANDOM_SETS = 12, 12, 32, 3
 #: Text that means are taken over, and text that is measured.
@@ -69,7 +69,7 @@ class Specificity:
         mean = self.others_mean
         return None if self.own.drop is None or mean is None or mean <= 0 else self.own.drop / mean
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """The drops for JSON."""
         return {
             "heads": [str(head) for head in self.heads],

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.contrast import contrast_on
-from vesalius.behaviours.positions import marked
-from vesalius.behaviours.trial import Trial
+from vesalius.behaviours.trial import Trial, marked
 from vesalius.components import Component
 from vesalius.documents.performance import Contrast
 from vesalius.errors import BadInput

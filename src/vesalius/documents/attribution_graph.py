@@ -22,6 +22,7 @@ from vesalius.documents.base import FrozenDict
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member, Node, node_name
 from vesalius.errors import BadInput, note
 from vesalius.files import read_json, write_json
+from vesalius.values import JsonObject
 
 #: Edges that a graph has at most: viewers draw every one of them.
 MOST_LINKS = 1000
@@ -36,7 +37,7 @@ def is_graph(data: Mapping[str, Any]) -> bool:
     return {"metadata", "nodes", "links"} <= data.keys() and isinstance(data["nodes"], list)
 
 
-def graph_of(circuit: Circuit, *, slug: str, scan: str, prompt: str, most_links: int = MOST_LINKS) -> dict[str, Any]:
+def graph_of(circuit: Circuit, *, slug: str, scan: str, prompt: str, most_links: int = MOST_LINKS) -> JsonObject:
     """The attribution graph of a circuit, with its strongest edges. `slug` names the graph, `scan` the model."""
     kept = [edge for edge, _ in circuit.ranked_edges()[:most_links]]
     kept += [edge for edge, member in circuit.edges.items() if member.score is None]
@@ -131,7 +132,7 @@ def _id(node: Node | None, n_layers: int) -> str:
     return f"{layer}_{letter}{feature}_0"
 
 
-def _node(node: Node, member: Member, n_layers: int) -> dict[str, Any]:
+def _node(node: Node, member: Member, n_layers: int) -> JsonObject:
     layer, feature, kind = _place(node, n_layers)
     data = {
         "node_id": _id(node, n_layers),
@@ -152,9 +153,9 @@ def _node(node: Node, member: Member, n_layers: int) -> dict[str, Any]:
     return data | ({_MORE: dict(member.more)} if member.more else {})
 
 
-def _link(edge: Edge, member: Member, n_layers: int) -> dict[str, Any]:
+def _link(edge: Edge, member: Member, n_layers: int) -> JsonObject:
     receiver: Node = "logits" if edge.receiver is None else edge.receiver
-    data: dict[str, Any] = {
+    data: JsonObject = {
         "source": _id(edge.sender, n_layers),
         "target": _id(receiver, n_layers),
         "weight": member.score or 0.0,

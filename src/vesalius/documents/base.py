@@ -14,7 +14,7 @@ A file of another schema is refused with the command that makes it anew. Fields 
 of a discovery, from its request) are written for readers of the file and ignored when read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
@@ -48,6 +48,7 @@ from vesalius.documents.view import (
 )
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
+from vesalius.values import JsonObject
 
 #: The two names that files give the schema version.
 VERSION_FIELDS = ("schema_version", "schema")
@@ -78,12 +79,12 @@ class Record(BaseModel):
             )
         REGISTERED[kind] = cls
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """Plain JSON data, as a file holds them."""
         return self.model_dump(mode="json", by_alias=True)
 
     @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
         absent = {name for name in self.ABSENT_IF_DEFAULT if self._is_absent(name)}
         return {name: value for name, value in handler(self).items() if name not in absent}
 
@@ -274,3 +275,41 @@ def _one_name(name: str) -> str:
 #: The name of a case that a file is named after.
 FileName = Annotated[str, AfterValidator(_one_name)]
 FrozenList = Annotated[tuple[V, ...], AfterValidator(Several)]
+
+
+# How a foreign program ran: in which confinement, and what it was given beyond that. Results of programs carry it.
+
+
+class Ran(Record):
+    """How a foreign program ran. `isolation` names what the kernel enforced; `contained` is False only where the caller
+    accepted the risk. `passed` are the environment variables it was given, by name, `read` the paths it could read
+    beyond its own files, and `network` whether it had one.
+    """
+
+    contained: bool
+    isolation: str
+    passed: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    network: bool = False
+
+    @property
+    def word(self) -> str:
+        """One word for a table."""
+        return "confined" if self.contained else "unconfined"
+
+    @property
+    def sentence(self) -> str:
+        """For a page and the terminal."""
+        given = [f"the variables {', '.join(self.passed)}"] if self.passed else []
+        given += [f"read access to {', '.join(self.read)}"] if self.read else []
+        given += ["the network"] if self.network else []
+        beyond = f", with {' and '.join(given)}" if given else ""
+        if self.contained:
+            return f"The program ran confined ({self.isolation}){beyond}."
+        return f"The program ran UNCONFINED ({self.isolation}){beyond}: it could read files and keys of its caller."
+
+
+def least_confined(runs: Iterable[Ran | None]) -> Ran | None:
+    """Of several runs, one that was not contained if there is one, for a sentence about all; None without any."""
+    known = [one for one in runs if one is not None]
+    return min(known, key=lambda one: one.contained, default=None)

@@ -22,6 +22,7 @@ from vesalius.documents.view import (
     repr_of_first,
     shortened,
 )
+from vesalius.values import JsonObject
 
 
 class Entry(FrozenDict[str, Any]):
@@ -33,11 +34,11 @@ class Entry(FrozenDict[str, Any]):
         except KeyError:
             raise AttributeError(f"{type(self).__name__} has no {name!r}; it has {', '.join(self)}") from None
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """Plain JSON data."""
         return dict(self)
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> JsonObject:
         """The entry as a row of a list."""
         return self.as_data()
 
@@ -62,7 +63,7 @@ class Listing(list[Item]):
     def _repr_html_(self) -> str:
         return html_table(self[:SHOWN_ROWS], total=len(self))
 
-    def as_data(self) -> list[dict[str, Any]]:
+    def as_data(self) -> list[JsonObject]:
         """Plain JSON data: a list with one object for each entry."""
         return [entry.as_data() for entry in self]
 
@@ -99,7 +100,7 @@ class SpecimenEntry(Entry):
     def __repr__(self) -> str:
         return f"{self.name} ({self.id}, {self.kind}): {self.layers} layers x {self.heads} heads"
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> JsonObject:
         """Its shape, and its components as far as they are few."""
         parts = self.components
         names = " ".join(parts) if len(parts) <= 10 else f"{parts[0]} ... {parts[-1]} ({len(parts)})"
@@ -170,7 +171,7 @@ class PluginEntry(Entry):
 
     PLURAL = "plug-ins"
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> JsonObject:
         """What it is, whose it is, and whether it can be used."""
         package, usable = f"{self.package} {self.version}", self.problem is None
         return {
@@ -208,7 +209,7 @@ class MeasuredBehaviour(Entry):
     name: str
     performs: bool | None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> JsonObject:
         """How well it is performed, with intervals."""
         if self.performs is None:
             return {"behaviour": self.name, "performs": "not measured"}

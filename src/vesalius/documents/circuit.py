@@ -24,6 +24,7 @@ from vesalius.documents.base import VERSION_FIELDS, FrozenDict, FrozenMap, Recor
 from vesalius.documents.view import Answer, Facts, HeadMap, Row, Sheet, View, as_table, join_first
 from vesalius.errors import BadInput, quoted
 from vesalius.files import read_json, write_json
+from vesalius.values import JsonObject
 
 CIRCUIT_FILE = "circuit.json"
 #: Heads and MLPs, and numbers of the residual stream, that a circuit may say a model has: far beyond any there is, and
@@ -56,7 +57,7 @@ class Member(Record):
     in_graph: bool = True
     more: FrozenMap[str, Any] = Field(default_factory=FrozenDict)
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """The JSON of the MIB format; a missing score is left out."""
         score = {} if self.score is None else {"score": self.score}
         return {**score, "in_graph": self.in_graph, **self.more}
@@ -221,7 +222,7 @@ class Circuit(ShownDocument, kind="circuit"):
         return self
 
     @model_serializer
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """The MIB document."""
         return {
             "schema": self.schema_version,

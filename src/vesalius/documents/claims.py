@@ -34,6 +34,7 @@ from vesalius.documents.view import (
     shortened,
 )
 from vesalius.errors import visible
+from vesalius.values import JsonObject
 
 #: The ends of a circuit, as edges name them.
 TOKENS, LOGITS = "tokens", "logits"
@@ -212,7 +213,7 @@ class _Profile(BaseModel):
     n: dict[str, int] | None = None
     attention: dict[str, dict[str, Figures]] | None = None
     group: _Group | None = None
-    request: dict[str, Any] | None = None
+    request: JsonObject | None = None
     why: _Why | None = None
 
 
@@ -297,7 +298,7 @@ class ComponentExplanation(Record):
 
     @field_validator("profile")
     @classmethod
-    def _readable(cls, profile: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _readable(cls, profile: JsonObject | None) -> JsonObject | None:
         """Refuse measurements that no reader could make sense of; what else a profile holds is kept as it is."""
         try:
             _Profile.model_validate(profile or {})

@@ -50,6 +50,7 @@ from vesalius.documents.whole import LEAST_RANKING, WholeCircuit, answer, shows_
 from vesalius.documents.whole import sections as whole_sections
 from vesalius.errors import BadInput
 from vesalius.files import read_json
+from vesalius.values import JsonObject
 
 DISCOVERY_FILE, DISCOVERY_PAGE = "discovery.json", "discovery.html"
 #: Connections that are drawn, out of so many of the strongest edges; edges that a view lists; connections of the
@@ -60,7 +61,7 @@ WORTH_DRAWING = 0.02
 #: A model with more edges than this has only its strongest edges listed; circuit.json has all.
 MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
 #: What a file lists of a search's options, and of EAP-IG's `steps` (0: the usual number), where they are left out.
-SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
+SEARCH_DEFAULTS: JsonObject = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
 
 
 class Discovery(Answered, PromptedDocument, kind="discovery"):
@@ -190,7 +191,7 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
 
     @computed_field
     @property
-    def search(self) -> dict[str, Any]:
+    def search(self) -> JsonObject:
         """The options of a search, and the `steps` of EAP-IG; of another method, the defaults."""
         return {name: self.request.options.get(name, default) for name, default in SEARCH_DEFAULTS.items()}
 
@@ -453,7 +454,7 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
         )
 
     @field_serializer("circuit")
-    def _circuit_place(self, circuit: Circuit) -> str | dict[str, Any]:
+    def _circuit_place(self, circuit: Circuit) -> str | JsonObject:
         """The path of the file beside; the circuit itself where there is none."""
         return circuit.as_data() if self.directory is None else str(Path(self.directory) / CIRCUIT_FILE)
 

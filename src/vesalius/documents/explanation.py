@@ -20,7 +20,7 @@ from pydantic import Field, computed_field
 from vesalius.components import Component
 from vesalius.documents.account import Account, explained_answer
 from vesalius.documents.answers import program_answer
-from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, ShownDocument
+from vesalius.documents.base import Answered, FrozenDict, FrozenList, FrozenMap, Ran, ShownDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     EFFECT_FIELDS,
@@ -47,7 +47,6 @@ from vesalius.documents.claims import (
 from vesalius.documents.difference import Compared, compared_explanations
 from vesalius.documents.performance import Performance
 from vesalius.documents.proposal import RunProposal
-from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
 from vesalius.documents.running import Running, with_words
 from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, Summary, summarise, verdict_counts
@@ -73,6 +72,7 @@ from vesalius.documents.view import (
 )
 from vesalius.errors import visible
 from vesalius.files import mark_of
+from vesalius.values import JsonObject
 
 __all__ = [
     "EXPLANATION_FILE",
@@ -193,7 +193,7 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
 
     @computed_field
     @property
-    def ladder(self) -> list[dict[str, Any]] | None:
+    def ladder(self) -> list[JsonObject] | None:
         """What each step of the explanation that runs keeps; None where it does not run."""
         return None if self.running is None else self.running.steps()
 

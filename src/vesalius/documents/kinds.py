@@ -16,6 +16,7 @@ from vesalius.documents.base import REGISTERED, Document, Record
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json
 from vesalius.plugins import DOCUMENTS, Plugin, find_plugin, plugin_names
+from vesalius.values import JsonObject
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -65,7 +66,7 @@ class _OfFields(GenerateJsonSchema):
         return None if schema["type"] == "function-wrap" else super().ser_schema(schema)
 
 
-def schema(name: str) -> dict[str, Any]:
+def schema(name: str) -> JsonObject:
     """JSON Schema of a document by name, such as "explanation": what `vesalius schema NAME` prints."""
     kind = kind_named(name)
     body = kind.model_json_schema(mode="serialization", by_alias=True, schema_generator=_OfFields)

@@ -4,8 +4,6 @@ Whoever explains may propose one: the built-in scientist from what it measured, 
 The engine runs it; nothing that the proposer says of it counts.
 """
 
-from typing import Any
-
 from pydantic import Field
 
 from vesalius.documents.alignment import AlignedPlace
@@ -13,6 +11,7 @@ from vesalius.documents.base import FrozenDict, FrozenMap, Record
 from vesalius.documents.metric import Metric
 from vesalius.documents.running import PROGRAMS, Running
 from vesalius.documents.view import Facts, Section, Sheet
+from vesalius.values import JsonObject
 
 #: What a claim of a session is called that gives a proposal.
 RUNS = "runs"
@@ -118,7 +117,7 @@ class RunProposal(Record):
             )
         return parts
 
-    def brief(self) -> dict[str, Any]:
+    def brief(self) -> JsonObject:
         """The figures, without the ladder."""
         programs = None if self.running is None else self.running.rung(PROGRAMS)
         return {

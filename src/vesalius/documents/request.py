@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import PurePath
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, JsonValue, computed_field, model_validator
 
@@ -19,6 +19,7 @@ from vesalius.documents.whole import LEAST_REPORTING
 from vesalius.errors import quoted, visible
 from vesalius.options import RECORDS, Checked, Cut, Draw, Force, HowFound, Load, Option, options_of
 from vesalius.plugins import COMMANDS, find_plugin
+from vesalius.values import JsonObject
 from vesalius.version import __version__
 
 Command = Literal[
@@ -131,7 +132,7 @@ class Request(Document, kind="request"):
             return []
         return [("dictionaries", f"made for {self.made_for} by what their files say, and not for this model")]
 
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> JsonObject:
         """The keywords of the function of `vesalius` that gives the same result."""
         fields = ("behaviour", "components", "circuit", "seed", "backbone", "protocol")
         given = (

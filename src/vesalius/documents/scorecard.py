@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import FileName, FrozenMap, Record, ShownDocument
+from vesalius.documents.base import FileName, FrozenMap, Ran, Record, ShownDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
-from vesalius.documents.ran import Ran
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Row, Section, Sheet, Text, View, as_table, interval
+from vesalius.values import JsonObject
 
 SCORECARD_FILE = "scorecard.json"
 #: The figures of a discovery method: each has its median over circuits under this name, its mean under NAME_mean.
@@ -389,7 +389,7 @@ class Scorecard(ShownDocument, kind="scorecard"):
         return [{"family": name, **family.model_dump()} for name, family in (self.families or {}).items()]
 
     @model_serializer(mode="wrap")
-    def _only_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _only_set(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
         aliases = {"schema_version": "schema"}
         kept = {aliases.get(name, name) for name in self.model_fields_set} | {*self.COMMON, "schema_version"}
         return {name: value for name, value in handler(self).items() if name in kept}

@@ -41,7 +41,7 @@ from vesalius.documents.request import Request
 from vesalius.documents.trace import Protocol, Trace
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.json_lines import TIMEOUT, command_of
-from vesalius.options.objects import Configured, option
+from vesalius.options.records import Configured, option
 from vesalius.plugins import OWN, named_function, running
 from vesalius.plugins import SCIENTISTS as PLUGINS
 from vesalius.progress import Progress

@@ -5,11 +5,12 @@ whether the unembedding shares the embedding is a fact about the weights, not ab
 between layers are tuples with one entry per layer; an empty tuple means that all layers are alike.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from vesalius.errors import BadInput
+from vesalius.values import JsonObject
 
 if TYPE_CHECKING:
     from torch import Tensor  # the families are listed without importing torch
@@ -197,7 +198,7 @@ class Config(BaseModel):
         """How a layer rotates its queries and keys."""
         return self.layer_rotary[layer] if self.layer_rotary else self.rotary
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """The shape as JSON for a fingerprint: settings added since the first release appear only where they are
         used, so that older models keep their fingerprints.
         """

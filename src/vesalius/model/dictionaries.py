@@ -30,6 +30,7 @@ from vesalius.model.config import Config
 from vesalius.model.devices import weight_dtype
 from vesalius.model.states import fingerprint, read_shapes, read_tensors
 from vesalius.model.transformer import Transformer
+from vesalius.values import JsonObject
 
 Kind = Literal["relu", "topk", "jumprelu", "gated"]
 #: Places of a layer that dictionaries read and write, in order of computation; `mlp.hook_in` is what an MLP reads after
@@ -140,7 +141,7 @@ class _File:
     layer: int
     reads: str
     writes: str
-    settings: dict[str, Any] | None
+    settings: JsonObject | None
 
 
 @dataclass(frozen=True)
@@ -305,7 +306,7 @@ def _place_of(hook: Any, where: Path) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def _saelens(file: _File, settings: dict[str, Any], tensors: dict[str, Tensor], config: Config) -> Dictionary:
+def _saelens(file: _File, settings: JsonObject, tensors: dict[str, Tensor], config: Config) -> Dictionary:
     where = file.path.parent / CONFIG_FILE
     architecture, activation = settings.get("architecture", "standard"), settings.get("activation_fn_str", "relu")
     if not isinstance(architecture, str) or architecture not in _KINDS:

@@ -14,17 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vesalius.errors import PARSER_ERRORS, BadInput, quoted
+from vesalius.errors import BadInput, quoted
 from vesalius.model.config import Config
-from vesalius.model.families.layout import side_by_side_to_halves
-from vesalius.model.states import State, build
+from vesalius.model.families.layout import Raw, side_by_side_to_halves
+from vesalius.model.states import PARSER_ERRORS, State, build
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
-
-if TYPE_CHECKING:
+    from gguf import ReaderTensor
     from tokenizers import Tokenizer as Backend
 
 
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 # Names and conventions are llama.cpp's. What it fixes in its code rather than in the file (Gemma's local rope base, the
 # layers of SmolLM3 without positions) is fixed here too.
 
+#: Reads metadata by name, with a default if given; what a file holds there is not known before.
 Field = Callable[..., Any]
 
 #: Layers that a file may say a model has, far beyond any there is.
@@ -83,7 +82,7 @@ class Architecture:
     may be), `outer` what must be stored outside of layers: elsewhere, a missing unembedding is the embedding.
     """
 
-    settings: Callable[[Field, dict[str, Any]], dict[str, Any]]
+    settings: Callable[[Field, Raw], Raw]
     interleaved: bool = False
     rotary: bool = True
     biases: tuple[str, ...] = ()
@@ -97,10 +96,10 @@ def _layers(count: int) -> int:
     return count
 
 
-def shape(field: Field, architecture: Architecture, *, d_vocab: int) -> dict[str, Any]:
+def shape(field: Field, architecture: Architecture, *, d_vocab: int) -> Raw:
     """The fields of a `Config`. `field(name)` reads metadata of this architecture, with a default if given."""
     n_heads, d_model = int(field("attention.head_count")), int(field("embedding_length"))
-    data: dict[str, Any] = {
+    data: Raw = {
         "n_layers": _layers(int(field("block_count"))),
         "n_heads": n_heads,
         "n_kv_heads": int(field("attention.head_count_kv", default=n_heads)),
@@ -116,8 +115,8 @@ def shape(field: Field, architecture: Architecture, *, d_vocab: int) -> dict[str
     return {**data, **architecture.settings(field, data)}
 
 
-def _rotary(field: Field, d_head: int) -> dict[str, Any]:
-    rotation: dict[str, Any] = {"base": float(field("rope.freq_base", default=10_000.0))}
+def _rotary(field: Field, d_head: int) -> Raw:
+    rotation: Raw = {"base": float(field("rope.freq_base", default=10_000.0))}
     rotated = int(field("rope.dimension_count", default=d_head))
     if rotated != d_head:
         rotation["d_rotary"] = rotated
@@ -133,23 +132,23 @@ def _rotary(field: Field, d_head: int) -> dict[str, Any]:
     return rotation
 
 
-def _gated_rms(field: Field, data: dict[str, Any], **other: Any) -> dict[str, Any]:
+def _gated_rms(field: Field, data: Raw, **other: object) -> Raw:
     eps = float(field("attention.layer_norm_rms_epsilon"))
     return {"norm": "rms", "norm_eps": eps, "activation": "silu", "gated": True, **other}
 
 
-def _layer_norm(field: Field, **other: Any) -> dict[str, Any]:
+def _layer_norm(field: Field, **other: object) -> Raw:
     eps = float(field("attention.layer_norm_epsilon"))
     return {"norm": "layer", "norm_eps": eps, "activation": "gelu_tanh", **other}
 
 
-def _llama(field: Field, data: dict[str, Any]) -> dict[str, Any]:
+def _llama(field: Field, data: Raw) -> Raw:
     n_experts, window = int(field("expert_count", default=0)), int(field("attention.sliding_window", default=0))
     experts = _experts(field, data, data["d_mlp"]) if n_experts else None
     return _gated_rms(field, data, experts=experts, windows=(window,) * data["n_layers"] if window else ())
 
 
-def _experts(field: Field, data: dict[str, Any], d_expert: int) -> dict[str, Any]:
+def _experts(field: Field, data: Raw, d_expert: int) -> Raw:
     return {
         "n_experts": int(field("expert_count")),
         "n_active": int(field("expert_used_count")),
@@ -159,21 +158,21 @@ def _experts(field: Field, data: dict[str, Any], d_expert: int) -> dict[str, Any
     }
 
 
-def _qwen3_moe(field: Field, data: dict[str, Any]) -> dict[str, Any]:
+def _qwen3_moe(field: Field, data: Raw) -> Raw:
     experts = _experts(field, data, int(field("expert_feed_forward_length")))
     return _gated_rms(field, data, qk_norm="head", experts=experts)
 
 
-def _gemma(field: Field, data: dict[str, Any], **other: Any) -> dict[str, Any]:
+def _gemma(field: Field, data: Raw, **other: object) -> Raw:
     return _gated_rms(field, data, activation="gelu_tanh", embed_scale=data["d_model"] ** 0.5, **other)
 
 
-def _gemma_scale(data: dict[str, Any], largest: int) -> float:
+def _gemma_scale(data: Raw, largest: int) -> float:
     """Scores of the largest Gemma are scaled by the width per head, of the others by the size of a head."""
     return (data["d_model"] / data["n_heads"] if data["n_layers"] == largest else data["d_head"]) ** -0.5
 
 
-def _gemma2(field: Field, data: dict[str, Any]) -> dict[str, Any]:
+def _gemma2(field: Field, data: Raw) -> Raw:
     window = int(field("attention.sliding_window"))
     return _gemma(
         field,
@@ -186,7 +185,7 @@ def _gemma2(field: Field, data: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _gemma3(field: Field, data: dict[str, Any]) -> dict[str, Any]:
+def _gemma3(field: Field, data: Raw) -> Raw:
     window, local = int(field("attention.sliding_window")), {"base": 10_000.0}
     sliding = [(layer + 1) % 6 != 0 for layer in range(data["n_layers"])]
     return _gemma(
@@ -200,17 +199,17 @@ def _gemma3(field: Field, data: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _smollm3(field: Field, data: dict[str, Any]) -> dict[str, Any]:
+def _smollm3(field: Field, data: Raw) -> Raw:
     layers = range(data["n_layers"])
     return _gated_rms(field, data, layer_rotary=tuple(data["rotary"] if (i + 1) % 4 else None for i in layers))
 
 
-def _olmo(field: Field, data: dict[str, Any]) -> dict[str, Any]:
+def _olmo(field: Field, data: Raw) -> Raw:
     clip = float(field("attention.clamp_kqv", default=0.0))
     return _layer_norm(field, activation="silu", gated=True, clip_qkv=clip or None)
 
 
-def _neox(field: Field, data: dict[str, Any]) -> dict[str, Any]:
+def _neox(field: Field, data: Raw) -> Raw:
     parallel = bool(field("use_parallel_residual", default=True))
     return _layer_norm(field, activation="gelu", block="parallel" if parallel else "sequential")
 
@@ -262,7 +261,7 @@ _SPLITS = {
 _SPLITS |= {"dbrx": _LETTERS % "{1,3}", "olmo2": _LETTERS % "{1,3}"}
 
 
-def rebuild(field: Callable[..., Any], *, where: str) -> "Backend":
+def rebuild(field: Field, *, where: str) -> "Backend":
     """The tokenizer of a GGUF file whose metadata `field(name)` reads."""
     kind = field("tokenizer.ggml.model")
     words, kinds = field("tokenizer.ggml.tokens"), field("tokenizer.ggml.token_type")
@@ -282,7 +281,7 @@ def _byte_level(words: Sequence[str], merges: Sequence[str], pre: str, where: st
 
     pairs = [(first, second) for first, _, second in (pair.partition(" ") for pair in merges)]
     tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, pairs))
-    steps: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    steps: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.ByteLevel(add_prefix_space=False)]
     if pre in _DIGIT_BY_DIGIT:
         steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
     elif pre in _SPLITS:
@@ -310,9 +309,9 @@ def _sentencepiece(words: Sequence[str], scores: Sequence[float], *, prefix: boo
     unknown = next((word for word in ("<unk>", "[UNK]") if word in vocabulary), None)
     pairs = [pair for _, pair in merges]
     tokenizer = Tokenizer(models.BPE(vocabulary, pairs, unk_token=unknown, fuse_unk=True, byte_fallback=True))
-    replace: Any = normalizers.Replace(" ", _SPACE)
+    replace: normalizers.Normalizer = normalizers.Replace(" ", _SPACE)
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), replace]) if prefix else replace
-    steps: list[Any] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    steps: list[decoders.Decoder] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     tokenizer.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if prefix else steps)
     return tokenizer
 
@@ -358,7 +357,7 @@ class GgufFile:
         if embedding is None:
             raise BadInput(f"{self.path}: tensor token_embd.weight is missing; the file does not hold a complete model")
 
-        def field(name: str, **fallback: Any) -> Any:
+        def field(name: str, **fallback: object) -> Any:
             return self._field(f"{self.architecture}.{name}", **fallback)
 
         try:
@@ -407,7 +406,7 @@ class GgufFile:
                 "download the file again"
             )
 
-    def _field(self, name: str, **fallback: Any) -> Any:
+    def _field(self, name: str, **fallback: object) -> Any:
         field = self._reader.get_field(name)
         if field is not None:
             try:
@@ -418,7 +417,7 @@ class GgufFile:
             return fallback["default"]
         raise BadInput(f"{self.path}: metadata {name!r} is missing; the file is not a language model in GGUF form")
 
-    def _dequantise(self, tensor: Any) -> Tensor:
+    def _dequantise(self, tensor: "ReaderTensor") -> Tensor:
         from gguf.quants import dequantize
 
         try:
@@ -427,16 +426,16 @@ class GgufFile:
         except (NotImplementedError, ValueError) as error:
             raise BadInput(f"{self.path}: tensor {tensor.name} cannot be de-quantised ({error})") from None
 
-    def _tensor(self, name: str) -> Any:
+    def _tensor(self, name: str) -> "ReaderTensor | None":
         return next((tensor for tensor in self._reader.tensors if tensor.name == name), None)
 
-    def _rope_factors(self, field: Callable[..., Any]) -> dict[str, Any]:
+    def _rope_factors(self, field: Field) -> Raw:
         """Divisors of the rotary frequencies that the file stores as tensors."""
         names = {"rope_factors_short.weight": "short_factors", "rope_factors_long.weight": "long_factors"}
-        tensors = {ours: self._tensor(name) for name, ours in names.items()}
+        tensors = {ours: tensor for name, ours in names.items() if (tensor := self._tensor(name)) is not None}
         if (always := self._tensor("rope_freqs.weight")) is not None:
             tensors = {"short_factors": always, "long_factors": always}
-        if None in tensors.values():
+        if len(tensors) < len(names):
             return {}
         factors = {ours: tuple(self._dequantise(tensor).tolist()) for ours, tensor in tensors.items()}
         attention, original = 1.0, int(field("rope.scaling.original_context_length", default=field("context_length")))
@@ -444,7 +443,7 @@ class GgufFile:
             attention = float(field("rope.scaling.attn_factor", default=1.0))
         return {"scaling": "longrope", **factors, "original_n_ctx": original, "attention_factor": attention}
 
-    def _converted(self, tensor: Any, config: Config) -> State:
+    def _converted(self, tensor: "ReaderTensor", config: Config) -> State:
         try:
             return self._convert(tensor.name, self._dequantise(tensor), config)
         except (RuntimeError, IndexError, TypeError) as error:

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
-from vesalius.errors import PARSER_ERRORS, BadInput
+from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.config import Config
-from vesalius.model.states import State, build
+from vesalius.model.states import PARSER_ERRORS, State, build
 from vesalius.model.transformer import Transformer
+from vesalius.values import JsonObject
 
 _NORMS = {None: "none", "LN": "layer", "LNPre": "layer", "RMS": "rms", "RMSPre": "rms"}
 #: Norms whose scale was folded into the weights that read from them.
@@ -36,7 +37,7 @@ class Inert:
     """Replaces any object in a pickle: holds what it would have been built from and does nothing."""
 
     arguments: tuple[object, ...]
-    fields: dict[str, Any]
+    fields: JsonObject
 
     def __new__(cls, *arguments: object, **fields: object) -> "Inert":
         # Pickles make most objects by __new__ alone, so nothing may be left to __init__.
@@ -100,7 +101,7 @@ def load_lens(weights: Path, config: Path) -> Transformer:
     return build(shape, state, where=str(weights))
 
 
-def lens_config(fields: dict[str, Any], *, where: str) -> Config:
+def lens_config(fields: JsonObject, *, where: str) -> Config:
     """A `Config` from the fields of a TransformerLens configuration."""
     norm, act = fields.get("normalization_type"), fields.get("act_fn", "relu")
     if norm not in _NORMS or act not in _ACTIVATIONS:

@@ -8,7 +8,6 @@ the converted models, for the processor, the version of torch and the number of 
 import platform
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -26,6 +25,7 @@ from vesalius.model.devices import (
 from vesalius.model.mlp import HALF
 from vesalius.model.smollm import cache_directory
 from vesalius.model.transformer import Transformer
+from vesalius.values import JsonObject
 
 #: A format that takes this many times as long as float32 is slow.
 SLOW = 2.0
@@ -88,7 +88,7 @@ def slowness(dtype: torch.dtype) -> float:
     return ratio
 
 
-def _kept(path: Path, machine: dict[str, Any]) -> dict[str, Any]:
+def _kept(path: Path, machine: JsonObject) -> JsonObject:
     """The ratios that were measured on this machine."""
     try:
         data = read_json(path)
@@ -98,7 +98,7 @@ def _kept(path: Path, machine: dict[str, Any]) -> dict[str, Any]:
     return data["ratios"] if same else {}
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> JsonObject:
     """What a ratio depends on."""
     return {
         "processor": _processor(),

@@ -29,6 +29,7 @@ from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.plugins import MODEL_LOADERS, Plugin, find_plugin, plugin_names
 from vesalius.progress import Progress, silent
+from vesalius.values import JsonObject
 
 # Hugging Face model directories, hub ids and transformers models in memory, of the families in `model/families`.
 #
@@ -87,7 +88,7 @@ def _wrapped(error: Unsupported, module: Callable[[], Any]) -> Transformer:
     raise BadInput(f"{said}, and transformers' module cannot be wrapped: {why}") from None
 
 
-def _require_transformers(raw: dict[str, Any], error: Unsupported) -> None:
+def _require_transformers(raw: JsonObject, error: Unsupported) -> None:
     """Only what transformers knows can be wrapped, and only where it is installed."""
     if not huggingface.installed():
         raise BadInput(f"{error}; or wrap transformers' own module: {huggingface.INSTALL}") from None
@@ -112,7 +113,7 @@ class _Weights:
 
 
 def _load(
-    raw: dict[str, Any], weights: Callable[[], _Weights], *, where: str, dtype: Any, device: Devices = "cpu"
+    raw: JsonObject, weights: Callable[[], _Weights], *, where: str, dtype: Any, device: Devices = "cpu"
 ) -> Transformer:
     """The model of a config that stands at `where`; what is wrong with a weight names the file that it is in."""
     kind = family(raw, where=where)

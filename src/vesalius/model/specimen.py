@@ -33,7 +33,7 @@ from vesalius.documents.view import (
 from vesalius.errors import BadInput, choices, note, quoted
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
-from vesalius.values import rounded
+from vesalius.values import JsonObject, rounded
 
 Token = str | int | float
 Value = str | int | float | bool | None | tuple
@@ -65,7 +65,7 @@ class Vocabulary(Protocol):
         """The output at every position after BOS."""
         ...
 
-    def summary(self) -> list[Token] | dict[str, Any]:
+    def summary(self) -> list[Token] | JsonObject:
         """What `vesalius show` prints."""
         ...
 
@@ -175,7 +175,7 @@ class TextVocabulary:
         first = int(self.tokenizer.bos is not None)
         return [[self.tokenizer.piece(token) for token in row] for row in logits[:, first:].argmax(-1).tolist()]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """The vocabulary's size; it is too long to list."""
         return {"kind": "text", "size": self.tokenizer.size}
 
@@ -228,7 +228,7 @@ class IdVocabulary:
         """The likeliest id at every position."""
         return logits.argmax(-1).tolist()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """The vocabulary's size."""
         return {"kind": "ids", "size": self.size}
 
@@ -248,7 +248,7 @@ class Specimen(Viewable):
     model: Transformer
     vocabulary: Vocabulary
     components: tuple[Component, ...]
-    examples: tuple[dict[str, Any], ...]
+    examples: tuple[JsonObject, ...]
     draw: Callable[[int, int], list[Any]]
     behaviour: str | None = None
     source: str | None = field(default=None, compare=False)
@@ -294,7 +294,7 @@ class Specimen(Viewable):
             outputs += self.decode(logits.cpu())
         return [[json_value(value) for value in row[:length]] for row, length in zip(outputs, lengths, strict=True)]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """The entry of `vesalius specimens`."""
         config = self.model.config
         shape = {

@@ -9,6 +9,9 @@ import hashlib
 import json
 import math
 import os
+import pickle
+import struct
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +29,11 @@ from vesalius.model.devices import Devices, place, stored_dtype
 from vesalius.model.transformer import Block, Transformer
 
 State = dict[str, Tensor]
+#: What parsers of other packages raise on a damaged file.
+PARSER_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError,
+    TypeError, ValueError, pickle.UnpicklingError, struct.error, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 class NotFinite(BadInput):

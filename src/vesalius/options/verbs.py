@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 from vesalius.components import split_names
 from vesalius.errors import BadInput, quoted, require_whole
-from vesalius.options.objects import Configured
-from vesalius.options.records import Record, flag
+from vesalius.options.records import Configured, Record, flag
 
 #: A directory; True for one under `vesalius-runs`, named after the request; None or False to write nothing.
 Out = str | Path | bool | None

@@ -4,7 +4,6 @@ Write expressions with the language, compile them with `compile_program`, run th
 `load_spec` reads a program from a SPEC.py, `roles_of` says what each component does.
 """
 
-from vesalius.rasp.idioms import frac_prevs, hist, length
 from vesalius.rasp.inputs import random_inputs
 from vesalius.rasp.language import (
     Aggregate,
@@ -16,7 +15,10 @@ from vesalius.rasp.language import (
     SelectorWidth,
     SequenceMap,
     Variable,
+    frac_prevs,
+    hist,
     indices,
+    length,
     tokens,
 )
 from vesalius.rasp.program import Program, ProgramTrace, Role, compile_program, roles_of

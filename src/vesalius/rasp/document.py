@@ -37,6 +37,7 @@ from vesalius.rasp.language import (
 )
 from vesalius.rasp.placement import is_input
 from vesalius.rasp.program import Program, compile_program
+from vesalius.values import JsonObject
 
 SCHEMA = 2
 MAX_VARIABLES = 1_000
@@ -56,7 +57,7 @@ OPERATORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def to_document(program: Program) -> dict[str, Any]:
+def to_document(program: Program) -> JsonObject:
     """The program as JSON data; `from_document` gives an equal program back."""
     names = expression_names(program)
     return {
@@ -117,8 +118,8 @@ def expression_names(program: Program) -> dict[Expression, str]:
     return {node: names[node] for node in program.expressions}
 
 
-def _entry(node: Expression, program: Program, names: Mapping[Expression, str]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": names[node], "op": node.kind, "of": [names[operand] for operand in node.inputs]}
+def _entry(node: Expression, program: Program, names: Mapping[Expression, str]) -> JsonObject:
+    entry: JsonObject = {"name": names[node], "op": node.kind, "of": [names[operand] for operand in node.inputs]}
     if isinstance(node, Map | SequenceMap):
         entry |= _shortened(_table(node, program), program.tables.codes[node])
     elif isinstance(node, LinearSequenceMap):
@@ -149,7 +150,7 @@ def _table(node: Map | SequenceMap, program: Program) -> list[list[Any]]:
     ]
 
 
-def _shortened(table: list[list[Any]], codes: np.ndarray) -> dict[str, Any]:
+def _shortened(table: list[list[Any]], codes: np.ndarray) -> JsonObject:
     """A table's fields; what most entries of a long one have in common is said once, where none is undefined."""
     complete = len(table) == prod(n - 1 for n in codes.shape)  # the last row and column stand for None
     if len(table) <= LONG_TABLE or not complete:
@@ -209,7 +210,7 @@ def _expressions(entries: object) -> dict[str, Expression]:
     return known
 
 
-def _expression(entry: dict[str, Any], known: Mapping[str, Expression]) -> Expression:
+def _expression(entry: JsonObject, known: Mapping[str, Expression]) -> Expression:
     op = entry.get("op")
     if not isinstance(op, str) or op not in OPERATORS:
         raise BadInput(f"op {op!r:.40} does not exist; use {choices(OPERATORS)}")
@@ -224,7 +225,7 @@ def _expression(entry: dict[str, Any], known: Mapping[str, Expression]) -> Expre
     return _READERS[op](entry, *(known[operand] for operand in of))
 
 
-def _map(entry: dict[str, Any], x: Variable) -> Map:
+def _map(entry: JsonObject, x: Variable) -> Map:
     # A Map of a Map would be fused into one and the inner variable lost, so that nothing could carry it.
     if isinstance(x, Map):
         raise BadInput(f"reads the map {x.name!r}; write one map with the composed table")
@@ -232,12 +233,12 @@ def _map(entry: dict[str, Any], x: Variable) -> Map:
     return Map(function, x, otherwise=otherwise, name=entry["name"])
 
 
-def _sequence_map(entry: dict[str, Any], x: Variable, y: Variable) -> SequenceMap:
+def _sequence_map(entry: JsonObject, x: Variable, y: Variable) -> SequenceMap:
     function, otherwise = _function(entry)
     return SequenceMap(function, x, y, otherwise=otherwise, name=entry["name"])
 
 
-def _function(entry: dict[str, Any]) -> tuple[Any, Value]:
+def _function(entry: JsonObject) -> tuple[Any, Value]:
     """The table, or the function of the formula, and what other arguments give."""
     if ("formula" in entry) == ("table" in entry):
         raise BadInput('give either a "formula" or a "table"')
@@ -255,7 +256,7 @@ def _function(entry: dict[str, Any]) -> tuple[Any, Value]:
     return table, from_data(entry.get("otherwise"))
 
 
-def _linear(entry: dict[str, Any], x: Variable, y: Variable) -> LinearSequenceMap:
+def _linear(entry: JsonObject, x: Variable, y: Variable) -> LinearSequenceMap:
     factors = entry.get("factors")
     if not isinstance(factors, list) or len(factors) != 2:
         raise BadInput(f'"factors" is {factors!r:.40}; expected two numbers')
@@ -263,7 +264,7 @@ def _linear(entry: dict[str, Any], x: Variable, y: Variable) -> LinearSequenceMa
     return LinearSequenceMap(x, y, x_factor=x_factor, y_factor=y_factor, name=entry["name"])
 
 
-def _select(entry: dict[str, Any], keys: Variable, queries: Variable) -> Select:
+def _select(entry: JsonObject, keys: Variable, queries: Variable) -> Select:
     if ("comparison" in entry) == ("pairs" in entry):
         raise BadInput('give either a "comparison" or the selected "pairs"')
     if "pairs" in entry:
@@ -275,7 +276,7 @@ def _select(entry: dict[str, Any], keys: Variable, queries: Variable) -> Select:
     return Select(keys, queries, Comparison[name])
 
 
-def _aggregate(entry: dict[str, Any], selector: Select, values: Variable) -> Aggregate:
+def _aggregate(entry: JsonObject, selector: Select, values: Variable) -> Aggregate:
     numerical, default = entry.get("numerical", False), from_data(entry.get("default"))
     # The mean of nothing is 0 whatever is asked for; a default of 0 says no more than that.
     default = None if numerical is True and default == 0 else default
@@ -298,7 +299,7 @@ def _rows(rows: object, width: int, field: str) -> list[tuple[Value, ...]]:
     return [tuple(from_data(part) for part in row) for row in rows]
 
 
-def _check_fields(data: dict[str, Any], *, required: Sequence[str], allowed: Sequence[str], where: str) -> None:
+def _check_fields(data: JsonObject, *, required: Sequence[str], allowed: Sequence[str], where: str) -> None:
     missing = [field for field in required if field not in data]
     unknown = [field for field in data if field not in allowed]
     if missing or unknown:

@@ -29,6 +29,7 @@ from vesalius.rasp.document import FIELDS, MAX_DEPTH, MAX_VARIABLES, SCHEMA, fro
 from vesalius.rasp.language import USER_CODE_ERRORS, Comparison, Expression, Variable
 from vesalius.rasp.placement import head_name
 from vesalius.rasp.program import Program, compile_program
+from vesalius.values import JsonObject
 
 MAX_CHARACTERS = 4_000_000
 WIDTH = 110
@@ -53,7 +54,7 @@ _RESERVED = {
     "Comparison",
     *Comparison.__members__,
 }
-Entry = dict[str, Any]
+Entry = JsonObject
 
 
 def render(document: object) -> str:
@@ -187,7 +188,7 @@ def _can_stand(name: str) -> bool:
 # Reading.
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> JsonObject:
     """The document of a program in this form; anything else is refused in one line that names the place."""
     if not isinstance(text, str) or len(text) > MAX_CHARACTERS:
         raise BadInput(f"program text must be a string of at most {MAX_CHARACTERS:,} characters")
@@ -212,12 +213,12 @@ class _Reader:
     """Reads statement by statement into the entries of a document."""
 
     def __init__(self) -> None:
-        self.header: dict[str, Any] = dict(_DEFAULTS)
+        self.header: JsonObject = dict(_DEFAULTS)
         self.variables: list[Entry] = []
         self.names = {"tokens": "tokens", "indices": "indices"}  # by identifier
         self.output: str | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         if self.output is None:
             raise BadInput("program text: the last line must return the output variable, as in `return share`")
         missing = [field for field in _HEADER if field not in self.header]
@@ -366,7 +367,7 @@ def compile_spec(text: str, path: Path) -> Program:
         raise BadInput(f"{path}: {error}") from error
 
 
-def names(argument: None) -> dict[str, Any]:
+def names(argument: None) -> JsonObject:
     """What a program in a sandbox starts with: `document(text, name)`, the JSON text of the program of a SPEC.py."""
 
     def document(text: str, name: str) -> str:
@@ -384,7 +385,7 @@ def _text(path: Path) -> str:
         ) from error
 
 
-def _execute(text: str, path: Path) -> dict[str, Any]:
+def _execute(text: str, path: Path) -> JsonObject:
     defined: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
         exec(compile(text, str(path), "exec"), defined)

@@ -21,6 +21,7 @@ from vesalius.documents.claims import Tag, spell
 from vesalius.documents.view import duration, figure, words
 from vesalius.errors import visible
 from vesalius.files import write_text
+from vesalius.values import JsonObject
 from vesalius.version import __version__
 
 LIMIT_BYTES = 2_000_000
@@ -30,7 +31,7 @@ LONGEST_TEXT = 20_000
 LONGEST_ROLE = 27
 TEMPLATES = Path(__file__).parent / "templates"
 #: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0045).
-SHARED: dict[str, Any] = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
+SHARED: JsonObject = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
 VERDICTS: dict[str, str] = SHARED["verdicts"]
 TAG_MEANINGS: dict[Tag, str] = {
     "INDICATOR": "marks whether a condition holds",

@@ -27,6 +27,7 @@ from vesalius.runs.engine import Engine
 from vesalius.runs.kinds import kind_of_directory, kind_of_run
 from vesalius.runs.ledger import REMEDY
 from vesalius.runs.steps import StepProgress
+from vesalius.values import JsonObject
 
 #: What is not compared.
 NOT_COMPARED = ("seconds", "request")
@@ -242,7 +243,7 @@ def _asked(a: Request | None, b: Request | None) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _flat_request(request: Request | None) -> dict[str, Any]:
+def _flat_request(request: Request | None) -> JsonObject:
     if request is None:
         return {}
     data = request.as_data()

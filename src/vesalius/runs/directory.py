@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,6 +30,7 @@ from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import read_json, write_json
 from vesalius.progress import Progress, silent
 from vesalius.runs.ledger import REMEDY, Ledger
+from vesalius.values import JsonObject
 
 # Which process works on a directory, and what it is doing: `under_way.json`, locked for as long as the work lasts.
 #
@@ -110,7 +111,7 @@ class _Mark:
 
     def __init__(self, file: int, progress: Progress) -> None:
         self._file, self._progress = file, progress
-        self.noted: dict[str, Any] = {"pid": os.getpid(), "host": platform.node(), "started": time.time()}
+        self.noted: JsonObject = {"pid": os.getpid(), "host": platform.node(), "started": time.time()}
         self._last = time.monotonic()
 
     def __call__(self, step: str, done: int, total: int) -> None:
@@ -174,7 +175,7 @@ def _holder(path: Path) -> int | None:
     return None if answer[_KIND] == fcntl.F_UNLCK else max(0, answer[_PID])
 
 
-def _noted(path: Path) -> dict[str, Any]:
+def _noted(path: Path) -> JsonObject:
     try:
         with path.open("rb") as file:
             noted = json.loads(file.read(NOTE_BYTES))
@@ -309,7 +310,7 @@ def is_run(directory: Path) -> bool:
     return (directory / RUN).is_file()
 
 
-def read_run(directory: Path) -> dict[str, Any]:
+def read_run(directory: Path) -> JsonObject:
     """What a run was asked, checked."""
     try:
         data = read_json(directory / RUN)
@@ -331,7 +332,7 @@ def read_run(directory: Path) -> dict[str, Any]:
     return data
 
 
-def read_own_run(directory: Path) -> dict[str, Any] | None:
+def read_own_run(directory: Path) -> JsonObject | None:
     """The same of a directory that may come from elsewhere: a `run.json` that lies outside or is too large is refused.
     None where there is no run.
     """
@@ -348,7 +349,7 @@ def inside(directory: Path, *parts: str) -> Path:
     return path
 
 
-def require_benchmark(directory: Path, name: str) -> dict[str, Any]:
+def require_benchmark(directory: Path, name: str) -> JsonObject:
     """What a run was asked, if it is one of that benchmark."""
     asked = read_run(directory)
     if (benchmark := asked["settings"].get("benchmark")) != name:

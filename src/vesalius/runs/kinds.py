@@ -35,6 +35,7 @@ from vesalius.runs.directory import (
 from vesalius.runs.engine import Engine
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.steps import ScoredSteps
+from vesalius.values import JsonObject
 
 #: The first main metrics of a scorecard.
 MAIN = ("tag_accuracy", "task_exact", "success", "exact_match", "sweep.node_auroc_mean")
@@ -50,7 +51,7 @@ class RunKind:
     #: Names of plug-ins that are built in, by group of entry points.
     BUILT_IN: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
-    def listed(self, directory: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def listed(self, directory: Path, settings: Mapping[str, Any]) -> JsonObject:
         """The fields of its row in a list of results: its scorecard, or how many cases have a result by now."""
         asked = ", ".join(str(settings[key]) for key in ("scientist", "backbone", "interpreter") if settings.get(key))
         if (directory / SCORECARD).is_file():
@@ -79,7 +80,7 @@ class RunKind:
         """How two finished runs differ, beside their metrics."""
         return compared_explanations(_explanations(a), _explanations(b))
 
-    def settings_of(self, directory: Path, asked: dict[str, Any]) -> Any:
+    def settings_of(self, directory: Path, asked: JsonObject) -> Any:
         """The settings in `run.json`, to do the run again; refused where runs of this kind cannot be."""
         require_benchmark(directory, "circuits")
 
@@ -100,7 +101,7 @@ class RunKind:
             raise BadInput(f"{directory}: the run has no result with a page; the command that began it continues it")
         return kind.read(directory / str(kind.FILE)).page(directory)  # pyrefly: ignore[missing-attribute]
 
-    def watch(self, directory: Path, *, case: str | None, first: int, most: int, common: dict[str, Any]) -> AgentRun:
+    def watch(self, directory: Path, *, case: str | None, first: int, most: int, common: JsonObject) -> AgentRun:
         """What an agent did in it, from call `first` on, where it has calls of its own."""
         raise NotImplementedError
 
@@ -182,7 +183,7 @@ def _cost(records: Iterable[Any]) -> float | None:
     return math.fsum(cost for cost in costs if isinstance(cost, int | float)) if used else None
 
 
-def _explanations(run: Path) -> dict[str, Any]:
+def _explanations(run: Path) -> JsonObject:
     directory = run / EXPLANATIONS
     paths = sorted(directory.glob("*.json")) if directory.is_dir() else []
     return {path.stem: read_explanation(path) for path in paths}

@@ -30,8 +30,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from vesalius.documents.base import first_error
 from vesalius.documents.scorecard import CaseError
 from vesalius.errors import BadInput, Failed, note, shortened
+from vesalius.values import JsonObject
 
-Record = dict[str, Any]
+Record = JsonObject
 #: What to do about a damaged file, for commands that read a run and for those that would continue it.
 REMEDY = "put back a good copy, or begin the run anew in another directory"
 #: The end of a line: its checksum.

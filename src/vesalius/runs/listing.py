@@ -20,6 +20,7 @@ from vesalius.errors import BadInput
 from vesalius.files import no_directory, plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, UNDER_WAY, Worker, read_run, worker_of
 from vesalius.runs.kinds import kind_of_calls, kind_of_run
+from vesalius.values import JsonObject
 
 #: Directories this far below are looked at, and so many results are listed.
 DEPTH, MOST = 6, 2_000
@@ -27,7 +28,7 @@ DEPTH, MOST = 6, 2_000
 MOST_BYTES = 128 * 2**20
 #: Files that are read for the row of a run beside `run.json`.
 BESIDE_RUN = (SCORECARD, EVENTS)
-Described = dict[str, Any]
+Described = JsonObject
 
 
 def list_results(directory: Path) -> ResultList:

@@ -15,6 +15,7 @@ from vesalius.errors import Failed
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure, map_cases
 from vesalius.runs.ledger import FAILED, LedgerState
+from vesalius.values import JsonObject
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class Kept:
 class RunSettings(Protocol):
     """What decides the results of a run."""
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """The settings as run.json holds and compares them."""
         ...
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         """What is only written down."""
         ...
 
@@ -75,7 +76,7 @@ class Steps(ABC):
     def _finished(self) -> str:
         """How far the run came, in words."""
 
-    def _used(self, step: str, case: str) -> dict[str, Any]:
+    def _used(self, step: str, case: str) -> JsonObject:
         """What the calls of a step on a case used, for its record; nothing where no model is called."""
         return {}
 

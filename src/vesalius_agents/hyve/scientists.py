@@ -16,7 +16,7 @@ from vesalius.explanations.scientists import (
     Task,
     require_protocol,
 )
-from vesalius.options.objects import option
+from vesalius.options.records import option
 from vesalius_agents.hyve.own_prompts import own_prompts
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from vesalius.documents import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.options import Chosen
 from vesalius_agents.cases import CircuitCase, chosen_circuits
-from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.backbone import inspect_backbone
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, share, with_ours
-from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
+from vesalius_agents.inspection.sessions import ANSWER, MESSAGES, agent_with, close, in_thread, opened, ours
 from vesalius_agents.inspection.tools import instruments, submit_explanation
 from vesalius_agents.session import Allowed
 

@@ -22,10 +22,9 @@ from vesalius_agents.cases import (
     scored_circuit,
 )
 from vesalius_agents.cases import find_circuit as found_by
-from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.circuit_task import circuit_sample
 from vesalius_agents.inspection.metrics import median, number, with_ours
-from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
+from vesalius_agents.inspection.sessions import ANSWER, MESSAGES, agent_with, close, in_thread, opened, ours
 from vesalius_agents.inspection.tools import instruments, submit_circuit
 from vesalius_agents.session import EVERY, Allowed
 

@@ -16,10 +16,9 @@ from inspect_ai.util import store
 
 from vesalius.api.explanations import BUILTIN
 from vesalius.errors import BadInput
-from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.backbone import inspect_backbone
 from vesalius_agents.inspection.metrics import number, over_functions, with_ours
-from vesalius_agents.inspection.sessions import ANSWER, SESSION, close, in_thread, session
+from vesalius_agents.inspection.sessions import ANSWER, MESSAGES, SESSION, agent_with, close, in_thread, ours, session
 from vesalius_agents.inspection.tools import query_function, submit_function
 from vesalius_functions.bench.functions import FunctionCases
 from vesalius_functions.box import Answer, Box

@@ -11,7 +11,7 @@ from inspect_ai.scorer import Metric, SampleScore, mean, metric, stderr
 
 from vesalius.documents.metric import Metric as Figure
 from vesalius_agents.cases import median_over_cases, pooled_over_components
-from vesalius_agents.inspection.agents import ours
+from vesalius_agents.inspection.sessions import ours
 from vesalius_functions.bench.functions import function_metrics
 
 #: Of a score's metadata: how many components each of its figures is of.

@@ -19,11 +19,10 @@ from vesalius.api.explanations import BUILTIN, scientist_named
 from vesalius.documents import Explanation
 from vesalius.errors import BadInput
 from vesalius_agents.cases import grade_natural
-from vesalius_agents.inspection.agents import MESSAGES, agent_with, ours
 from vesalius_agents.inspection.backbone import inspect_backbone
 from vesalius_agents.inspection.circuit_task import explanation_text, submitted_explanation
 from vesalius_agents.inspection.metrics import COUNTS, number, over_components, with_ours
-from vesalius_agents.inspection.sessions import ANSWER, close, in_thread, opened
+from vesalius_agents.inspection.sessions import ANSWER, MESSAGES, agent_with, close, in_thread, opened, ours
 from vesalius_agents.inspection.tools import instruments, submit_explanation
 from vesalius_agents.session import Allowed
 

@@ -20,8 +20,7 @@ from vesalius.explanations.verdicts import record_text
 from vesalius.sandbox import Outcome
 from vesalius_agents.cases import scored_circuit
 from vesalius_agents.hyve.tools import outcome_text
-from vesalius_agents.inspection.agents import ours
-from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation
+from vesalius_agents.inspection.sessions import ANSWER, OPTIONS, box_of_sample, in_thread, investigation, ours
 from vesalius_agents.session import AgentSession, statement
 from vesalius_functions.bench.functions import ask_box
 from vesalius_functions.box import Answer

@@ -15,8 +15,8 @@ from typing import Any, Unpack
 
 from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
 from vesalius.api.door import directory_for, findable_model, verb
+from vesalius.documents.base import least_confined
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.ran import least_confined
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task

@@ -13,7 +13,7 @@ from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.scientists import BUILTIN, Scientist, chosen_scientist, protocol_of, scientist_named
 from vesalius.files import mark_of, sha256
 from vesalius.options import MAX_TOKENS, Ask, Who
-from vesalius.options.objects import listed
+from vesalius.options.records import listed
 from vesalius.plugins import JUDGES, find_plugin, loaded_plugin, plugin_names
 from vesalius.version import __version__
 from vesalius_bench.circuits.selection import CircuitCase, selection_options

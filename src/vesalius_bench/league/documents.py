@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import FileName, FrozenDict, FrozenMap, Record, ResultDocument
+from vesalius.documents.base import FileName, FrozenDict, FrozenMap, Ran, Record, ResultDocument
 from vesalius.documents.metric import Metric, metric_facts, metric_sheet
-from vesalius.documents.ran import Ran
 from vesalius.documents.request import installed_versions
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, duration
 from vesalius.errors import BadInput, quoted

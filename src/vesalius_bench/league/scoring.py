@@ -37,10 +37,10 @@ from typing import Any
 
 from vesalius.api.door import directory_for
 from vesalius.circuits.specimens import KEY_FOLDER
+from vesalius.documents.base import Ran, least_confined
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Evidence, Explanation
 from vesalius.documents.metric import Metric
-from vesalius.documents.ran import Ran, least_confined
 from vesalius.errors import BadInput, Failed, choices, note, result_kept, shortened
 from vesalius.explanations.retesting import Retester
 from vesalius.explanations.scientists import BUILTIN

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -27,11 +27,12 @@ from torch import Tensor
 
 from vesalius.behaviours.behaviour import label_of
 from vesalius.components import Component
-from vesalius.errors import PARSER_ERRORS, BadInput, Failed, choices, quoted
+from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import content_of, parse_json
 from vesalius.intervene.exchanging import END, Place
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
+from vesalius.model.states import PARSER_ERRORS
 from vesalius_bench.mib.files import MODELS, word_of
 
 FEATURIZER, INVERSE, INDICES = "_featurizer", "_inverse_featurizer", "_indices"
@@ -149,7 +150,10 @@ def _checkpoints(place: Place) -> dict[str, dict[str, Any]]:
         rotate = torch.nn.Module()
         rotate.weight = torch.nn.Parameter(place.directions.detach().float().cpu().contiguous())
         module.rotate = torch.nn.utils.parametrizations.orthogonal(rotate)
-        kind, config = SUBSPACE, {"rotation_matrix": rotate.weight.detach().clone(), "requires_grad": True}
+        kind, config = (
+            SUBSPACE,
+            {"rotation_matrix": cast(Tensor, rotate.weight).detach().clone(), "requires_grad": True},
+        )
     info = {
         "featurizer_class": kind,
         "inverse_featurizer_class": INVERSES[kind],

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.circuit import Circuit
-from vesalius.errors import PARSER_ERRORS, BadInput
+from vesalius.errors import BadInput
 from vesalius.files import write_json
 from vesalius.intervene.edges import EdgeGraph
+from vesalius.model.states import PARSER_ERRORS
 from vesalius_bench.mib.documents import Form, Level, MibFolder
 
 #: Shares of the edges or nodes at which circuits are read; a folder of circuits lacks the last, the whole model.

@@ -20,7 +20,7 @@ from vesalius.explanations.variables.algorithms import USUAL
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.sandbox.command import NOTHING, Grants
-from vesalius_session.proposals.making import null_of, proposal_of
+from vesalius_session.proposals.run import null_of, proposal_of
 
 #: Bases that choose places of the built-in scientist's variables, and bases that grade them there.
 ALIGNED, GRADED = 8, 16

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Unpack
 
 from vesalius.api.benchmarks import absolute, note_errors, performed, selection_word
 from vesalius.api.door import directory_for, findable_model, verb
+from vesalius.documents.base import least_confined
 from vesalius.documents.difference import Compared, ComponentDifference
-from vesalius.documents.ran import least_confined
 from vesalius.documents.scorecard import Scorecard
 from vesalius.files import mark_of, write_json
 from vesalius.json_lines import short_name

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from vesalius.documents.ran import Ran
+from vesalius.documents.base import Ran
 from vesalius.json_lines import TIMEOUT
 from vesalius.sandbox import Executions, RecordedSandbox
 from vesalius.sandbox.command import NOTHING, Grants

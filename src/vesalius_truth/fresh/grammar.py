@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from vesalius.rasp.idioms import frac_prevs, hist, length, shift_by
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -28,7 +27,11 @@ from vesalius.rasp.language import (
     SequenceMap,
     Value,
     Variable,
+    frac_prevs,
+    hist,
     indices,
+    length,
+    shift_by,
     tokens,
 )
 

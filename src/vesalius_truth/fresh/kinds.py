@@ -20,7 +20,6 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from vesalius.rasp.idioms import shift_by
 from vesalius.rasp.language import (
     Aggregate,
     Comparison,
@@ -31,6 +30,7 @@ from vesalius.rasp.language import (
     Value,
     Variable,
     indices,
+    shift_by,
     tokens,
 )
 from vesalius_truth.fresh.grammar import Grammar, Kind, PhrasedVariable, pseudo_words

@@ -25,6 +25,7 @@ from vesalius.documents.view.cells import (
     interval,
     shortened,
 )
+from vesalius.values import JsonObject
 
 #: Two neighbouring columns of these names are shown as one interval.
 INTERVAL = ("low", "high")
@@ -123,7 +124,7 @@ class Sheet(Section):
         columns = columns_of(records)
         return cls(columns, [[record.get(name) for name in columns] for record in records], **options)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[JsonObject]:
         """Every row by column name."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 

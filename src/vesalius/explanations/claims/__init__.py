@@ -56,6 +56,7 @@ from vesalius.explanations.laboratory import CircuitLab, Lab, NaturalLab
 from vesalius.explanations.laboratory.answers import NothingChanges
 from vesalius.rasp import Program, Variable
 from vesalius.rasp.document import to_document
+from vesalius.values import JsonObject
 
 __all__ = [
     "CIRCUIT_KINDS",
@@ -233,7 +234,7 @@ def worded(text: str, verdict: Verdict, evidence: tuple[Evidence, ...]) -> str:
     return text + input_words(evidence)
 
 
-def prediction_of(claim: Claim) -> dict[str, Any]:
+def prediction_of(claim: Claim) -> JsonObject:
     """What a record holds of a claim."""
     data = claim.model_dump(mode="json", exclude=_ELSEWHERE, exclude_defaults=True)
     if (program := getattr(claim, PROGRAM, None)) is not None:
@@ -243,7 +244,7 @@ def prediction_of(claim: Claim) -> dict[str, Any]:
     return data
 
 
-def claim_data(record: ClaimRecord, component: str, executable: Executable | None, *, builtin: bool) -> dict[str, Any]:
+def claim_data(record: ClaimRecord, component: str, executable: Executable | None, *, builtin: bool) -> JsonObject:
     """The claim of a record as `claim_from` reads it.
 
     Records of earlier versions hold no prediction: that a component is necessary needs none, and the built-in scientist
@@ -265,7 +266,7 @@ def claim_data(record: ClaimRecord, component: str, executable: Executable | Non
     return {**prediction, **_programs(prediction, executable), "kind": record.kind, "component": component}
 
 
-def _programs(prediction: Mapping[str, Any], executable: Executable | None) -> dict[str, Any]:
+def _programs(prediction: Mapping[str, Any], executable: Executable | None) -> JsonObject:
     given: dict[str, Any] = {}
     for name in (PROGRAM, HYPOTHESIS):
         if name not in prediction:

@@ -35,11 +35,11 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, Lab, NaturalLab
+from vesalius.explanations.laboratory.answers import ANSWER
 from vesalius.explanations.laboratory.base import PerPrompt
-from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import feeds
-from vesalius.intervene.mlps import ranks
 from vesalius.intervene.values import unit_shape
+from vesalius.intervene.written_tokens import ranks
 
 #: A set of neurons keeps an MLP's effect if it keeps this share of it.
 KEPT = 0.8

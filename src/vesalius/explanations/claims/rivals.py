@@ -22,6 +22,7 @@ from typing import Any, Literal
 from vesalius.errors import BadInput
 from vesalius.rasp import Program, Select, Variable
 from vesalius.rasp.document import expression_names, from_document, to_data, to_document
+from vesalius.values import JsonObject
 
 RivalKind = Literal["position", "token", "comparison", "upstream"]
 RIVAL_KINDS: tuple[RivalKind, ...] = ("position", "token", "comparison", "upstream")
@@ -38,7 +39,7 @@ _OTHER_COMPARISONS = {
 }
 _MAX_ENTRIES = 24  # of one table, drawn at random, one rival each
 
-Document = Entry = dict[str, Any]
+Document = Entry = JsonObject
 
 
 @dataclass(frozen=True)
@@ -359,7 +360,7 @@ class _PositionEditor:
         return {"name": copy, "op": "sequence_map", "of": [name, name], "table": [[v, v, v] for v in values]}
 
 
-def _fresh(name: str, taken: dict[str, Any]) -> str:
+def _fresh(name: str, taken: JsonObject) -> str:
     while name in taken:
         name += "_"
     return name

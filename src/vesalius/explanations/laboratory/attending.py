@@ -11,7 +11,6 @@ head's attention leaves the role once its path into the queries or keys carries 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,6 +20,7 @@ from vesalius.components import Component
 from vesalius.explanations.laboratory.natural import NaturalLab
 from vesalius.explanations.laboratory.runs import AttentionPort, HeadPaths
 from vesalius.intervene.attending import BIASES, POSITION, TOKEN, AttentionParts
+from vesalius.values import JsonObject
 
 #: Prompts that are taken apart, leading pairs of each that are compared with path patching, and terms that are named.
 PROMPTS, CONFIRMED, NAMED = 4, 20, 3
@@ -104,7 +104,7 @@ def attention_lost(lab: NaturalLab, terms: ScoreTerms, source: str, port: Attent
     return round(float(lost.mean()), DIGITS) if len(lost) else None
 
 
-def terms_record(lab: NaturalLab, terms: ScoreTerms) -> dict[str, Any]:
+def terms_record(lab: NaturalLab, terms: ScoreTerms) -> JsonObject:
     """The terms for JSON: leading sources at the query and at the key, each with the attention that its path is worth,
     and leading pairs.
     """

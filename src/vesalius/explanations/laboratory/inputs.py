@@ -21,8 +21,7 @@ from vesalius.components import Component
 from vesalius.explanations.laboratory.circuits import CircuitLab
 from vesalius.explanations.laboratory.runs import feeds
 from vesalius.intervene import Plan, Values, run
-from vesalius.intervene.inputs import logits_with, output_with
-from vesalius.intervene.values import component_values, contribution
+from vesalius.intervene.values import component_values, contribution, logits_with, output_with
 
 TOKENS = "tokens"
 #: Pairs of inputs on which paths are exchanged; a held input leaves no case out, so fewer serve than for swaps.

@@ -22,9 +22,8 @@ from vesalius.behaviours.behaviour import TooFewPrompts
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.head_tests import Target
-from vesalius.explanations.laboratory.answers import Answers, Corrupted, Moved, NothingChanges
+from vesalius.explanations.laboratory.answers import Answers, Corrupted, Donor, Moved, NothingChanges
 from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, PerPrompt, Replacement, Sets
-from vesalius.explanations.laboratory.exchanges import Donor
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, Losses, NaturalLab, PathKey
 from vesalius.explanations.laboratory.runs import Runs
 from vesalius.model.specimen import Specimen

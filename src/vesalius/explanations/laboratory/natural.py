@@ -25,8 +25,11 @@ from vesalius.discovery.head_tests import Target, masses
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.atlas import standard_names
 from vesalius.explanations.laboratory.answers import (
+    ANSWER,
     Answers,
     Corrupted,
+    Donor,
+    Exchange,
     Moved,
     NothingChanges,
     answer_readout,
@@ -44,7 +47,6 @@ from vesalius.explanations.laboratory.base import (
     Sets,
     own_circuit,
 )
-from vesalius.explanations.laboratory.exchanges import ANSWER, Donor, Exchange
 from vesalius.explanations.laboratory.other_tokens import following, patterns_of, without_copies
 from vesalius.explanations.laboratory.runs import (
     SINKS,
@@ -60,10 +62,10 @@ from vesalius.explanations.laboratory.runs import (
     require_heads,
 )
 from vesalius.intervene import Plan, Recordings, Values, component_values, means_of, reordered, run, zeros
-from vesalius.intervene.mlps import with_neurons_kept
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.intervene.probes import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.signed import Sides, parted, word_of
+from vesalius.intervene.written_tokens import with_neurons_kept
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer

@@ -20,11 +20,11 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.head_tests import Target, general_roles, masses, masses_in_place
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, run
-from vesalius.intervene.mlps import mlp_input
 from vesalius.intervene.probes import HeadInputs, direct_difference, direct_sides
 from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
 from vesalius.intervene.signed import Sides
 from vesalius.intervene.values import contribution, values_of
+from vesalius.intervene.written_tokens import mlp_input
 from vesalius.model.hooks import Cache
 from vesalius.model.transformer import Transformer
 

@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.metrics import metric_name
@@ -46,6 +45,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.options import require_drawable
 from vesalius.progress import Progress, silent
 from vesalius.statistics import LOOKS
+from vesalius.values import JsonObject
 
 #: The most held-out prompts that a claim draws until it is decided, and those that components are selected on.
 PROMPTS, SELECTION = LOOKS[-1], 8
@@ -72,7 +72,7 @@ class StudyPart:
     n: int
     seed: int
     performs: bool
-    request: dict[str, Any]
+    request: JsonObject
 
 
 def explain_natural(
@@ -223,7 +223,7 @@ def _component(
     finding: Findings,
     lab: NaturalLab,
     selection: ChosenComponents,
-    request: dict[str, Any],
+    request: JsonObject,
     specificity: PartSpecificity | None,
 ) -> ComponentExplanation:
     numbers = _profile(lab, selection, finding.component)

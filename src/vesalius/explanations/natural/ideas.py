@@ -26,7 +26,7 @@ from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_EFFECT, MIN_MA
 from vesalius.explanations.claims.mlps import KEPT
 from vesalius.explanations.claims.paths import MOST
 from vesalius.explanations.laboratory import END, NaturalLab
-from vesalius.explanations.laboratory.exchanges import ANSWER
+from vesalius.explanations.laboratory.answers import ANSWER
 from vesalius.explanations.laboratory.runs import NAMES, SINKS
 from vesalius.explanations.natural.grouping import is_unclear, lower_end_of
 from vesalius.intervene import attribute_units

@@ -27,6 +27,7 @@ from vesalius.explanations.laboratory.runs import edges_between, feeds, logit_di
 from vesalius.intervene.probes import direct_logits
 from vesalius.intervene.signed import Sides, parted
 from vesalius.statistics import mean_apart_from_zero
+from vesalius.values import JsonObject
 
 #: More sets in one call than this are refused.
 MOST_SETS = 64
@@ -42,7 +43,7 @@ class Instruments:
 
     # What the model does.
 
-    def examples(self, count: int = 5) -> list[dict[str, Any]]:
+    def examples(self, count: int = 5) -> list[JsonObject]:
         """Prompts with the token at each role, the model's answer and whether it is right."""
         shown = range(min(_count(count, "count"), self.lab.n))
         return [
@@ -55,7 +56,7 @@ class Instruments:
             for row in shown
         ]
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> JsonObject:
         """Accuracy and mean score of the unchanged model."""
         return {
             "accuracy": rounded(self.lab.clean_answers.right.float().mean()),
@@ -66,7 +67,7 @@ class Instruments:
 
     # Looking.
 
-    def attention(self, heads: Given, query: str = END) -> dict[str, dict[str, Any]]:
+    def attention(self, heads: Given, query: str = END) -> dict[str, JsonObject]:
         """Attention of each head from one role's position to every other: mean mass, and the share of prompts in which
         that position gets the most.
         """
@@ -80,7 +81,7 @@ class Instruments:
             }
         return by_head
 
-    def lens(self, components: Given, k: int = TOP_TOKENS) -> dict[str, dict[str, Any]]:
+    def lens(self, components: Given, k: int = TOP_TOKENS) -> dict[str, JsonObject]:
         """What each component's output at the end adds to the logits: to the answer's (against the mean logit), the
         answer's median rank, how often it is among the top `k`, and the tokens that gain most on average.
         `effect_right`, `effect_wrong` and `effect_rest` are what it adds to the right answer's logit, the wrong one's
@@ -106,7 +107,7 @@ class Instruments:
             }
         return by_component
 
-    def layers(self) -> list[dict[str, Any]]:
+    def layers(self) -> list[JsonObject]:
         """The logit lens on the residual stream at the end, after each layer: how often its top token is the answer."""
         rows = torch.arange(self.lab.n)
         by_layer = []
@@ -124,7 +125,7 @@ class Instruments:
 
     def replace(
         self, sets: Sequence[Given], how: How = "resample", at: str | None = None, suppressed: Given = ()
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Replace each set by zero, by its mean, by its mean over prompts with the same token there (`token mean`), or
         by its value on the counterfactual prompt (`resample`), everywhere or at one role. The effect is the share of
         the clean score that is lost; `effect_right`, `effect_wrong` and `effect_rest` the logits that the right answer,
@@ -154,7 +155,7 @@ class Instruments:
 
     def cut_attention(
         self, sets: Sequence[Given], role: str, query: str = END, suppressed: Given = ()
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Set the attention of each set of heads from one role's position to another's to zero, the rest unchanged."""
         groups, first = [self._heads(group) for group in self._checked(sets)], self._components(suppressed)
         self.lab.place(role)
@@ -162,7 +163,7 @@ class Instruments:
 
     def corrupt(
         self, sets: Sequence[Given], role: str, at: str | None = END, suppressed: Given = ()
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Put another prompt's token at a role, run, and patch each set's output from that run into the clean one: how
         often the answer becomes that run's (`switched`), and the change of logit(its answer) - logit(clean answer) as a
         share of what the whole run changes (`moved`); of sets of heads also where only their values at other positions
@@ -183,7 +184,7 @@ class Instruments:
             for group, (switched, moved) in zip(groups, self.lab.moved_shares(groups, role, at, first), strict=True)
         ]
 
-    def restore(self, sets: Sequence[Given], at: str | None = None) -> list[dict[str, Any]]:
+    def restore(self, sets: Sequence[Given], at: str | None = None) -> list[JsonObject]:
         """Patch each set's clean output into the counterfactual run: the share of the score that comes back, and what
         that adds to the logits of the right answer, the wrong one and the rest.
         """
@@ -200,7 +201,7 @@ class Instruments:
             for i, group in enumerate(groups)
         ]
 
-    def direct(self, components: Given) -> dict[str, dict[str, Any]]:
+    def direct(self, components: Given) -> dict[str, JsonObject]:
         """The effect of each component on the logits directly, and in all ways (resampled), as shares of the score;
         `effect_right`, `effect_wrong` and `effect_rest` are the direct effects on their logits.
         """
@@ -216,7 +217,7 @@ class Instruments:
             for i, part in enumerate(parts)
         }
 
-    def path(self, sender: str | Component, receiver: str | Component) -> dict[str, Any]:
+    def path(self, sender: str | Component, receiver: str | Component) -> JsonObject:
         """The effect of the direct path from one component into another, and into each of its inputs (resampled)."""
         (first,), (second,) = self._components([sender]), self._components([receiver])
         if not feeds(first, second, parallel=self.model.config.parallel):
@@ -226,7 +227,7 @@ class Instruments:
         ports = {edge.port: self._mean(effects[:, i]) for i, edge in enumerate(edges, 1)}
         return {"sender": str(first), "receiver": str(second), "effect": self._mean(effects[:, 0]), "inputs": ports}
 
-    def prune(self, components: Given, how: How = "resample", at: str | None = None) -> list[dict[str, Any]]:
+    def prune(self, components: Given, how: How = "resample", at: str | None = None) -> list[JsonObject]:
         """Replace these components one after another, each time the one that costs least, and say what is left after
         each step. What survives longest matters most.
         """
@@ -272,7 +273,7 @@ class Instruments:
 
     # Writing down.
 
-    def _outcome(self, group: Sequence[Component], before: Answers, after: Answers) -> dict[str, Any]:
+    def _outcome(self, group: Sequence[Component], before: Answers, after: Answers) -> JsonObject:
         return {
             "components": [str(part) for part in group],
             "effect": self._mean(self.lab.lost(before, after)[0]),

@@ -7,7 +7,6 @@ the roles that a head moves are counted together. What a claim is and how it is 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from vesalius.components import Component
 from vesalius.documents.claims import NotAsked
@@ -46,15 +45,15 @@ from vesalius.explanations.claims.base import MIN_EFFECT, join_names, level_for
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early, spared_by
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement
+from vesalius.explanations.laboratory.answers import ANSWER
 from vesalius.explanations.laboratory.attending import score_terms, terms_record
-from vesalius.explanations.laboratory.exchanges import ANSWER
 from vesalius.explanations.laboratory.runs import PORT_WORDS, SINKS, AttentionPort
 from vesalius.explanations.natural.grouping import Redundancy
 from vesalius.explanations.natural.ideas import Ideas, Inside
-from vesalius.explanations.natural.roles import Findings
+from vesalius.explanations.natural.roles import Findings, Written, written_by
 from vesalius.explanations.natural.selection import ChosenComponents
-from vesalius.explanations.natural.written import Written, written_by
 from vesalius.intervene.signed import ANSWER_SUPPRESSOR, MOVER, SUPPRESSOR, word_of
+from vesalius.values import JsonObject
 
 
 def measure_ahead(lab: NaturalLab, selection: ChosenComponents, components: Sequence[Component]) -> None:
@@ -124,7 +123,7 @@ def _is_path(selection: ChosenComponents, mlp: Component, claim: ClaimRecord) ->
     return any(str(one) == sender and receiver == mlp for one, receiver in selection.paths)
 
 
-def _why(lab: NaturalLab, found: Findings) -> dict[str, Any] | None:
+def _why(lab: NaturalLab, found: Findings) -> JsonObject | None:
     """Why a head attends where it was shown to; of a sink there is nothing to tell."""
     shown = found.looks_at if found.supported("attends") else next(iter(found.roles("reads_role")), None)
     if not found.component.is_head or shown is None or shown in SINKS:

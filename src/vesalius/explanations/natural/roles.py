@@ -1,16 +1,179 @@
 """From verdicts to a role: the name of a component, by rule, from the claims about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import torch
 
 from vesalius.components import Component
 from vesalius.documents.claims import NotAsked
-from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
+from vesalius.documents.explanation import TOKENS, ClaimRecord, Tag, Verdict
 from vesalius.explanations.claims.base import MIN_EFFECT, join_names
+from vesalius.explanations.laboratory import END, NaturalLab
+from vesalius.explanations.laboratory.answers import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort
 from vesalius.explanations.natural.ideas import Reading
-from vesalius.explanations.natural.names_of_mlps import SHARED, by_ways, is_shared, name_of_mlp, place_words
-from vesalius.explanations.natural.written import Written
+from vesalius.intervene.written_tokens import last_norm, raised_and_lowered, with_neurons_kept
+from vesalius.values import JsonObject
+
+# What an MLP, or a few of its neurons, write in tokens: those that its output at one position raises most, beyond what
+# it writes on the counterfactual prompt. It is read off the weights; no claim rests on it.
+
+#: Prompts that are shown with so many tokens each; the answer is looked for among so many.
+EXAMPLES, SHOWN, AMONG = 3, 3, 10
+
+
+@dataclass(frozen=True)
+class Written:
+    """`examples` are prompts: the answer, and the tokens raised most. `answer` is the share of prompts whose answer is
+    among the ten tokens raised most, `answers` the share of these tokens that are answers of the prompts.
+    """
+
+    at: str
+    neurons: int | None
+    examples: tuple[tuple[str, tuple[str, ...]], ...]
+    answer: float
+    answers: float
+    n: int
+
+    @property
+    def sentence(self) -> str:
+        """What it writes, with examples."""
+        place = "the answer position" if self.at == END else self.at
+        who = "what it writes" if self.neurons is None else f"what these {self.neurons} neurons write"
+        shown = "; ".join(
+            f"{', '.join(map(repr, raised))} where {answer!r} is right" for answer, raised in self.examples
+        )
+        return (
+            f"Beyond the counterfactual prompt, {who} at {place} raises most {shown}. The answer is among the {AMONG} "
+            f"tokens raised most on {self.answer:.2f} of {self.n} prompts."
+        )
+
+    @property
+    def record(self) -> JsonObject:
+        """The same for JSON."""
+        examples = [{"answer": answer, "raises": list(raised)} for answer, raised in self.examples]
+        shares = {"answer_among_ten": round(self.answer, 4), "answers_of_ten": round(self.answers, 4)}
+        return {"at": self.at, "neurons": self.neurons, "examples": examples, **shares, "n": self.n}
+
+
+def written_by(lab: NaturalLab, mlp: Component, at: str, neurons: Sequence[int] = ()) -> Written | None:
+    """What an MLP writes at a role's position, or some of its neurons; None where tokens have no text."""
+    if lab.vocabulary is None:
+        return None
+    rows, place, runs = torch.arange(lab.n), lab.place(at), lab.runs
+    if neurons:
+        inputs = {"read": runs.mlp_input(mlp.layer), "other": runs.mlp_input(mlp.layer, source=True)}
+        some, none = (with_neurons_kept(lab.model, mlp, kept, **inputs) for kept in (neurons, ()))
+        change = some - none
+    else:
+        change = -runs.change(mlp)
+    raised, _ = raised_and_lowered(lab.model, last_norm(lab.model, change[rows, place]), top=AMONG)
+    answers, piece = lab.prompts.correct, lab.vocabulary.tokenizer.piece
+    first = {answer: row for row, answer in reversed(list(enumerate(answers.tolist())))}
+    chosen = sorted(first.values())[:EXAMPLES]
+    return Written(
+        at,
+        len(neurons) or None,
+        tuple((piece(int(answers[row])), tuple(map(piece, raised[row, :SHOWN].tolist()))) for row in chosen),
+        float((raised == answers[:, None]).any(1).float().mean()),
+        float(torch.isin(raised, answers).float().mean()),
+        lab.n,
+    )
+
+
+# What a necessary MLP is called: what its output stands for, where it acts, by which neurons, and by which paths.
+#
+# looks up the answer from X   it was shown to look it up (`looks_up`); the figure is how far its output alone, from
+#                              prompts with another X, brings their answer
+# carries X                    its output stands for X, the token of a role or the answer (`carries`)
+# writes the answer            it acts mostly on its direct path to the logits
+# supplies a constant          zeros in its place cost something, its values on other prompts nothing
+# necessary at X               none of these was shown; where most of its effect arises, which inputs it needs and
+#                              what it feeds, as far as that was decided
+
+#: Senders and receivers that a name lists.
+LISTED = 3
+SHARED = "supplies what the prompts share"
+NOT_FOUND = "necessary, by a way that was not found"
+
+
+def name_of_mlp(claims: Sequence[ClaimRecord], fed: Sequence[str]) -> str:
+    """The name of an MLP that is necessary, from the claims about it and the components it feeds."""
+    supported = [claim for claim in claims if claim.verdict == "supported"]
+    kinds = {claim.kind for claim in supported}
+    carried = [claim for claim in supported if claim.kind in ("looks_up", "carries")]
+    direct = "acts_directly" in kinds
+    if carried:
+        name = _carried(carried[-1], direct=direct)
+    elif direct:
+        name = "writes the answer"
+    else:
+        name = SHARED if is_shared(claims) else "necessary"
+        name += place_words(supported)
+    name += "".join(f", through {_neurons(claim)}" for claim in supported if claim.kind == "few_neurons")
+    name = by_ways(name, supported, () if direct or "looks_up" in kinds else fed)
+    return NOT_FOUND if name == "necessary" else name
+
+
+def place_words(supported: Sequence[ClaimRecord]) -> str:
+    """Where most of a component's effect arises, as the end of a name."""
+    if any(claim.kind == "acts_at_answer" for claim in supported):
+        return " at the answer"
+    roles = [str((claim.prediction or {}).get("role")) for claim in supported if claim.kind == "acts_at"]
+    return f" at {roles[0]}" if roles else ""
+
+
+def by_ways(name: str, supported: Sequence[ClaimRecord], fed: Sequence[str]) -> str:
+    """A name with what the component was shown to need and to feed."""
+    needed = senders_of(supported)
+    return name + (f", reads {_listed(needed)}" if needed else "") + (f", feeds {_listed(fed)}" if fed else "")
+
+
+def senders_of(supported: Sequence[ClaimRecord]) -> list[str]:
+    """The inputs that an MLP was shown to need."""
+    names = [str((claim.prediction or {}).get("sender")) for claim in supported if claim.kind == "needs_input"]
+    return ["the tokens" if name == TOKENS else name for name in names]
+
+
+def variable_of(claim: ClaimRecord) -> tuple[str, str]:
+    """The variable that a claim of interchange is about, and the position."""
+    prediction = claim.prediction or {}
+    return str(prediction.get("variable")), str(prediction.get("at", END))
+
+
+def is_shared(claims: Sequence[ClaimRecord]) -> bool:
+    """Whether another replacement was shown to cost something, and more than its values on other prompts do."""
+    shown = {one.experiment: one for claim in claims if claim.kind == "necessary" for one in claim.evidence}
+    other = shown.pop("resample replacement", None)
+    if other is None or other.high is None or other.passed:
+        return False
+    return any(one.passed and one.low is not None and one.low > other.high for one in shown.values())
+
+
+def _carried(claim: ClaimRecord, *, direct: bool) -> str:
+    variable, at = variable_of(claim)
+    place = "the answer" if at == END else at
+    figure = f"(interchange {claim.evidence[0].value:.2f})"
+    if claim.kind == "looks_up":
+        return f"looks up the answer from {variable} at {place} {figure}"
+    if variable != ANSWER:
+        return f"{'writes the answer, ' if direct else ''}carries {variable} at {place} {figure}"
+    if direct:
+        return f"writes the answer {figure}"
+    return f"carries the answer{'' if at == END else f' at {at}'} {figure}"
+
+
+def _neurons(claim: ClaimRecord) -> str:
+    """How many of its neurons, from the experiment's name."""
+    few, _, width = claim.evidence[0].experiment.removeprefix("all but ").partition(" of its ")
+    return f"{few} of its {int(width.split()[0]):,} neurons"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    return join_names(names) if more <= 0 else f"{', '.join(names[:LISTED])} and {more} more"
+
 
 # A role has two halves. Where a head attends, if the claim that it attends there is supported: *reads X* (a token role
 # of the behaviour; *attends to X* where it was not shown to use what is there) or *BOS sink*. *Induction head*,
@@ -81,7 +244,7 @@ class Findings:
     raises: bool = True
     names: tuple[str, ...] = ()
     written: Written | None = None
-    why: dict[str, Any] | None = None
+    why: JsonObject | None = None
     fed: tuple[ClaimRecord, ...] = ()
     not_asked: tuple[NotAsked, ...] = ()
     reading: Reading | None = None

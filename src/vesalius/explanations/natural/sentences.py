@@ -14,8 +14,7 @@ from vesalius.explanations.claims.mlps import LENS, THIRD
 from vesalius.explanations.claims.necessary import COSTS_NOTHING, is_inert, spared_by
 from vesalius.explanations.laboratory import END
 from vesalius.explanations.laboratory.runs import PORT_WORDS
-from vesalius.explanations.natural.names_of_mlps import is_shared, senders_of, variable_of
-from vesalius.explanations.natural.roles import Findings
+from vesalius.explanations.natural.roles import Findings, is_shared, senders_of, variable_of
 
 _REPLACEMENTS = {
     "zero replacement": "zeros",

@@ -42,8 +42,7 @@ from vesalius.explanations.claims.base import MIN_EFFECT
 from vesalius.explanations.running.lookups import Lookups, shuffled_words, words_of
 from vesalius.explanations.running.misplaced import misplaced
 from vesalius.explanations.running.programs import Program
-from vesalius.explanations.running.rules import Tokens, library
-from vesalius.explanations.running.values import Values, token_values, variable_values
+from vesalius.explanations.running.rules import Tokens, Values, library, token_values, variable_values
 from vesalius.intervene import Plan, Readout, run
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.patterns import OWN, PatternEdits

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
+from vesalius.values import JsonObject
 
 State = dict[str, Tensor]
-Raw = dict[str, Any]
+Raw = JsonObject
 
 UNEMBED = "unembed.W_U"
 #: Tables that some checkpoints store although they are not weights.
