@@ -41,8 +41,10 @@ def other_model(specimen: Specimen, dictionaries: Dictionaries | None) -> str | 
     """The model that dictionaries say they are of, where that is not this one; a note says so. None where it is, or
     where they say nothing.
     """
+    if dictionaries is None:
+        return None
     names = (specimen.name, specimen.id, specimen.source)
-    for stated in () if dictionaries is None else dictionaries.stated:
+    for stated in dictionaries.stated:
         if stated.differs(names, specimen.model):
             same = " with other weights" if stated.name == specimen.name else ""
             note(
