@@ -171,3 +171,10 @@ def test_empty_lists_negative_numbers_and_unknown_styles_are_refused() -> None:
         Component(-1)
     with pytest.raises(BadInput, match="choose one of canonical"):
         Component(0).format("camel")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["L0F3", "L12.error", "L3.resid@S2", "L0H1.q", "L0H1@end", "L0_MLP@-1"])
+def test_a_site_where_components_are_taken_is_sent_to_the_verbs_that_take_it(name: str) -> None:
+    with pytest.raises(BadInput, match="`sweep`, `what-if` and `complete` take other sites") as refusal:
+        Component.parse(name)
+    assert repr(name) in str(refusal.value)

@@ -49,6 +49,8 @@ _MLP_PATTERNS = [
         r"m(\d{1,9})",
     )
 ]
+#: Names of places that are no components (`vesalius.sites`): activations, latents, single positions.
+_SITE = re.compile(r"L\d{1,9}(?:H\d{1,9})?(?:F\d{1,9}|\.[a-z_]+)(?:@\S+)?|L\d{1,9}(?:H\d{1,9}|_MLP)@\S+")
 _NEURON_PATTERNS = [
     re.compile(pattern)
     for pattern in (
@@ -135,6 +137,11 @@ class Component(Named):
         for pattern in _EXPERT_PATTERNS:
             if match := pattern.fullmatch(text):
                 return cls(int(match[1]), expert=int(match[2]))
+        if _SITE.fullmatch(text):
+            raise BadInput(
+                f"component {text!r}: heads, MLPs and neurons are taken here; `sweep`, `what-if` and `complete` take "
+                "other sites, and latents with `features`"
+            )
         raise BadInput(f"component {text!r} is not a name; expected {_EXPECTED}")
 
     @property

@@ -175,6 +175,7 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "split": ("train", {}),
         "select": (["top"], {}),
         "size": (2, {"select": ["top"]}),
+        "features": ("its own directory of dictionaries", {}),
         "rivals": (1, {}),
         "rivals_by": ("edges", {"method": "eap", "rivals": 1}),
         "behaviour": ("induction-out", {}),
@@ -282,7 +283,7 @@ def test_every_keyword_that_decides_is_in_the_request(
 def _dictionary(tiny: Path, place: Path) -> Path:
     """A directory with a dictionary of eight latents of the tiny model."""
     place.mkdir(exist_ok=True)
-    (place / "cfg.json").write_text('{"hook_name": "blocks.0.hook_resid_post", "architecture": "standard"}')
+    (place / "cfg.json").write_text('{"hook_name": "blocks.0.hook_mlp_out", "architecture": "standard"}')
     d, generator = ves.load(str(tiny)).model.config.d_model, torch.Generator().manual_seed(0)
     shapes = {"W_enc": (d, 8), "b_enc": (8,), "W_dec": (8, d), "b_dec": (d,)}
     weights = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
