@@ -149,7 +149,8 @@ def _checkpoints(place: Place) -> dict[str, dict[str, Any]]:
         rotate = torch.nn.Module()
         rotate.weight = torch.nn.Parameter(place.directions.detach().float().cpu().contiguous())
         module.rotate = torch.nn.utils.parametrizations.orthogonal(rotate)
-        matrix: Tensor = rotate.weight  # as the parametrization gives it back
+        matrix = rotate.weight  # as the parametrization gives it back
+        assert isinstance(matrix, Tensor)
         kind, config = SUBSPACE, {"rotation_matrix": matrix.detach().clone(), "requires_grad": True}
     info = {
         "featurizer_class": kind,
