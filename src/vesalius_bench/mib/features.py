@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -150,10 +150,9 @@ def _checkpoints(place: Place) -> dict[str, dict[str, Any]]:
         rotate = torch.nn.Module()
         rotate.weight = torch.nn.Parameter(place.directions.detach().float().cpu().contiguous())
         module.rotate = torch.nn.utils.parametrizations.orthogonal(rotate)
-        kind, config = (
-            SUBSPACE,
-            {"rotation_matrix": cast(Tensor, rotate.weight).detach().clone(), "requires_grad": True},
-        )
+        matrix = rotate.weight  # as the parametrization gives it back
+        assert isinstance(matrix, Tensor)
+        kind, config = SUBSPACE, {"rotation_matrix": matrix.detach().clone(), "requires_grad": True}
     info = {
         "featurizer_class": kind,
         "inverse_featurizer_class": INVERSES[kind],
