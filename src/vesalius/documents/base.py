@@ -262,6 +262,8 @@ class FrozenDict(dict[K, V]):
 
 #: A mapping of a document, and a sequence that may be long.
 FrozenMap = Annotated[dict[K, V], AfterValidator(FrozenDict)]
+#: An object of JSON within a document: what it holds is checked by who reads it.
+JsonMap = FrozenMap[str, Any]
 #: Characters of a name that a file or a folder has.
 LONGEST_FILE_NAME = 200
 

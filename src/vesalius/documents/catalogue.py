@@ -7,7 +7,7 @@ A `Listing` is a list with a short repr and a table, an `Entry` a dictionary who
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from vesalius.documents.base import FrozenDict, FrozenList, FrozenMap, Record
+from vesalius.documents.base import FrozenDict, FrozenList, JsonMap, Record
 from vesalius.documents.view import (
     LONGEST_REPR,
     SHOWN_ROWS,
@@ -120,8 +120,8 @@ class SpecimenDescription(Viewable, Record):
     layers: int
     heads: int
     d_model: int
-    examples: tuple[FrozenMap[str, Any], ...]
-    vocab: tuple[Any, ...] | FrozenMap[str, Any]
+    examples: tuple[JsonMap, ...]
+    vocab: tuple[Any, ...] | JsonMap
     max_len: int
     min_len: int
 

@@ -20,7 +20,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from vesalius.components import Component, Edge, Shape
-from vesalius.documents.base import VERSION_FIELDS, FrozenDict, FrozenMap, Record, ShownDocument
+from vesalius.documents.base import VERSION_FIELDS, FrozenDict, FrozenMap, JsonMap, Record, ShownDocument
 from vesalius.documents.view import Answer, Facts, HeadMap, Row, Sheet, View, as_table, join_first
 from vesalius.errors import BadInput, quoted
 from vesalius.files import read_json, write_json
@@ -55,7 +55,7 @@ class Member(Record):
 
     score: int | float | None = None
     in_graph: bool = True
-    more: FrozenMap[str, Any] = Field(default_factory=FrozenDict)
+    more: JsonMap = Field(default_factory=FrozenDict)
 
     def as_data(self) -> JsonObject:
         """The JSON of the MIB format; a missing score is left out."""

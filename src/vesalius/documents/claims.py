@@ -19,7 +19,7 @@ from pydantic import (
     field_validator,
 )
 
-from vesalius.documents.base import FrozenDict, FrozenMap, Record, first_error
+from vesalius.documents.base import FrozenDict, FrozenMap, JsonMap, Record, first_error
 from vesalius.documents.view import (
     LONGEST_REPR,
     Answer,
@@ -118,8 +118,8 @@ class ClaimRecord(Viewable, Record):
     verdict: Verdict
     evidence: tuple[Evidence, ...]
     tried: int = 1
-    prediction: FrozenMap[str, Any] | None = None
-    counterexamples: tuple[FrozenMap[str, Any], ...] = ()
+    prediction: JsonMap | None = None
+    counterexamples: tuple[JsonMap, ...] = ()
 
     def view(self) -> View:
         """The claim, and its evidence."""
@@ -150,7 +150,7 @@ class Executable(Record):
     Grading runs it, so that no text is graded by how it sounds.
     """
 
-    program: FrozenMap[str, Any]
+    program: JsonMap
     carriers: FrozenMap[str, tuple[str, ...]]
 
 
@@ -285,11 +285,11 @@ class ComponentExplanation(Record):
     family: str | None = None
     reads: tuple[str, ...] = ()
     claims: tuple[ClaimRecord, ...] = ()
-    refuted: tuple[FrozenMap[str, Any], ...] = ()
-    table: FrozenMap[str, Any] | None = None
+    refuted: tuple[JsonMap, ...] = ()
+    table: JsonMap | None = None
     operation: NamedOperation | None = None
     role: str | None = None
-    profile: FrozenMap[str, Any] | None = None
+    profile: JsonMap | None = None
     effect: float | None = None
     effect_right: float | None = None
     effect_wrong: float | None = None

@@ -4,11 +4,11 @@ A trace is what diagnostics are computed from (execution success, soundness of p
 convergence) and what a reader follows when an explanation looks wrong. The explanation itself never depends on it.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import FrozenList, FrozenMap, Record, ShownDocument
+from vesalius.documents.base import FrozenList, JsonMap, Record, ShownDocument
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.printed import RunUsage
 from vesalius.documents.request import Request
@@ -50,7 +50,7 @@ class Attempt(Record):
     iteration: int
     hypothesis: str
     plan: str = ""
-    claims: tuple[FrozenMap[str, Any], ...] = ()
+    claims: tuple[JsonMap, ...] = ()
     executions: tuple[Execution, ...] = ()
     verdict: Verdict = "untested"
     reasoning: str = ""

@@ -38,14 +38,18 @@ ELEMENTARY = {
     "tanh": "hyperbolic tangent",
     "factorial": "factorial",
 }
-Environment = dict[str, Any]
+Environment = dict[str, object]
 Evaluator = Callable[[Environment], Any]
+#: What a formula computes with; a value that an operator or a function cannot take raises, and the result is None.
+Operator = Callable[[Any, Any], Any]
+Function = Callable[..., Any]
+Scalar = str | float | bool | None
 
 
-def _numbers_only(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _numbers_only(function: Operator) -> Operator:
     """Multiplying a text, or formatting it by %, could fill the memory."""
 
-    def checked(left: object, right: object) -> Any:
+    def checked(left: object, right: object) -> object:
         if isinstance(left, str | tuple) or isinstance(right, str | tuple):
             raise ValueError("not a number")
         return function(left, right)
@@ -53,14 +57,14 @@ def _numbers_only(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
     return checked
 
 
-def _rounded(value: Any, digits: int | None = None) -> Any:
+def _rounded(value: float, digits: int | None = None) -> float:
     """Rounding to the left of the point computes a power of ten, which could take hours."""
     if digits is not None and abs(digits) > MOST_DIGITS:
         raise ValueError("too many digits")
     return round(value, digits)
 
 
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+_BINARY: dict[type, Operator] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: _numbers_only(operator.mul),
@@ -68,8 +72,8 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: _numbers_only(operator.mod),
 }
-_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+_UNARY: dict[type, Function] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
+_COMPARE: dict[type, Operator] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -81,14 +85,14 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def _factorial(value: Any) -> int:
+def _factorial(value: object) -> int:
     """Larger factorials than these are no value of a variable."""
     if not isinstance(value, int) or value > MOST_FACTORIAL:
         raise ValueError("not a small whole number")
     return math.factorial(value)
 
 
-def _of_text(function: Callable[[str], str]) -> Callable[[Any], str]:
+def _of_text(function: Callable[[str], str]) -> Callable[[object], str]:
     def checked(value: object) -> str:
         if not isinstance(value, str):
             raise ValueError("not a text")
@@ -97,7 +101,7 @@ def _of_text(function: Callable[[str], str]) -> Callable[[Any], str]:
     return checked
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Function] = {
     "abs": abs,
     "min": min,
     "max": max,
@@ -114,7 +118,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def read_formula(text: object, names: Sequence[str]) -> Callable[..., Any]:
+def read_formula(text: object, names: Sequence[str]) -> Function:
     """The function a formula stands for, of as many values as there are names. What it cannot compute is None."""
     if not isinstance(text, str) or len(text) > LONGEST:
         raise BadInput(f"formula {text!r:.60}: write text of at most {LONGEST} characters")
@@ -125,26 +129,26 @@ def read_formula(text: object, names: Sequence[str]) -> Callable[..., Any]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: halves of characters
         raise BadInput(f"formula {text!r:.60} is not an expression; write for example '{names[0]} + 1'") from None
 
-    def of_one(x: object) -> Any:
+    def of_one(x: object) -> Scalar:
         return _defined(part, {names[0]: x})
 
-    def of_two(x: object, y: object) -> Any:
+    def of_two(x: object, y: object) -> Scalar:
         return _defined(part, {names[0]: x, names[1]: y})
 
-    def of_three(x: object, y: object, z: object) -> Any:
+    def of_three(x: object, y: object, z: object) -> Scalar:
         return _defined(part, {names[0]: x, names[1]: y, names[2]: z})
 
     return (of_one, of_two, of_three)[len(names) - 1]
 
 
-def _defined(part: Evaluator, environment: Environment) -> Any:
+def _defined(part: Evaluator, environment: Environment) -> Scalar:
     try:
         return bounded(part(environment))
     except (TypeError, ValueError, ArithmeticError):
         return None
 
 
-def bounded(value: object) -> Any:
+def bounded(value: object) -> Scalar:
     """A value of a variable, or None where it is too large: values feed on each other from one variable to the next."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST_VALUE else None
@@ -189,7 +193,7 @@ def _boolean(every: bool, parts: list[Evaluator]) -> Evaluator:
     return lambda environment: combine(part(environment) for part in parts)
 
 
-def _comparison(parts: list[Evaluator], operators: list[Callable[[Any, Any], Any]]) -> Evaluator:
+def _comparison(parts: list[Evaluator], operators: list[Operator]) -> Evaluator:
     def compare(environment: Environment) -> bool:
         values = [part(environment) for part in parts]
         return all(holds(values[i], values[i + 1]) for i, holds in enumerate(operators))

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import Failed
@@ -34,6 +34,17 @@ class StepProgress:
         if not priced:
             return text
         return f"{text}, cost so far {'unknown' if self.cost is None else f'${self.cost:.4f}'}"
+
+
+class CaseWithId(Protocol):
+    """A case, whatever else it holds: the ledger knows it by its id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Case = TypeVar("Case", bound=CaseWithId)
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -84,7 +95,7 @@ class Steps(ABC):
         """What progress calls a case's step."""
         return step
 
-    def _note(self, event: str, case: str, **fields: Any) -> None:
+    def _note(self, event: str, case: str, **fields: object) -> None:
         """Write an event to the ledger."""
         self._ledger_state.note(self.run.ledger.append(event, case=case, **fields))
 
@@ -95,9 +106,9 @@ class Steps(ABC):
     def _each(
         self,
         step: str,
-        work: Callable[[Any], Any],
-        cases: Sequence[Any],
-        keep: Callable[[Any, Any], None],
+        work: Callable[[Case], Result],
+        cases: Sequence[Case],
+        keep: Callable[[Case, Result], None],
         *,
         of: int,
         jobs: int,
@@ -108,13 +119,13 @@ class Steps(ABC):
 
     def _in_turn(
         self,
-        work: Callable[[Any], Any],
-        cases: Iterable[Any],
-        step_of: "Callable[[Any], Kept]",
+        work: Callable[[Case], object],
+        cases: Iterable[Case | None],
+        step_of: Callable[[Case], Kept],
         *,
         jobs: int,
     ) -> Generator[StepProgress]:
-        """Cases of one step or of several, whose results may decide which cases follow."""
+        """Cases of one step or of several, whose results may decide which cases follow; None waits for a result."""
         with closing(self._engine(work, self._until_ended(cases), jobs=jobs)) as results:
             for case, result in results:
                 step = step_of(case)
@@ -130,7 +141,7 @@ class Steps(ABC):
         if self._ended:
             raise Failed(f"{self._ended} ({self._finished()})")
 
-    def _until_ended(self, cases: Iterable[Any]) -> Iterator[Any]:
+    def _until_ended(self, cases: Iterable[Case | None]) -> Iterator[Any]:
         for case in cases:
             if self._ended:
                 return
