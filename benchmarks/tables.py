@@ -172,13 +172,12 @@ def smallest_circuits(name: str) -> Iterator[str]:
     """
     for each in recorded(name)["rows"]:
         method = each["methods"][0] if len(each["methods"]) == 1 else "**best** (default)"
-        passes = each.get("ranking_passes", 0) + each["search_passes"] if "search_passes" in each else "-"
-        minutes = f"{each['seconds'] / 60:.2f}" if "seconds" in each else "-"
+        passes = f"{each.get('ranking_passes', 0) + each['search_passes']:.0f}" if "search_passes" in each else "-"
         answer, _, said = each["answer"].partition(": ")
         size = "-" if said.startswith("no circuit") else each["size"]
         kept, elsewhere = (bracketed(each[where]) for where in ("kept", "elsewhere"))
         asked = (each["behaviour"], each["seed"], each["keep"], method)
-        yield row(*asked, answer, size, kept, elsewhere, passes, minutes)
+        yield row(*asked, answer, size, kept, elsewhere, passes, _minutes(each))
 
 
 def smallest_by_method(keep: float = 0.8, seed: int = 0) -> Iterator[str]:
@@ -197,9 +196,8 @@ def smallest_by_default(seed: int = 0) -> Iterator[str]:
     for behaviour, searches in usual.items():
         found = searches["best"]
         passes = f"{found['search_passes']:.0f}" if "search_passes" in found else "-"
-        minutes = f"{found['seconds'] / 60:.2f}" if "seconds" in found else "-"
         answers = (_answered(one.get("best")) for one in (searches, large.get(behaviour, {})))
-        yield row(behaviour, *answers, bracketed(found["elsewhere"]), passes, minutes)
+        yield row(behaviour, *answers, bracketed(found["elsewhere"]), passes, _minutes(found))
 
 
 def _searches(keep: float, seed: int) -> dict[str, dict[str, dict[str, Any]]]:
@@ -228,6 +226,13 @@ def _answered(search: dict[str, Any] | None) -> str:
     if search is None:
         return "not measured"
     return f"{search['answer'].partition(':')[0]}: {search['size']} keep {bracketed(search['kept'])}"
+
+
+def _minutes(search: dict[str, Any]) -> str:
+    """What a search took; where it ran on a processor, the minutes of the processor."""
+    if search.get("device") == "cpu":
+        return f"{search['cpu_seconds'] / 60:.2f} of a CPU"
+    return f"{search['seconds'] / 60:.2f}" if "seconds" in search else "-"
 
 
 def bracketed(figure: dict[str, Any] | None) -> str:

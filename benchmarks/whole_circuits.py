@@ -15,7 +15,7 @@ each; what a circuit of theirs keeps on another is read on the rows of `OTHER_TE
 import argparse
 import itertools
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ OTHER_TEMPLATES = {"agreement": agreement_elsewhere, "past-contrast": past_elsew
 
 def rows_of(
     model: str, behaviour: str, seed: int, shares: Sequence[float], device: str, methods: Collection[str]
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """One row for each method and share."""
     specimen = ves.load(model, behaviour=behaviour, device=device)
     rank = trial(specimen, PROMPTS, seed=seed)
@@ -95,33 +95,29 @@ def rows_of(
     per_prompt = scores["eap-ig"].per_prompt
     assert per_prompt is not None
     edges = per_prompt.mean(0)
-    rows = list[dict[str, Any]]()
     for keep in shares:
         for names in [*((name,) for name in scores if name in methods), DEFAULT]:
             begun, begun_cpu = time.perf_counter(), time.process_time()
             exact = (lambda: scores.get("sweep") or by_name["sweep"].score(given)) if names == DEFAULT else None
             asked = {name: rankings[name] for name in names}
             whole, _, _ = whole_circuit(Search(specimen, sets, asked=keep), asked, exact=exact, edges=edges)
-            told = answer(whole, behaviour, weak=contrast.doubt)
-            rows.append(
-                {
-                    "behaviour": Path(behaviour).stem,
-                    "seed": seed,
-                    "keep": keep,
-                    "methods": list(names),
-                    "answer": str(told),
-                    "size": whole.size,
-                    "kept": whole.kept.model_dump(),
-                    "elsewhere": None if whole.elsewhere is None else whole.elsewhere.model_dump(),
-                    "ranking_passes": sum(scores[name].forwards for name in names),
-                    "search_passes": whole.forwards,
-                    "seconds": time.perf_counter() - begun,
-                    "cpu_seconds": time.process_time() - begun_cpu,
-                    "device": str(specimen.model.device),
-                }
-            )
+            told = answer(whole, Path(behaviour).stem, weak=contrast.doubt)
             print(keep, "+".join(names), told, flush=True)
-    return rows
+            yield {
+                "behaviour": Path(behaviour).stem,
+                "seed": seed,
+                "keep": keep,
+                "methods": list(names),
+                "answer": str(told),
+                "size": whole.size,
+                "kept": whole.kept.model_dump(),
+                "elsewhere": None if whole.elsewhere is None else whole.elsewhere.model_dump(),
+                "ranking_passes": sum(scores[name].forwards for name in names),
+                "search_passes": whole.forwards,
+                "seconds": time.perf_counter() - begun,
+                "cpu_seconds": time.process_time() - begun_cpu,
+                "device": str(specimen.model.device),
+            }
 
 
 def main() -> None:
@@ -135,13 +131,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/whole_circuits.json"))
     given = parser.parse_args()
     asked = [method.name for method in METHODS] if given.methods is None else given.methods
-    rows = [
-        row
-        for behaviour in given.behaviours
-        for seed in given.seeds
-        for row in rows_of(given.model, behaviour, seed, given.keep, given.device, asked)
-    ]
-    write_json(given.out, {"model": Path(given.model).name, "prompts": PROMPTS, "rows": rows})
+    rows = list[dict[str, Any]]()
+    for behaviour, seed in itertools.product(given.behaviours, given.seeds):
+        for row in rows_of(given.model, behaviour, seed, given.keep, given.device, asked):
+            rows.append(row)
+            write_json(given.out, {"model": Path(given.model).name, "prompts": PROMPTS, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every metric against its formula, on logits that are known, and teacher forcing against plain forward passes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,9 @@ import torch
 from tests.models import random_model, small_config
 from vesalius.behaviours import Prompt, Prompts, performance
 from vesalius.behaviours.metrics import METRICS, NONE
+from vesalius.behaviours.trial import Trial
 from vesalius.errors import BadInput
+from vesalius.explanations.running.ladder import _readings
 from vesalius.intervene import Recordings, effects
 from vesalius.statistics import means_interval
 
@@ -60,6 +63,20 @@ def test_an_answer_of_several_tokens_is_the_product_of_its_tokens() -> None:
     assert scores(prompts(FORCED, SINGLE, metric="log-probability")) == pytest.approx([total, 4 - math.log(Z)], **CLOSE)
     assert scores(prompts(FORCED, metric="probability")) == pytest.approx([math.exp(total)], **CLOSE)
     assert scores(prompts(FORCED, metric="loss")) == pytest.approx([total / 3], **CLOSE)
+
+
+def test_an_answer_is_said_where_each_of_its_tokens_is_the_likeliest() -> None:
+    """The model always says 5; a metric that reads one place only is read beside it."""
+    rows = [replace(FORCED, forced=forced) for forced in ((5, 7, 6), (5, 5), (5, 5, 5))]
+    given = prompts(SINGLE, replace(SINGLE, correct=7), SETS, replace(SETS, answers=(7, 8)), *rows)
+    model = constant_model(LOGITS)
+    assert Recordings(model, given.batch, given.said()).scores().tolist() == [1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+    for metric in ("log-probability", "probability"):
+        one = given.with_metric(metric)
+        material = Trial(one.batch, one.counterfactual_batch, one.readout(model), one)
+        read = Recordings(model, one.batch, _readings(material, model)).scores()
+        assert read[:, 0].tolist() == pytest.approx(scores(one))
+        assert read[:, 3].tolist() == [1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0]
 
 
 def test_teacher_forcing_agrees_with_plain_forward_passes() -> None:

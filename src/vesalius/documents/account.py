@@ -48,6 +48,10 @@ class PartOfSet(Record):
     size: int
     effect: Metric
 
+    def text(self) -> str:
+        """The part with what replacing it costs."""
+        return f"{self.name} {self.effect.text()}"
+
 
 class Account(Record):
     """What a named set of components carries of a behaviour.
@@ -107,10 +111,7 @@ class Account(Record):
             names = join_first(self.not_described, NAMED)
             lines.append(("in the set, not described", f"{len(self.not_described)} of {size}: {names}"))
         lines += [
-            (
-                f"share of the range lost by {name}",
-                ", ".join(f"{part.name} {part.effect.text()}" for part in _largest(parts)),
-            )
+            (f"share of the range lost by {name}", ", ".join(part.text() for part in _largest(parts)))
             for name, parts in (("kind", self.kinds), ("position", self.positions), ("layer", self.layers))
             if parts
         ]
