@@ -34,7 +34,7 @@ MOST = {"n": 512, "seed": 2**31}
 SHORT = {
     "seed": "Seed of the prompts",
     "force": "Continue although the model does not perform the behaviour",
-    "features": "Directory of sparse dictionaries, whose latents are L1F47",
+    "features": "Sparse dictionaries",
 }
 
 

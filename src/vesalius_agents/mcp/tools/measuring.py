@@ -51,7 +51,7 @@ def sweep(
     """Ablate every component (or pair) alone; effect = clean minus edited score, with 95 % interval. Values that take
     its place: resample (from the counterfactual; default of natural models), zero (default of others) or mean.
     effect_right, effect_wrong, effect_rest: the same of the right answer's logit, the wrong one's, all others' mean.
-    `sites` resid, `by` position: the map of layers and positions. `sites` features: the strongest latents.
+    `sites` resid, `by` position: the map of layers and positions.
     """
     loaded = call.specimen(specimen, behaviour)
     features = call.features(sample.features)
@@ -84,8 +84,8 @@ def discover(
     *,
     sample: SparseSample = SAMPLE,
 ) -> Rows:
-    """Find the circuit: score components and edges by a discovery method, or (`neurons`) keep the fewest neurons. With
-    `features` also the fewest latents, heads and error terms that keep the behaviour.
+    """Find the circuit: score components and edges by a method, or (`neurons`) keep the fewest neurons; with `features`
+    also the fewest latents.
     """
     loaded = call.specimen(specimen, behaviour)
     features = call.features(sample.features)
