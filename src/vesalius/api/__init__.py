@@ -12,6 +12,7 @@
 | register a claim before its test, verify  | `register_claim`, `verify_claim`, `check_verdict`, `show_claim`, ...    |
 | score on fresh circuits, with a sealed key| `make_league`, `submit_league`, `score_league`, `league_table`          |
 | submit circuits to the MIB benchmark      | `write_mib`, `check_mib`, `score_mib`                                   |
+| submit variables to it                    | `align_mib`, `interchange_mib`                                          |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
