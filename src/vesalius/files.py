@@ -66,7 +66,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _refuse_repeated(pairs: list[tuple[str, Any]]) -> JsonObject:
+def _refuse_repeated(pairs: list[tuple[str, object]]) -> JsonObject:
     data = dict(pairs)
     if len(data) < len(pairs):
         names = [name for name, _ in pairs]

@@ -152,7 +152,7 @@ def parse_options(spelling: str) -> JsonObject:
     """The options that `addition:signs=-+,high=99` gives, by name. A comma ends a value where an option follows."""
     head, _, rest = spelling.partition(":")
     known = [one.name for one in fields(Options)]
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     if head != NAME or not rest:
         raise BadInput(f"behaviour {spelling!r}: write {NAME}:OPTION=VALUE,..., such as {NAME}:high=99,shots=0")
     for part in re.split(r",(?=[a-z]+=)", rest):
@@ -180,11 +180,11 @@ def _value(name: str, text: str) -> Any:
     return text
 
 
-def refused(name: str, value: Any, fix: str) -> BadInput:
+def refused(name: str, value: object, fix: str) -> BadInput:
     return BadInput(f"behaviour {NAME}: {name}={value} cannot be used; {fix}")
 
 
-def _require_whole(name: str, value: Any) -> None:
+def _require_whole(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise refused(name, repr(value), "give a whole number")
 

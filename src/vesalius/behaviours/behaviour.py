@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.prompts import Material, Prompt, Prompts, split_index
@@ -69,7 +69,7 @@ class Behaviour:
 
     @staticmethod
     def from_rows(
-        rows: Iterable[Mapping[str, Any]], *, name: str | None = None, metric: BehaviourMetric | None = None
+        rows: Iterable[Mapping[str, object]], *, name: str | None = None, metric: BehaviourMetric | None = None
     ) -> "Behaviour":
         """A behaviour from a list (or a generator) of rows `{prompt, answer, wrong?, counterfactual?, roles?, split?}`;
         answers are a text or a list of texts.
@@ -101,14 +101,14 @@ class Behaviour:
 
     @staticmethod
     def from_templates(
-        templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: BehaviourMetric | None = None
+        templates: str | Path | Mapping[str, object], *, name: str | None = None, metric: BehaviourMetric | None = None
     ) -> "Behaviour":
         """A behaviour from templates with slots: a TOML file, or the same as a dictionary."""
         return MAKERS["templates"](templates, name=name, metric=metric)
 
     @staticmethod
     def from_function(
-        draw: Callable[[random.Random], Mapping[str, Any] | None],
+        draw: Callable[[random.Random], Mapping[str, object] | None],
         *,
         name: str | None = None,
         metric: BehaviourMetric | None = None,

@@ -195,7 +195,7 @@ class Spread(Protocol):
         ...
 
     def __call__(
-        self, work: Work, parts: Sequence[Any], *, step: str, keep: Callable[[int, Any], None] | None = None
+        self, work: Work, parts: Sequence[object], *, step: str, keep: Callable[[int, Any], None] | None = None
     ) -> list[Any]:
         """The result of every part, in order; `keep` is given each one's place and result as soon as it is there."""
         ...

@@ -293,7 +293,7 @@ def from_prompt(row: Mapping[str, object], *, metric: BehaviourMetric | None = N
 
 
 def from_function(
-    draw: Callable[[random.Random], Mapping[str, Any] | None],
+    draw: Callable[[random.Random], Mapping[str, object] | None],
     *,
     name: str | None = None,
     metric: BehaviourMetric | None = None,

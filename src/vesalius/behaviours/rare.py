@@ -73,7 +73,7 @@ def searched_pairs(
     unusual = unusual[::2] if seen is None else unusual
     rng = random.Random(f"differing/{seed}")
     rng.shuffle(unusual)
-    pairs: list[tuple[Any, Any]] = []
+    pairs: list[tuple[object, object]] = []
     for place in range(n if unusual else 0):
         one, its = unusual[place % len(unusual)]
         for other, theirs in (rng.choice(usual) for _ in range(PARTNER_TRIES if usual else 0)):
@@ -87,9 +87,9 @@ def _collected(
     specimen: Specimen, n: int, seen: Collection[Row] | None
 ) -> tuple[list[tuple[Any, Tensor]], list[tuple[Any, Tensor]]]:
     """Inputs with the usual outputs and those with others, each with its outputs, in the order of the draws."""
-    usual: list[tuple[Any, Tensor]] = []
-    unusual: list[tuple[Any, Tensor]] = []
-    middle, met = None, set[tuple[Any, ...]]()
+    usual: list[tuple[object, Tensor]] = []
+    unusual: list[tuple[object, Tensor]] = []
+    middle, met = None, set[tuple[object, ...]]()
     for draw in range(SEARCH_DRAWS):
         drawn = {tuple(tokens): tokens for tokens in specimen.sample(SEARCH_SIZE, SEARCH_SEED + draw)}
         fresh = [tokens for key, tokens in drawn.items() if key not in met]

@@ -159,7 +159,7 @@ class _Templates:
     def _users(self, name: str) -> int:
         return sum(one == name for one, _ in self.slots.values())
 
-    def _draw(self, rng: random.Random, template: str, pools: Mapping[str, Sequence[Any]], split: str) -> Row:
+    def _draw(self, rng: random.Random, template: str, pools: Mapping[str, Sequence[object]], split: str) -> Row:
         drawn: JsonObject = {}
         for name, words in pools.items():
             users = [slot for slot, (one, _) in self.slots.items() if one == name]

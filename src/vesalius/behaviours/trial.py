@@ -223,8 +223,8 @@ def _unseen_pairs(specimen: Specimen, n: int, seed: int, seen: Collection[Row]) 
 
 def distinct_inputs(specimen: Specimen, n: int, *, seed: int, seen: Collection[Row] = ()) -> list[Any]:
     """Up to `n` distinct inputs of a finite vocabulary, none among `seen` (token ids without padding)."""
-    earlier: set[tuple[Any, ...]] = set()
-    inputs: list[Any] = []
+    earlier: set[tuple[object, ...]] = set()
+    inputs: list[object] = []
     for draw in range(MAX_DRAWS):
         sample = unique(specimen.sample(max(2 * n, LEAST_PER_DRAW), seed + draw))
         new = [tokens for tokens in sample if tuple(tokens) not in earlier]

@@ -196,7 +196,7 @@ def tracr_order(values: Iterable[Value]) -> list[Value]:
     return sorted(values, key=cmp_to_key(lambda a, b: precedes(b, a) - precedes(a, b)))
 
 
-def _first(*choices: Any) -> Any:
+def _first(*choices: object) -> Any:
     """The first that is not None."""
     return next((choice for choice in choices if choice is not None), None)
 
@@ -266,7 +266,7 @@ def _reorder_ids(model: Transformer, order: list[int], folder: Path) -> Transfor
     return build(config, state, where=str(folder / WEIGHTS))
 
 
-def _output_values(outputs: Sequence[Any] | None, model: Transformer, folder: Path) -> tuple[Value, ...] | None:
+def _output_values(outputs: Sequence[object] | None, model: Transformer, folder: Path) -> tuple[Value, ...] | None:
     """The value of each logit; None where the one output is a number."""
     width = model.config.d_vocab_out
     if outputs is None:

@@ -207,7 +207,9 @@ def run_checks(
     )
 
 
-def _attempt(checks: Mapping[str, Callable[[], Any]], progress: Progress | None) -> tuple[JsonObject, dict[str, str]]:
+def _attempt(
+    checks: Mapping[str, Callable[[], object]], progress: Progress | None
+) -> tuple[JsonObject, dict[str, str]]:
     """What each check gave, None where it refused, and the reasons of those that did."""
     results, missing = {}, {}
     for place, (check, make) in enumerate(checks.items()):

@@ -281,7 +281,7 @@ def _scoring(function: MethodFunction, name: str | None = None) -> type[Method]:
     return Function
 
 
-def _scores_of(scores: Mapping[Any, Any], forwards: float, name: str) -> Scores:
+def _scores_of(scores: Mapping[object, object], forwards: float, name: str) -> Scores:
     """Scores by name: edges are those with an arrow, and a component without a score of its own has the largest
     magnitude of the edges that leave it.
     """
@@ -333,7 +333,7 @@ def _require_fitting(given: MethodInput, method: Method, scores: Scores) -> None
     model, prompts = given.specimen.model, len(given.material.batch)
     if not isinstance(scores, Scores):
         raise _refused(method, f"returned a {type(scores).__name__} instead of a dict of names and scores, or Scores")
-    foreign: list[Any] = [part for part in scores.components if part not in model.components]
+    foreign: list[object] = [part for part in scores.components if part not in model.components]
     edges = set(EdgeGraph.of(model.config).edges) if scores.edges else set()
     foreign += [edge for edge in scores.edges if edge not in edges]
     if foreign:

@@ -32,7 +32,7 @@ _OTHER_NAMES = {"mlp neuron": "neuron", "attention": "attention head", "head": "
 _PORT, _KEPT, _MORE, _UNSCORED = "port", "in_graph", "more", "unscored"
 
 
-def is_graph(data: Mapping[str, Any]) -> bool:
+def is_graph(data: Mapping[str, object]) -> bool:
     """Whether a JSON object looks like an attribution graph."""
     return {"metadata", "nodes", "links"} <= data.keys() and isinstance(data["nodes"], list)
 
@@ -196,7 +196,7 @@ def _edges(sender: Node | None, receiver: Node | None, entry: Mapping[str, Any])
     return [Edge(start, receiver, port)]
 
 
-def _summed(before: Member | None, entry: Mapping[str, Any], field: str, source: str) -> Member:
+def _summed(before: Member | None, entry: Mapping[str, object], field: str, source: str) -> Member:
     """A member with the score of one more node or link of the same part."""
     score = None if entry.get(_UNSCORED) is True else entry.get(field)
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):

@@ -166,7 +166,7 @@ class Document(Record):
         )
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any], *, source: str = "") -> Self:
+    def from_data(cls, data: Mapping[str, object], *, source: str = "") -> Self:
         """Read plain JSON data; `source` names it in errors."""
         try:
             return cls.model_validate(dict(data))
@@ -197,7 +197,7 @@ class Document(Record):
         return {name: value for name, value in data.items() if name not in cls.model_computed_fields}
 
     @classmethod
-    def _of_another_kind(cls, data: Mapping[str, Any]) -> str:
+    def _of_another_kind(cls, data: Mapping[str, object]) -> str:
         """What is added where a file lacks fields that this document has had from its first schema on."""
         lacking = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
         return f"; or it is not a {cls.__name__}, since it has no {lacking[0]!r}" if lacking else ""
@@ -246,7 +246,7 @@ V = TypeVar("V")
 class FrozenDict(dict[K, V]):
     """A dict that refuses to be changed; `{**this, ...}` and `this | other` make plain ones."""
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a document cannot be changed; make another with .model_copy(update={...})")
 
     __setitem__ = __delitem__ = __ior__ = _refuse

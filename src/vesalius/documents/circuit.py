@@ -410,7 +410,7 @@ def node_name(node: Node) -> str:
     return node.format("eap") if isinstance(node, Component) else node
 
 
-def _member(name: str, entry: Any) -> Member:
+def _member(name: str, entry: object) -> Member:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("in_graph"), bool):
         raise BadInput(f"{name}: 'in_graph' must be true or false")
     score = entry.get("score")
@@ -421,11 +421,13 @@ def _member(name: str, entry: Any) -> Member:
 
 
 def _scored(score: float, interval: Interval | None = None) -> Member:
-    more: FrozenDict[str, Any] = FrozenDict() if interval is None else FrozenDict({LOW: interval[0], HIGH: interval[1]})
+    more: FrozenDict[str, object] = (
+        FrozenDict() if interval is None else FrozenDict({LOW: interval[0], HIGH: interval[1]})
+    )
     return Member(score=score, in_graph=score != 0, more=more)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     try:
         return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:  # an integer beyond what a float holds

@@ -353,7 +353,7 @@ def claim_line(claim: ClaimRecord) -> str:
     return f"{said} {evidence.value:.3f} [{evidence.low:.3f}, {evidence.high:.3f}], n = {evidence.n}"
 
 
-def why_it_attends(profile: Mapping[str, Any]) -> Sheet | None:
+def why_it_attends(profile: Mapping[str, object]) -> Sheet | None:
     """The sources that make a head attend where it does, as a table; None where they were not measured."""
     if not profile.get("why"):
         return None
@@ -435,13 +435,13 @@ def read_table(table: Mapping[str, Any]) -> FreeRecord:
     return FreeRecord(tuple(facts), tuple(sheets))
 
 
-def read_records(records: Sequence[Mapping[str, Any]]) -> Sheet:
+def read_records(records: Sequence[Mapping[str, object]]) -> Sheet:
     """A list of records as one table, a column for each field any of them has, in the order they first appear."""
     columns = list(dict.fromkeys(name for record in records for name in record))
     return sheet("", [words(name) for name in columns], [[record.get(name) for name in columns] for record in records])
 
 
-def sheet(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Sheet:
+def sheet(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]]) -> Sheet:
     """A table whose cells are spelt as the record has them."""
     return Sheet(
         tuple(map(str, columns)),
@@ -466,16 +466,16 @@ def spell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def words(name: Any) -> str:
+def words(name: object) -> str:
     """A field's name as a heading."""
     return str(name).replace("_", " ")
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def _is_list_of_plain(value: Any) -> bool:
+def _is_list_of_plain(value: object) -> bool:
     return isinstance(value, list | tuple) and all(_is_plain(part) for part in value)
 
 
@@ -493,7 +493,7 @@ def _structured(title: str, value: Any, header: Sequence[Any] | None) -> Sheet:
     return sheet(title, names, rows)
 
 
-def _grid(title: str, table: Mapping[str, Mapping[str, Any]]) -> Sheet:
+def _grid(title: str, table: Mapping[str, Mapping[str, object]]) -> Sheet:
     columns = list(dict.fromkeys(name for row in table.values() for name in row))
     return sheet(
         title, ["", *columns], [[name, *(row.get(column) for column in columns)] for name, row in table.items()]

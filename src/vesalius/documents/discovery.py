@@ -7,7 +7,7 @@ request's main fields and lists the components and edges by strength, so that it
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import (
     Field,
@@ -389,7 +389,7 @@ class Discovery(Answered, PromptedDocument, kind="discovery"):
         names += ["published as"] if published else []
         rows = []
         for part, score in ranked:
-            row: list[Any] = [str(part), score, part in chosen]
+            row: list[object] = [str(part), score, part in chosen]
             row += intervals.get(part, (None, None)) if intervals else ()
             row += [_named(flagged, str(part))] if flagged else []
             row += [published.get(str(part))] if published else []

@@ -257,7 +257,7 @@ def view_of(
     explanation: Explanation,
     *,
     pictures: Mapping[str, AtWork] | None = None,
-    examples: Sequence[Mapping[str, Any]] = (),
+    examples: Sequence[Mapping[str, object]] = (),
     name: str | None = None,
 ) -> View:
     """The view of an explanation. `name` is the specimen's own name."""
@@ -442,7 +442,7 @@ def _circuit(explanation: Explanation) -> list[Section]:
     ]
 
 
-def _whole(explanation: Explanation, examples: Sequence[Mapping[str, Any]]) -> list[Section]:
+def _whole(explanation: Explanation, examples: Sequence[Mapping[str, object]]) -> list[Section]:
     """How the behaviour was measured, or the program of the whole circuit and how far it agrees with the model."""
     sections: list[Section] = []
     if explanation.behaviour is not None:

@@ -90,6 +90,6 @@ def look_again() -> None:
 
 
 def _import(plugin: Plugin) -> None:
-    loaded: Any = plugin.load()
+    loaded: object = plugin.load()
     if not (isinstance(loaded, type) and issubclass(loaded, Record) and plugin.name == loaded.KIND):
         raise plugin.refused(f"is no document whose class says kind={plugin.name!r}")

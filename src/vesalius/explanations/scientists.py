@@ -332,7 +332,7 @@ def scientist_named(scientist: str | Scientist, **options: object) -> Scientist:
         return scientist.without_more(given)
     program = command_of(scientist)
     name = scientist if program is None else COMMAND
-    kind: Any = REGISTERED.get(name) or named_function(PLUGINS, name, known=[BUILTIN])
+    kind: object = REGISTERED.get(name) or named_function(PLUGINS, name, known=[BUILTIN])
     if isinstance(kind, type) and issubclass(kind, Scientist):
         return kind.of(given) if program is None else kind.of(given, program=program)
     return Function.of(given, function=scientist)

@@ -298,7 +298,7 @@ def _ordered(file: _File) -> _File:
     return file
 
 
-def _place_of(hook: Any, where: Path) -> tuple[int, str]:
+def _place_of(hook: object, where: Path) -> tuple[int, str]:
     match = _HOOK.fullmatch(hook) if isinstance(hook, str) else None
     if match is None or match[2] not in PLACES:
         known = choices([f"blocks.L.{place}" for place in PLACES])

@@ -47,7 +47,7 @@ def read(
     """transformers' causal language model of a directory, or of a GGUF file in it. No code from the directory is
     run.
     """
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, "local_files_only": True}
+    options: dict[str, object] = {"dtype": dtype, "attn_implementation": attention, "local_files_only": True}
     if gguf is not None:
         options["gguf_file"] = gguf
         if importlib.util.find_spec("accelerate") is None:  # transformers says so by one or another exception
@@ -57,7 +57,7 @@ def read(
     return transformers().AutoModelForCausalLM.from_pretrained(place, **options)
 
 
-def knows(model_type: Any) -> bool:
+def knows(model_type: object) -> bool:
     """Whether transformers has a causal language model of this type."""
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     return isinstance(model_type, str) and model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -66,7 +66,7 @@ def knows(model_type: Any) -> bool:
 def read_to_wrap(place: Path, *, dtype: torch.dtype | str) -> Any:
     """The same, ready to be watched. Weights that the files do not hold would be random numbers: they are refused."""
     _register()
-    common: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "output_loading_info": True}
+    common: dict[str, object] = {"dtype": dtype, "local_files_only": True, "output_loading_info": True}
     auto = transformers().AutoModelForCausalLM
     try:
         try:
@@ -109,7 +109,7 @@ def _register() -> None:
 
 
 def _attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
+    module: object, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: object
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as the module's own file computes it (sinks, soft caps), watched."""
     own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)

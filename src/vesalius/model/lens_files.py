@@ -47,7 +47,7 @@ class Inert:
 
     def __init__(self, *arguments: object, **fields: object) -> None: ...
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         # The state of an object with slots is a pair: its dictionary, if it has one, and its slots.
         states = state if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) else (state, {})
         attributes, slots = states[0] or {}, states[1]

@@ -54,7 +54,7 @@ def load_huggingface(
         return _wrapped(error, lambda: huggingface.read_to_wrap(directory, dtype=dtype or "auto"))
 
 
-def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transformer:
+def from_transformers(model: object, *, dtype: torch.dtype | None = None) -> Transformer:
     """Our transformer with a copy of the weights of a transformers model in memory."""
     where = type(model).__name__
     if not hasattr(model, "config") or not hasattr(model, "state_dict"):
@@ -299,7 +299,7 @@ def loader_names() -> list[str]:
     return [f"{name}:..." for name in plugin_names(MODEL_LOADERS, BUILT_IN)]
 
 
-def _from_loader(loader: Plugin, name: str, tokenizer: Any, dtype: torch.dtype | None) -> LoadedModel:
+def _from_loader(loader: Plugin, name: str, tokenizer: object, dtype: torch.dtype | None) -> LoadedModel:
     load = loader.load()
     with loader.running():
         given = load(name.partition(":")[2], dtype=dtype)

@@ -97,7 +97,7 @@ class WrappedTransformer(Transformer):
         self._check_names([point for point, _ in hooks])
         return super().run_with_hooks(tokens, fwd_hooks=hooks, **options)
 
-    def _check_names(self, names: list[Any]) -> None:
+    def _check_names(self, names: list[object]) -> None:
         for name in names:
             if isinstance(name, str) and name.endswith(ABSENT):
                 raise BadInput(
@@ -128,13 +128,13 @@ class WrappedTransformer(Transformer):
         got: list[tuple[Call, Tensor]] = []
 
         def recorder(place: int) -> Any:
-            def record(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+            def record(x: Tensor, *args: object, **kwargs: object) -> Any:
                 got.append((Call(args, kwargs), x))
                 return like(self._forms[place], x)
 
             return record
 
-        settings: dict[str, Any] = {"input_ids": tokens, "use_cache": False}
+        settings: dict[str, object] = {"input_ids": tokens, "use_cache": False}
         if mask is not None and "position_ids" in inspect.signature(self.base.forward).parameters:
             settings["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0)
         mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
@@ -236,7 +236,7 @@ class WrappedTransformer(Transformer):
             hook.remove()
         return kept[0], logits
 
-    def _finish(self, text: Any) -> None:
+    def _finish(self, text: object) -> None:
         """The final norm and the unembedding as ours, held to what transformers computes."""
         head = cast("Any", self.module).get_output_embeddings()
         d, like_weights = self.config.d_model, self.W_E
@@ -311,5 +311,5 @@ def _final_norm(base: nn.Module, resid: Tensor, normed: Tensor) -> NormLayer:
     raise CannotWrap("its last norm is neither an RMSNorm nor a LayerNorm")
 
 
-def _attribute(config: Any, *names: str) -> Any:
+def _attribute(config: object, *names: str) -> Any:
     return next((value for value in (getattr(config, name, None) for name in names) if value is not None), None)

@@ -197,7 +197,9 @@ class WrappedAttention(Attention):
         """The keys or values that attention gets from an input."""
         kept: list[Tensor] = []
 
-        def observe(attend: Attend, module: Any, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Any:
+        def observe(
+            attend: Attend, module: object, query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object
+        ) -> Any:
             kept.append(key if port == "k" else value)
             raise _Mixed(value)
 
@@ -222,7 +224,7 @@ class WrappedAttention(Attention):
             return x.new_zeros(*x.shape[:2], self.config.n_heads, self.config.d_head)
 
         def observe(
-            attend: Attend, module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kw: Any
+            attend: Attend, module: object, query: Tensor, key: Tensor, value: Tensor, mask: object, **kw: object
         ) -> Any:
             if read is not None:
                 key, value = read["k"], read["v"]
@@ -239,7 +241,7 @@ class WrappedAttention(Attention):
                 out = (replaced.to(value.dtype) @ repeated(value, query.shape[1])).transpose(1, 2)
             return out, replaced
 
-        def stop(z: Tensor, *_: Any, **__: Any) -> Any:
+        def stop(z: Tensor, *_: object, **__: object) -> Any:
             raise _Mixed(z)
 
         try:

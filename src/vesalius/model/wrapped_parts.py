@@ -93,14 +93,14 @@ def _mapped(value: Any, function: Callable[[str, Tensor], Tensor], name: str) ->
 
 
 @contextmanager
-def acting(parts: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+def acting(parts: dict[nn.Module, Callable[..., object]]) -> Iterator[None]:
     """Within this context functions run in the place of modules."""
     with ExitStack() as stack:
         for module, function in parts.items():
             before = module.__dict__.get("forward")
             module.forward = function  # type: ignore[method-assign]
 
-            def restore(module: nn.Module = module, before: Any = before) -> None:
+            def restore(module: nn.Module = module, before: object = before) -> None:
                 if before is None:
                     del module.forward
                 else:
@@ -194,7 +194,9 @@ def dissect(layer: nn.Module, call: Call, x: Float[Tensor, "batch pos d_model"],
     children = [part for _, part in layer.named_children()]
     attended: list[tuple[Tensor, Tensor, bool]] = []
 
-    def observe(attend: Attend, module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kw: Any) -> Any:
+    def observe(
+        attend: Attend, module: object, query: Tensor, key: Tensor, value: Tensor, mask: object, **kw: object
+    ) -> Any:
         out, pattern = attend(module, query, key, value, mask, **kw)
         plain = pattern is not None and close(out.transpose(1, 2), pattern @ repeated(value, query.shape[1]))
         attended.append((query, value, plain))
@@ -233,7 +235,7 @@ def dissect(layer: nn.Module, call: Call, x: Float[Tensor, "batch pos d_model"],
 def _calls(modules: Sequence[nn.Module], run: Callable[[], object]) -> dict[nn.Module, _Seen]:
     seen: dict[nn.Module, _Seen] = {}
 
-    def note(module: nn.Module, args: tuple, kwargs: dict, out: Any) -> None:
+    def note(module: nn.Module, args: tuple, kwargs: dict, out: object) -> None:
         read = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
         # Copies: some layers add to what a part returned in its place.
         seen[module] = _Seen(module, None if read is None else read.clone(), like(out, first(out).clone()))

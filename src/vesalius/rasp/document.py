@@ -150,7 +150,7 @@ def _table(node: Map | SequenceMap, program: Program) -> list[list[Any]]:
     ]
 
 
-def _shortened(table: list[list[Any]], codes: np.ndarray) -> JsonObject:
+def _shortened(table: list[list[object]], codes: np.ndarray) -> JsonObject:
     """A table's fields; what most entries of a long one have in common is said once, where none is undefined."""
     complete = len(table) == prod(n - 1 for n in codes.shape)  # the last row and column stand for None
     if len(table) <= LONG_TABLE or not complete:

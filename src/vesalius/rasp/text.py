@@ -286,7 +286,7 @@ class _Reader:
 def _rows(node: ast.expr | None, *, pairs: bool) -> list[list[Any]]:
     if not isinstance(node, ast.Dict):
         raise BadInput("the first argument of Map and SequenceMap must be a table, as in {'a': 1}")
-    rows: dict[str, list[Any]] = {}
+    rows: dict[str, list[object]] = {}
     for key, result in zip(node.keys, node.values, strict=True):
         argument = None if key is None else _data(key)
         if key is None or (pairs and not (isinstance(argument, list) and len(argument) == 2)):
@@ -386,7 +386,7 @@ def _text(path: Path) -> str:
 
 
 def _execute(text: str, path: Path) -> JsonObject:
-    defined: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
+    defined: dict[str, object] = {"__name__": path.stem, "__file__": str(path)}
     try:
         exec(compile(text, str(path), "exec"), defined)
     except BadInput as error:

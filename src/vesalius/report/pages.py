@@ -114,7 +114,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
 
 def _write_pictures(directory: Path, view: View) -> None:
     """The first drawing of each kind as a file of its own: light colours, on paper."""
-    files: dict[type[Any], tuple[str, str]] = {
+    files: dict[type[object], tuple[str, str]] = {
         HeadMap: ("headmap", "heads.svg"),
         Graph: ("circuit", "circuit.svg"),
         Chart: ("curve", "curve.svg"),
@@ -262,7 +262,7 @@ def _specimen(place: Path) -> Specimen | None:
         return None
 
 
-def plot(result: Any) -> "Figure":
+def plot(result: object) -> "Figure":
     """The picture of a result: what its view can draw."""
     if not isinstance(result, Viewable):
         raise BadInput(f"a {type(result).__name__} has no picture; use .table()")

@@ -99,7 +99,7 @@ def replay(
     return Replayed(card, tuple(differences(stored.as_data(), card.as_data()))[:MOST])
 
 
-def _require_no_code(directory: Path, settings: Mapping[str, Any]) -> None:
+def _require_no_code(directory: Path, settings: Mapping[str, object]) -> None:
     """Refuse a run whose settings name a function of a module."""
     for role in ("scientist", "interpreter"):
         if names_a_module(name := settings.get(role)):

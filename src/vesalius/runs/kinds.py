@@ -51,7 +51,7 @@ class RunKind:
     #: Names of plug-ins that are built in, by group of entry points.
     BUILT_IN: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
-    def listed(self, directory: Path, settings: Mapping[str, Any]) -> JsonObject:
+    def listed(self, directory: Path, settings: Mapping[str, object]) -> JsonObject:
         """The fields of its row in a list of results: its scorecard, or how many cases have a result by now."""
         asked = ", ".join(str(settings[key]) for key in ("scientist", "backbone", "interpreter") if settings.get(key))
         if (directory / SCORECARD).is_file():
@@ -85,7 +85,7 @@ class RunKind:
         require_benchmark(directory, "circuits")
 
     def steps(
-        self, run: Run, settings: Any, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
+        self, run: Run, settings: object, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
     ) -> ScoredSteps:
         """Its steps in an open run directory, with the records of the run `replayed` in place of language models."""
         raise NotImplementedError
@@ -154,7 +154,7 @@ def run_state(directory: Path, worker: Worker | None = None) -> RunState:
     return "running" if worker or worker_of(directory) else state_of_files(directory, read_own_run(directory))
 
 
-def state_of_files(directory: Path, run: Mapping[str, Any] | None) -> RunState:
+def state_of_files(directory: Path, run: Mapping[str, object] | None) -> RunState:
     """The state of a run that no process works on; `run` is its `run.json`, None of an explanation."""
     if kind_of_run(run).HAS_CALLS:
         return "finished"  # it has no end of its own

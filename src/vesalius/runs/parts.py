@@ -54,7 +54,7 @@ class OnEngine:
     ) -> list[Any]:
         """The result of every part, in order."""
         cases = [WorkPart(number, work, self.elsewhere, part) for number, part in enumerate(parts)]
-        results: dict[int, Any] = {}
+        results: dict[int, object] = {}
         failed: Failure | None = None
         self.progress(step, 0, len(cases))
         with closing(self.engine(do_part, cases, jobs=self.jobs)) as answers:

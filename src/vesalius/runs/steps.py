@@ -91,7 +91,7 @@ class Steps(ABC):
         """What the calls of a step on a case used, for its record; nothing where no model is called."""
         return {}
 
-    def _label(self, step: str, case: Any) -> str:
+    def _label(self, step: str, case: object) -> str:
         """What progress calls a case's step."""
         return step
 
@@ -166,7 +166,7 @@ def rounded_card(card: Scorecard) -> Scorecard:
     return Scorecard.from_data(rounded(card.as_data()))
 
 
-def rounded(data: Any) -> Any:
+def rounded(data: object) -> Any:
     """Figures to six places: what lies beyond is arithmetic, not measurement."""
     if isinstance(data, dict):
         return {name: rounded(value) for name, value in data.items()}

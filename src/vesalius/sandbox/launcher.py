@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def _first_process(
-    confinement: Confinement, start: dict[str, Any], limits: CommandLimits, end: int, fault: int
+    confinement: Confinement, start: dict[str, object], limits: CommandLimits, end: int, fault: int
 ) -> NoReturn:
     """The first process of the namespaces: starts the command, collects what ended, and ends with the command."""
     child = os.fork()

@@ -75,7 +75,7 @@ class _Converter:
             items.append(self.value(item, depth=depth + 1))
         return items
 
-    def _mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    def _mapping(self, value: dict[object, object], depth: int) -> dict[str, Any]:
         items = {}
         for key, item in value.items():
             if self.left <= 0:
@@ -168,7 +168,7 @@ class TimeUp(BaseException):
     """One input took too long. Not an `Exception`, so that `except Exception` in a program does not catch it."""
 
 
-def perform(job_file: int, report: int, scope: dict[str, Any]) -> None:
+def perform(job_file: int, report: int, scope: dict[str, object]) -> None:
     """Run the job and report."""
     with os.fdopen(job_file, "rb") as file:
         job = loads(file.read())
@@ -184,7 +184,7 @@ def perform(job_file: int, report: int, scope: dict[str, Any]) -> None:
         _run_once(job, names, send)
 
 
-def _run_once(job: Record, names: dict[str, Any], send: Callable[[Record], None]) -> None:
+def _run_once(job: Record, names: dict[str, object], send: Callable[[Record], None]) -> None:
     record = _attempt(lambda: exec(compile(job["code"], PROGRAM, "exec"), names), job["code"])
     if "error" not in record:
         if "result" not in names:
@@ -200,7 +200,7 @@ def _run_once(job: Record, names: dict[str, Any], send: Callable[[Record], None]
     send(record)
 
 
-def _call_each(job: Record, names: dict[str, Any], send: Callable[[Record], None]) -> None:
+def _call_each(job: Record, names: dict[str, object], send: Callable[[Record], None]) -> None:
     send(STARTED)
     defined = _attempt(lambda: exec(compile(job["code"], PROGRAM, "exec"), names), job["code"])
     function = names.get(job["function"])
@@ -225,7 +225,7 @@ def _call_each(job: Record, names: dict[str, Any], send: Callable[[Record], None
         send(record)
 
 
-def _attempt(action: Callable[[], Any], source: str) -> Record:
+def _attempt(action: Callable[[], object], source: str) -> Record:
     """The value of an action of the program, or its error and the limit that caused it, if one did."""
     try:
         return {"value": action()}

@@ -347,7 +347,7 @@ class Executions:
         data = self._result(call, lambda: [list(dataclasses.astuple(result)) for result in run()])
         return [CallResult(*result) for result in data]
 
-    def _result(self, call: Mapping[str, object], run: Callable[[], Any]) -> Any:
+    def _result(self, call: Mapping[str, object], run: Callable[[], object]) -> Any:
         if self._path is None:
             return run()
         key = _digest(call)

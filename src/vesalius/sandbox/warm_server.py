@@ -83,7 +83,7 @@ def require_one_thread(stat_file: int) -> None:
 
 
 def call(
-    control: socket.socket, limits: Limits, files: Files, confinement: Confinement, scope: dict[str, Any]
+    control: socket.socket, limits: Limits, files: Files, confinement: Confinement, scope: dict[str, object]
 ) -> dict[str, Any]:
     """Fork, wait for the program, and return how it ended."""
     require_one_thread(confinement.stat_file)
@@ -108,7 +108,9 @@ def call(
     return reply
 
 
-def run_program(confinement: Confinement, limits: Limits, files: Files, scope: dict[str, Any], directory: str) -> None:
+def run_program(
+    confinement: Confinement, limits: Limits, files: Files, scope: dict[str, object], directory: str
+) -> None:
     """In the fork: lock down, run, exit. Nothing of the program runs after that."""
     exit_now, status = os._exit, NOT_LOCKED_DOWN
     try:

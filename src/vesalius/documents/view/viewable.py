@@ -38,19 +38,19 @@ Item = TypeVar("Item", covariant=True)
 class Renderer(Protocol):
     """Draws what the objects of the lower floors only hold."""
 
-    def plot(self, shown: Any, /) -> "Figure":
+    def plot(self, shown: object, /) -> "Figure":
         """The picture of an object."""
         ...
 
-    def page(self, shown: Any, directory: Path, /) -> Path:
+    def page(self, shown: object, directory: Path, /) -> Path:
         """Write the page of an object into a directory and return its path."""
         ...
 
-    def save(self, shown: Any, directory: Path, /) -> Path:
+    def save(self, shown: object, directory: Path, /) -> Path:
         """Write an object that cannot write itself, and return the path of its main file."""
         ...
 
-    def widget(self, shown: Any, /) -> Any:
+    def widget(self, shown: object, /) -> Any:
         """The notebook widget of an object."""
         ...
 
@@ -105,7 +105,7 @@ def _one_line_if_broken(view: Callable[..., View]) -> Callable[..., View]:
     """The view of a class of another package: where it is broken, no face ends in a traceback."""
 
     @wraps(view)
-    def checked(self: "Viewable", *arguments: Any, **options: Any) -> View:
+    def checked(self: "Viewable", *arguments: object, **options: object) -> View:
         named = f"view of {type(self).__module__}.{type(self).__qualname__}"
         try:
             made = view(self, *arguments, **options)
@@ -126,7 +126,7 @@ class Viewable:
     #: The file of its page.
     PAGE: ClassVar[str] = "report.html"
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "view" in cls.__dict__ and cls.__module__.partition(".")[0] != "vesalius":
             cls.view = _one_line_if_broken(cls.__dict__["view"])  # type: ignore[method-assign]
@@ -191,7 +191,7 @@ def _short_repr(item: object) -> str:
     return shortened(" ".join(repr(item).split()), LONGEST_REPR // 4)
 
 
-def _fields(item: Any) -> Row:
+def _fields(item: object) -> Row:
     """An item as a row: the fields of a document's part, or the item itself."""
     fields = getattr(type(item), "model_fields", None)
     return {"": str(item)} if fields is None else {name: getattr(item, name) for name in fields}

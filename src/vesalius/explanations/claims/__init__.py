@@ -266,8 +266,8 @@ def claim_data(record: ClaimRecord, component: str, executable: Executable | Non
     return {**prediction, **_programs(prediction, executable), "kind": record.kind, "component": component}
 
 
-def _programs(prediction: Mapping[str, Any], executable: Executable | None) -> JsonObject:
-    given: dict[str, Any] = {}
+def _programs(prediction: Mapping[str, object], executable: Executable | None) -> JsonObject:
+    given: dict[str, object] = {}
     for name in (PROGRAM, HYPOTHESIS):
         if name not in prediction:
             continue
@@ -279,12 +279,12 @@ def _programs(prediction: Mapping[str, Any], executable: Executable | None) -> J
     return given
 
 
-def digest(data: Any) -> str:
+def digest(data: object) -> str:
     """Sixteen digits that differ where the JSON data do."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def plain(data: Any) -> Any:
+def plain(data: object) -> Any:
     """Frozen data as JSON has them."""
     return json.loads(json.dumps(data))
 

@@ -56,7 +56,7 @@ def _component_name(name: Any) -> str:
     return str(Component.parse(name))
 
 
-def _program(value: Any) -> Program:
+def _program(value: object) -> Program:
     return value if isinstance(value, Program) else from_document(value)
 
 
@@ -254,7 +254,7 @@ def _may_leave(evidence: Evidence, lab: GrowingLab) -> bool:
     return abs(value - bar) + error > lab.limit(-1) * error * (lab.n / lab.most) ** 0.5
 
 
-def join_names(names: Sequence[Any]) -> str:
+def join_names(names: Sequence[object]) -> str:
     """Names in a sentence: a, b and c."""
     texts = [str(name) for name in names]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"

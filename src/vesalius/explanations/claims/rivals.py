@@ -198,11 +198,11 @@ class _Editor:
             names.append(name)
         return names
 
-    def _with(self, entry: Entry, kind: RivalKind, label: str, **changes: Any) -> _Edit:
+    def _with(self, entry: Entry, kind: RivalKind, label: str, **changes: object) -> _Edit:
         changed = {**self.entries, entry["name"]: {**entry, **changes}}
         return _Edit(kind, label, {**self.document, "variables": list(changed.values())})
 
-    def _with_selection(self, entry: Entry, kind: RivalKind, label: str, **changes: Any) -> _Edit:
+    def _with_selection(self, entry: Entry, kind: RivalKind, label: str, **changes: object) -> _Edit:
         """The variable with a changed copy of its Select; other readers of the Select keep the old one."""
         selection = {**self.entries[entry["of"][0]], "name": f"selected for {entry['name']}"}
         if "pairs" in changes or "comparison" in changes:
@@ -221,20 +221,20 @@ def _replace_at(names: list[str], place: int, name: str) -> list[str]:
     return [*names[:place], name, *names[place + 1 :]]
 
 
-def _distinct(values: Iterator[Any]) -> list[Any]:
-    distinct: list[Any] = []
+def _distinct(values: Iterator[object]) -> list[Any]:
+    distinct: list[object] = []
     for value in values:
         if value not in distinct:
             distinct.append(value)
     return distinct
 
 
-def _as_lists(value: Any) -> Any:
+def _as_lists(value: object) -> Any:
     """A value in the form of a document: tuples as lists."""
     return [_as_lists(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value if not isinstance(value, dict) else "inf"
 
 

@@ -10,7 +10,6 @@ backup shows in one call. A *role* is a named position of the behaviour's prompt
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -295,7 +294,7 @@ class Instruments:
         return self._piece(int(self.prompts.tokens[row, at[row]]))
 
 
-def _count(given: Any, name: str) -> int:
+def _count(given: object, name: str) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         raise BadInput(f"{name}={given!r:.40} is not a count; give an integer of at least 1")
     return given

@@ -15,7 +15,6 @@ rivals agree cannot hide one in which they do not.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -191,16 +190,16 @@ class _Tokens:
 
     token_of: TokenOf
 
-    def right(self, side: Side, answer: Any) -> frozenset[int] | None:
+    def right(self, side: Side, answer: object) -> frozenset[int] | None:
         """The tokens of an answer, or of a list of right answers; None if one cannot be read."""
         tokens = [self.token_of(side, one) for one in (answer if isinstance(answer, list) else [answer])]
         return None if not tokens or None in tokens else frozenset(token for token in tokens if token is not None)
 
-    def any_right(self, side: Side, answer: Any) -> int:
+    def any_right(self, side: Side, answer: object) -> int:
         """One of the tokens of an answer, or `NOTHING`."""
         return min(self.right(side, answer) or {NOTHING})
 
-    def options(self, side: Side, answers: Sequence[Any] | None) -> list[int] | None:
+    def options(self, side: Side, answers: Sequence[object] | None) -> list[int] | None:
         """The tokens to choose from."""
         if answers is None:
             return None

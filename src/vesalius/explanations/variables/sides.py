@@ -96,7 +96,7 @@ def continuation(tokenizer: Tokenizer, spelled: Callable[[Any], str]) -> TokenOf
     """The token of an answer, which the behaviour writes as `spelled`."""
     known: dict[str, int | None] = {}
 
-    def token_of(side: Side, answer: Any) -> int | None:
+    def token_of(side: Side, answer: object) -> int | None:
         text = spelled(answer)
         if text not in known:
             known[text] = tokenizer.token(text) if tokenizer.is_single(text) else None
@@ -106,7 +106,7 @@ def continuation(tokenizer: Tokenizer, spelled: Callable[[Any], str]) -> TokenOf
 
 
 def _side(
-    material: Material, text: Text, inputs: Mapping[str, Any], roles: Mapping[str, str], *, after: Sequence[str] = ()
+    material: Material, text: Text, inputs: Mapping[str, object], roles: Mapping[str, str], *, after: Sequence[str] = ()
 ) -> Side | None:
     """A filled template as a side: `roles` maps each to the field whose last token has it; roles of `after` are
     followed by one at the next token.
@@ -352,7 +352,7 @@ def _counterfactuals(specimen: Specimen, behaviour: Behaviour, split: str, *, n:
     def draw(_: random.Random, i: int) -> Case | None:
         return cases[i] if i < len(cases) else None
 
-    def token_of(side: Side, answer: Any) -> int | None:
+    def token_of(side: Side, answer: object) -> int | None:
         spaced = spell(side, str(answer))
         return exact(side, answer) if spaced is None else spaced
 
