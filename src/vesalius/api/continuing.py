@@ -38,7 +38,7 @@ from vesalius.sites import parse_sites
 LIKELY, RANDOM = 5, 8
 
 
-def require_question(specimen: Any, continuing: Continuing, sparse: Sparse) -> None:
+def require_question(specimen: object, continuing: Continuing, sparse: Sparse) -> None:
     """Refuse a question without a prompt, or in which nothing is changed, and dictionaries that do not go with the
     model.
     """

@@ -3,7 +3,6 @@ its config can be, and what is said where they are of another model.
 """
 
 from pathlib import Path
-from typing import Any
 
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.errors import BadInput, note
@@ -14,7 +13,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.options import Sparse
 
 
-def require_fitting(specimen: Any, sparse: Sparse) -> Dictionaries | None:
+def require_fitting(specimen: object, sparse: Sparse) -> Dictionaries | None:
     """Refuse dictionaries whose layers or sizes are not those of the model; returns them where the model's config could
     be read. `specimen` is as it was given.
     """

@@ -37,7 +37,7 @@ from vesalius.values import JsonObject
 MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
 
 
-def require_edit(specimen: Any, edit: Edit, sparse: Sparse) -> None:
+def require_edit(specimen: object, edit: Edit, sparse: Sparse) -> None:
     """Refuse an ablation that does not exist, and dictionaries that do not go with the model."""
     if edit.kind is not None:
         ablation_named(edit.kind, KINDS)

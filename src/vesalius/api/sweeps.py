@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -56,7 +55,7 @@ LATENTS = "features"
 Sets = Sequence[ComponentSet | PlacedSet]
 
 
-def require_sweepable(specimen: Any, knockout: Knockout, sparse: Sparse) -> None:
+def require_sweepable(specimen: object, knockout: Knockout, sparse: Sparse) -> None:
     """Refuse an ablation that does not exist, and dictionaries that do not go with the model."""
     kinds_of(knockout)
     if knockout.sites == LATENTS and sparse.features is None:

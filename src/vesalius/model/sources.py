@@ -270,7 +270,7 @@ def read_model(
     return LoadedModel(model, own, label, kind, None if ours else path, gguf)
 
 
-def config_of(source: Any) -> Config | None:
+def config_of(source: object) -> Config | None:
     """The config of a model that is named or lies in a directory, without its weights; None where only reading the
     model tells it, and where transformers' module would be wrapped.
     """
