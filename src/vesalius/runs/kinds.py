@@ -85,7 +85,7 @@ class RunKind:
         require_benchmark(directory, "circuits")
 
     def steps(
-        self, run: Run, settings: object, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
+        self, run: Run, settings: Any, replayed: Path, *, engine: Engine | None, sandbox_unsafe: bool
     ) -> ScoredSteps:
         """Its steps in an open run directory, with the records of the run `replayed` in place of language models."""
         raise NotImplementedError

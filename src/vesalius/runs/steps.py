@@ -91,7 +91,7 @@ class Steps(ABC):
         """What the calls of a step on a case used, for its record; nothing where no model is called."""
         return {}
 
-    def _label(self, step: str, case: object) -> str:
+    def _label(self, step: str, case: Any) -> str:
         """What progress calls a case's step."""
         return step
 
