@@ -15,7 +15,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -194,7 +193,7 @@ def read_shapes(path: Path) -> dict[str, Tensor]:
         return {name: _without_numbers(file, name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
 
 
-def _without_numbers(file: Any, name: str) -> Tensor:
+def _without_numbers(file: safe_open, name: str) -> Tensor:
     shape = file.get_slice(name).get_shape()
     return file.get_tensor(name) if math.prod(shape) <= FEW else torch.empty(shape, device="meta")
 
