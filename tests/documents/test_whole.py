@@ -122,8 +122,7 @@ def test_the_first_line_says_how_often_the_circuit_alone_says_the_right_answer(k
     plain, with_says = answer(_whole(kept=kept), "ioi"), answer(_whole(kept=kept, says=says), "ioi")
     assert with_says.verdict == plain.verdict
     assert with_says.text == (
-        f"{plain.text}; these components alone say the right answer on 0.09 [0.03, 0.24] of the prompts, the whole "
-        "model on 0.94"
+        f"{plain.text}; alone they say the right answer on 0.09 [0.03, 0.24] of the prompts, the whole model on 0.94"
     )
     facts = sections(_whole(kept=kept, says=says))[0]
     assert isinstance(facts, Facts)

@@ -75,7 +75,7 @@ class Says(Record):
     def text(self) -> str:
         """Both shares in one clause; the first has its interval."""
         whole = "-" if self.model.value is None else f"{self.model.value:.2f}"
-        alone = f"these components alone say the right answer on {self.alone.text()} of the prompts"
+        alone = f"alone they say the right answer on {self.alone.text()} of the prompts"
         return f"{alone}, the whole model on {whole}"
 
 
