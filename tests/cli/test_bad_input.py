@@ -229,7 +229,7 @@ def test_damaged_models(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
     weights = tiny / "model.safetensors"
     state = load_file(weights)
     save_file(state | {"h.1.mlp.c_fc.weight": torch.full_like(state["h.1.mlp.c_fc.weight"], torch.nan)}, weights)
-    refused(vesalius, sweep, "weight blocks.1.mlp.W_in holds NaN or infinity")
+    refused(vesalius, sweep, f"{weights}: weight 'h.1.mlp.c_fc.weight' holds NaN or infinity")
     weights.write_bytes(weights.read_bytes()[:1000])
     refused(vesalius, sweep, "model.safetensors: not a complete safetensors file")
     weights.unlink()
