@@ -48,8 +48,8 @@ def sets(
             help="growth (default of natural models), group (default of others), greedy, beam, prune, rl or pairs."
         ),
     ] = None,
-    options: SetSearch,
     load: Load,
+    options: SetSearch,
     force: Force,
     top: TopOption = 12,
     out: Annotated[str | None, typer.Option(help="Directory for sets.json. Default: vesalius-runs/...")] = None,

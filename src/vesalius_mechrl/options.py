@@ -67,13 +67,13 @@ class Experiment(Record):
 class SetSearch(Record):
     """Among which heads sets are searched, on which prompts, and what counts."""
 
-    pool: Annotated[Any, flag("The heads to choose among, comma-separated. Default: all.")] = None
+    pool: Annotated[Any, flag("The heads to choose among, comma-separated. Default: all.", rare=True)] = None
     kind: Annotated[
         Any,
         flag("zero, mean, resample or value-bias. Default: resample of a natural model, else mean.", "--kind", "-k"),
     ] = None
     least: Annotated[float, flag("Smallest synergy that counts, as a share of the clean score.")] = 0.1
-    budget: Annotated[int | None, flag("Sets to pay for. Default: all of 1 or 2.")] = None
+    budget: Annotated[int | None, flag("Sets to pay for. Default: all of 1 or 2.", rare=True)] = None
     n: Annotated[int, flag("Prompts.", least=1)] = 32
     seed: Annotated[int, flag("Seed of the prompts and of the search.")] = 0
 

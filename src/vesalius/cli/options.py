@@ -216,7 +216,7 @@ class Planned(Printed):
 class Ranked(Planned):
     """Where a result with a ranking goes."""
 
-    top: Annotated[int, flag("Rows of the printed table.", least=1)] = 12
+    top: Annotated[int, flag("Rows of the printed table.", least=1, rare=True)] = 12
 
 
 def studied_for(

@@ -225,10 +225,14 @@ class Continuing(Record):
         flag("Steer toward this text: the mean of the site's values at the last token of each such text, less --away."),
     ] = ()
     away: Annotated[Sequence[str], flag("Steer away from this text; may be given several times, as --toward.")] = ()
-    direction: Annotated[Any, flag("Instead of texts: a safetensors file with one tensor, the direction.")] = None
+    direction: Annotated[
+        Any, flag("Instead of texts: a safetensors file with one tensor, the direction.", rare=True)
+    ] = None
     strength: Annotated[float, flag("How many times the direction is added; below 0 against it.")] = 1.0
     tokens: Annotated[int, flag("Tokens to write, the likeliest each time.", least=1, most=1000, word="t{}")] = 20
-    seed: Annotated[int, flag("Seed of the random directions that steering is compared with.", word="seed{}")] = 0
+    seed: Annotated[
+        int, flag("Seed of the random directions that steering is compared with.", rare=True, word="seed{}")
+    ] = 0
 
     def __post_init__(self) -> None:
         require_drawable(1, self.seed)
@@ -293,12 +297,18 @@ class Selected(Record):
         flag(
             "Cut the circuit by a rule: top, greedy, exact, bootstrap or positive-ratio; others after a comma are "
             "compared with it.",
+            rare=True,
             word="{}",
         ),
     ] = None
     size: Annotated[
         int | None,
-        flag("Edges (or components) that --select keeps at most. Default: enough to keep 0.9.", least=1, word="size{}"),
+        flag(
+            "Edges (or components) that --select keeps at most. Default: enough to keep 0.9.",
+            least=1,
+            rare=True,
+            word="size{}",
+        ),
     ] = None
 
 
@@ -415,13 +425,28 @@ class Aligned(Record):
     ] = None
     together: Annotated[
         int,
-        flag("Where a variable has no place: try sets of up to so many positions.", least=1, most=6, word="together{}"),
+        flag(
+            "Where a variable has no place: try sets of up to so many positions.",
+            least=1,
+            most=6,
+            rare=True,
+            word="together{}",
+        ),
     ] = 1
     directions: Annotated[
-        int, flag("Find so many directions (DAS) within the best place of each variable; 0: none.", word="k{}", least=0)
+        int,
+        flag(
+            "Find so many directions (DAS) within the best place of each variable; 0: none.",
+            word="k{}",
+            least=0,
+            rare=True,
+        ),
     ] = 0
     held_out: Annotated[
-        int, flag("Prompts of held-out templates and words on which places are graded.", least=1, word="held-out{}")
+        int,
+        flag(
+            "Prompts of held-out templates and words on which places are graded.", least=1, rare=True, word="held-out{}"
+        ),
     ] = 64
 
     def __post_init__(self) -> None:
@@ -468,15 +493,18 @@ class HowFound(Record):
             method_of=("discover",),
         ),
     ] = None
-    budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).")] = None
-    paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper")] = False
-    seeds: Annotated[int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1)] = None
+    budget: Annotated[int | None, flag("bandit, rl: heads to pay for (default 50, or all).", rare=True)] = None
+    paper: Annotated[bool, flag("rl: as published, quirks included; says which.", "--paper", rare=True)] = False
+    seeds: Annotated[
+        int | None, flag("bandit, rl: searches, each with its own random seed (1).", least=1, rare=True)
+    ] = None
     steps: Annotated[
         int | None,
         flag(
             "eap-ig, best: gradients taken (5). masks: steps of Adam (150). rl: train a policy here for so many steps "
             "(0: the packaged one).",
             least=0,
+            rare=True,
         ),
     ] = None
 

@@ -156,8 +156,8 @@ def discover(
     draw: Draw = DISCOVERED,
     *,
     cut: Cut,
-    checked: Checked,
     printed: Ranked,
+    checked: Checked,
     force: Force,
     one: OnePrompt,
     parts: Parts,
@@ -285,9 +285,9 @@ def align(
     aligned: Aligned,
     draw: Sample = ALIGNED,
     *,
+    printed: Planned,
     sandboxed: Sandboxed,
     force: Force,
-    printed: Planned,
 ) -> None:
     """Find where a model holds the variables of an algorithm: a short Python program over a behaviour's inputs.
 
