@@ -301,7 +301,8 @@ def test_without_transformers_there_is_nothing_to_compare_with(
 
 
 REFUSALS = [
-    ({"model_type": "gpt_oss"}, "attention sinks"),
+    ({"model_type": "deepseek_v3"}, "latent attention"),
+    ({"model_type": "llama4_text", "no_rope_layers": [1]}, "field 'num_local_experts' is missing"),
     ({"model_type": "qwen2_vl"}, "mrope"),
     ({"model_type": "falcon"}, "ALiBi"),
     ({"model_type": "nobody_knows"}, "model_type 'nobody_knows' is not supported; use one of gpt2"),
