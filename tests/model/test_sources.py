@@ -353,6 +353,7 @@ def test_opt_with_other_norms_and_phi_with_other_norms_are_refused(tmp_path: Pat
 
 def test_a_gguf_file_is_compared_only_with_accelerate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers said so with an ImportError and, later, with a ValueError; it is not asked."""
+    monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path / "cache"))
     write_gguf(tmp_path / "m.gguf", "llama", random_reference(*MODELS["llama"]))
     known = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "accelerate" else known(name))

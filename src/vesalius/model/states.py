@@ -92,10 +92,7 @@ def build(
     stored; any other gap, surplus, wrong shape or NaN is refused in one line that names `where`.
     """
     model = _empty(config, state, where=where, biases=biases)
-    for name, parameter in model.named_parameters():
-        if not name.endswith(_WIDE):
-            parameter.data = parameter.data.to(dtype)
-    place(model, device)
+    place(narrowed(model, dtype), device)
     with torch.no_grad():
         for name, view in named_views(model).items():
             if name in state:
@@ -105,6 +102,14 @@ def build(
             elif name != "unembed.W_U":
                 view.zero_()
     return model.eval().requires_grad_(False)
+
+
+def narrowed(model: Transformer, dtype: torch.dtype) -> Transformer:
+    """The same model with its weights in a number format, but for those that stay in float32."""
+    for name, parameter in model.named_parameters():
+        if not name.endswith(_WIDE):
+            parameter.data = parameter.data.to(dtype)
+    return model
 
 
 def _empty(config: Config, state: Mapping[str, Tensor], *, where: str, biases: bool) -> Transformer:
