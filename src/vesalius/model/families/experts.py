@@ -5,6 +5,7 @@ import re
 import torch
 from torch import Tensor
 
+from vesalius.errors import BadInput
 from vesalius.model.config import Config
 from vesalius.model.families.layout import (
     Family,
@@ -53,8 +54,16 @@ def gather_experts(weights: State, config: Config) -> State:
                 torch.stack([_pop_expert(state, mlp, i, names) for i in range(config.experts.n_experts)])
                 for names in (("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2"))
             )
-        state |= {f"{mlp}gate_proj.weight": gate, f"{mlp}up_proj.weight": up, f"{mlp}down_proj.weight": down}
+        made = {f"{mlp}gate_proj.weight": gate, f"{mlp}up_proj.weight": up, f"{mlp}down_proj.weight": down}
+        _add(state, made)
     return state
+
+
+def _add(state: State, made: State) -> None:
+    """Put weights that were made of stored ones beside these; one that is stored under such a name is refused."""
+    if taken := sorted(set(state) & set(made)):
+        raise BadInput(f"weight {taken[0]!r} has no place in this model")
+    state |= made
 
 
 def _pop_expert(state: State, mlp: str, expert: int, names: tuple[str, ...]) -> Tensor:
@@ -248,7 +257,7 @@ def _llama4_weights(weights: State, config: Config) -> State:
     for layer in range(config.n_layers):
         if config.qk_norm_of(layer) == "head":  # without weights
             ones = torch.ones(config.d_head)
-            state |= {f"layers.{layer}.self_attn.{letter}_norm.weight": ones for letter in "qk"}
+            _add(state, {f"layers.{layer}.self_attn.{letter}_norm.weight": ones for letter in "qk"})
     return gather_experts(state, config)
 
 
@@ -301,7 +310,7 @@ def _gpt_oss_weights(weights: State, config: Config) -> State:
         experts = f"{mlp}experts."
         gate_up, down = (_four_bits(state, f"{experts}{part}_proj") for part in ("gate_up", "down"))
         bias = state.pop(f"{experts}gate_up_proj_bias")
-        state |= {
+        made = {
             f"{mlp}gate_proj.weight": gate_up[:, ::2],
             f"{mlp}up_proj.weight": gate_up[:, 1::2],
             f"{mlp}down_proj.weight": down,
@@ -309,6 +318,7 @@ def _gpt_oss_weights(weights: State, config: Config) -> State:
             f"{mlp}up_proj.bias": bias[:, 1::2],
             f"{mlp}down_proj.bias": state.pop(f"{experts}down_proj_bias"),
         }
+        _add(state, made)
     return state
 
 
