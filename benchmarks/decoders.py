@@ -70,7 +70,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "gemma2": {"sliding_window": 5},
     "gemma3_text": {"sliding_window": 5},
     "olmo2": {"head_dim": None},
-    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5},
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.3},
     "deepseek_v2": _LATENT,
     "deepseek_v3": _LATENT,
     "qwen3_5_text": _DELTA,
@@ -92,11 +92,27 @@ TYPES: dict[str, dict[str, Any]] = {
         "activation_sparsity_pattern": [0.0, 0.0, 0.0],
         "laurel_rank": 4,
     },
-    "llama4_text": {"num_local_experts": 2, "intermediate_size_mlp": 48, "attention_chunk_size": 8},
-    "ministral3": {},
+    "llama4_text": {
+        "num_local_experts": 4,
+        "intermediate_size_mlp": 40,
+        "attention_chunk_size": 8,
+        "no_rope_layers": [1, 0, 1],
+        "moe_layers": [1, 2],
+        "floor_scale": 4,
+        "attn_scale": 0.5,
+    },
+    "ministral3": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 4.0,
+            "original_max_position_embeddings": 8,
+            "llama_4_scaling_beta": 0.4,
+        }
+    },
     "glm": {},
     "glm4": {},
-    "glm4_moe": _ROUTED,
+    "glm4_moe": {**_ROUTED, "use_qk_norm": True, "routed_scaling_factor": 1.5, "n_group": 2, "topk_group": 1},
     "granite": {
         "embedding_multiplier": 3.0,
         "residual_multiplier": 0.3,
@@ -104,7 +120,14 @@ TYPES: dict[str, dict[str, Any]] = {
         "logits_scaling": 4.0,
         "head_dim": None,
     },
-    "granitemoe": {"num_local_experts": 4, "residual_multiplier": 0.3, "head_dim": None},
+    "granitemoe": {
+        "num_local_experts": 4,
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.3,
+        "attention_multiplier": 0.2,
+        "logits_scaling": 4.0,
+        "head_dim": None,
+    },
     "olmoe": {**_EXPERTS, "head_dim": None},
     "qwen2_moe": {**_SHARED, "head_dim": None},
     "mamba": {"state_size": 4, "num_attention_heads": None, "head_dim": None},
@@ -113,8 +136,8 @@ TYPES: dict[str, dict[str, Any]] = {
     "falcon": {"head_dim": None, "num_key_value_heads": None},
     "bloom": {"head_dim": None, "num_key_value_heads": None},
     "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 3, "max_seq_len": 64, "head_dim": None},
-    "cohere2": {"sliding_window": 5},
-    "stablelm": {"head_dim": None},
+    "cohere2": {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "stablelm": {"head_dim": None, "use_qkv_bias": True},
     "starcoder2": {"head_dim": None},
     "nemotron": {},
     "rwkv": {"attention_hidden_size": 32, "context_length": 64, "head_dim": None},
@@ -122,13 +145,14 @@ TYPES: dict[str, dict[str, Any]] = {
 
 
 def make(kind: str, directory: Path) -> Any:
-    """Write a random model of a type; its norms' weights and its biases are random as well."""
+    """Write a random model of a type; its norms' weights, its biases and what corrects routers are random as well."""
     torch.manual_seed(0)
     settings = {name: value for name, value in {**SMALL, **TYPES[kind]}.items() if value is not None or name in KEPT}
     config = transformers.AutoConfig.for_model(kind, **settings)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
-        for weight in model.parameters():
+        corrections = [table for name, table in model.named_buffers() if name.endswith("correction_bias")]
+        for weight in [*model.parameters(), *corrections]:
             weight.add_(torch.randn_like(weight) * 0.15)
     model.save_pretrained(directory)
     return model

@@ -16,7 +16,8 @@ from tests import forked, warm_forks
 from tests.sandboxes import SharedSandboxes
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
-from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
+from vesalius.model.conversions import cache_directory
+from vesalius.model.smollm import NAME, PACKAGE, smollm_directory
 from vesalius.model.states import load_model
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.runs import engine

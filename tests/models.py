@@ -81,6 +81,7 @@ def configs(draw: st.DrawFn) -> Config:
     )
 
 
+EXPERTS = {"n_experts": 4, "n_active": 2, "d_expert": 6, "renormalise": False, "layers": (0, 1)}
 #: Structures of the families beside those of `configs`, each on top of `small_config`.
 STRUCTURES: dict[str, dict[str, object]] = {
     "parallel": {"block": "parallel", "norm": "layer"},
@@ -96,9 +97,44 @@ STRUCTURES: dict[str, dict[str, object]] = {
     "windows": {"windows": (2, None)},
     "own-rotations": {"layer_rotary": (Rotary(base=50.0, d_rotary=2, attention_factor=1.2), None)},
     "scaled-embedding": {"embed_scale": 2.5, "rotary": None},
-    "experts": {"experts": {"n_experts": 4, "n_active": 2, "d_expert": 6, "renormalise": True, "layers": (0, 1)}},
+    "experts": {"experts": {**EXPERTS, "renormalise": True}},
     "one-layer-of-experts": {
         "experts": {"n_experts": 3, "n_active": 1, "d_expert": 6, "renormalise": False, "layers": (1,)}
+    },
+    "sinks": {"sinks": True},
+    "sinks-and-biased-experts": {
+        "sinks": True,
+        "windows": (3, None),
+        "activation": "quick_gelu",
+        "experts": {**EXPERTS, "renormalise": True, "biased": True, "limit": 0.4, "offset": 1.0},
+    },
+    "shared-experts": {"experts": {**EXPERTS, "d_shared": 5, "shared_gated": True}},
+    "groups-of-experts": {
+        "experts": {
+            **EXPERTS,
+            "layers": (1,),
+            "renormalise": True,
+            "scores": "sigmoid",
+            "factor": 1.6,
+            "corrected": True,
+            "n_groups": 2,
+            "active_groups": 1,
+            "d_shared": 7,
+        }
+    },
+    "chunks-scaled-queries-and-experts": {
+        "chunks": (2, None),
+        "layer_rotary": (Rotary(), None),
+        "layer_qk_norm": ("head", "none"),
+        "query_scale": {"strength": 0.8, "every": 2, "first": 1, "layers": (1,)},
+        "experts": {**EXPERTS, "scores": "sigmoid", "weighs": "input"},
+    },
+    "one-norm-before-squares": {
+        "block": "parallel_one_norm",
+        "norm": "layer",
+        "activation": "relu2",
+        "gated": False,
+        "query_scale": {"strength": 0.5, "every": 1, "layers": (0, 1)},
     },
     "dynamic-rope": {"rotary": Rotary(scaling="dynamic", factor=3.0, original_n_ctx=3)},
     "everything": {

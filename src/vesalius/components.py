@@ -206,8 +206,8 @@ class Component(Named):
             )
         if self.neuron is not None and self.neuron >= width:
             raise BadInput(f"component {self} is not in this model; its MLPs have neurons 0 to {width - 1}")
-        if self.expert is not None and experts is not None and self.expert >= experts.n_experts:
-            raise BadInput(f"component {self} is not in this model; its MLPs have experts 0 to {experts.n_experts - 1}")
+        if self.expert is not None and experts is not None and self.expert >= experts.n_units:
+            raise BadInput(f"component {self} is not in this model; its MLPs have experts 0 to {experts.n_units - 1}")
 
     def __str__(self) -> str:
         return self.format()
@@ -327,7 +327,7 @@ def mlp_units(shape: Shape) -> list[Component]:
     units: list[Component] = []
     for layer in range(shape.n_layers):
         if experts is not None and layer in experts.layers:
-            units += [Component(layer, expert=number) for number in range(experts.n_experts)]
+            units += [Component(layer, expert=number) for number in range(experts.n_units)]
         else:
             units += [Component(layer, neuron=number) for number in range(width)]
     return units

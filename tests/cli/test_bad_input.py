@@ -224,7 +224,8 @@ def test_predict(vesalius: Vesalius, tiny: Path, given: str, reason: str) -> Non
     refused(vesalius, ["predict", tiny, "--input", given, "--json"], reason)
 
 
-def test_damaged_models(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
+def test_damaged_models(vesalius: Vesalius, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path / "cache"))
     sweep = ["sweep", tiny, *INDUCTION, "--json"]
     weights = tiny / "model.safetensors"
     state = load_file(weights)

@@ -11,7 +11,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.readout import logit_difference
 from vesalius.model.hooks import HookPoint
 
-NAMES = ("parallel", "norms-before-and-after", "head-norms", "soft-caps", "own-rotations")
+NAMES = ("parallel", "norms-before-and-after", "head-norms", "soft-caps", "own-rotations", "sinks")
 
 
 def _setting(name: str):
@@ -21,6 +21,14 @@ def _setting(name: str):
     last = torch.tensor([4, 4])
     readout = logit_difference(last, torch.tensor([0, 1]), torch.tensor([1, 2]))
     return model, Batch(tokens[0]), Batch(tokens[1]), readout
+
+
+def _column(sinks: Tensor, pattern: Tensor) -> Tensor:
+    """The sink of each head as a score of every query."""
+    column = torch.empty_like(pattern[..., :1])
+    for head, sink in enumerate(sinks):
+        column[:, head] = sink
+    return column
 
 
 def _straight_through(name: str) -> Tensor:
@@ -36,7 +44,9 @@ def _straight_through(name: str) -> Tensor:
         scores["last"] = value
 
     def pattern(value: Tensor, hook: HookPoint) -> Tensor:
-        moving = GIM_TEMPERATURE * (scores["last"] / GIM_TEMPERATURE).softmax(-1)
+        sinks = model.blocks[hook.layer()].attn.sinks
+        scaled = scores["last"] if sinks is None else torch.cat([scores["last"], _column(sinks, value)], -1)
+        moving = GIM_TEMPERATURE * (scaled / GIM_TEMPERATURE).softmax(-1)[..., : value.shape[-1]]
         return value.detach() + moving - moving.detach()
 
     def shared(value: Tensor, hook: HookPoint) -> Tensor:

@@ -126,7 +126,7 @@ def test_setting_the_pattern_that_a_head_has_changes_nothing() -> None:
     assert (changed - recordings.scores()).abs().max() <= EXACT * float(changed.abs().max())
 
 
-@pytest.mark.parametrize("name", ["plain", "own-rotations", "windows", "head-norms", "soft-caps"])
+@pytest.mark.parametrize("name", ["plain", "own-rotations", "windows", "head-norms", "soft-caps", "sinks"])
 def test_patterns_of_runs_that_were_made_are_those_of_a_new_run(name: str) -> None:
     """Every head on padded prompts, from recordings that are kept and from some that are made chunk by chunk."""
     model = random_model(small_config(**STRUCTURES.get(name, {})))
@@ -172,6 +172,32 @@ def test_patterns_that_cannot_be_are_refused(change, said) -> None:
     plan = Plan(torch.zeros(1, dtype=torch.long), torch.full((1, len(model.components)), -1), patterns=edits)
     with pytest.raises(BadInput, match=said):
         run(Recordings(model, batch, all_logits()), plan, activations(model, batch))
+
+
+def test_where_sinks_take_a_share_patterns_may_sum_to_less() -> None:
+    """Own patterns leave everything as it is; half of one halves what the head writes; more than 1 cannot be."""
+    model = random_model(small_config(sinks=True)).double()
+    batch = Batch(torch.tensor([[1, 5, 3, 9]]))
+    head, recordings = Component(1, 2), Recordings(model, batch, all_logits())
+    own = own_patterns(model, batch, [head])[head]
+    assert float(own.sum(-1).max()) < 0.95
+
+    def with_pattern(table: torch.Tensor) -> torch.Tensor:
+        edits = PatternEdits.of(model.config, [{head: 0}], table)
+        plan = Plan(torch.zeros(1, dtype=torch.long), torch.full((1, len(model.components)), -1), patterns=edits)
+        return run(recordings, plan, activations(model, batch))
+
+    assert torch.allclose(with_pattern(own), recordings.scores(), rtol=1e-9, atol=1e-12)
+
+    def halve(z: torch.Tensor, hook: object) -> torch.Tensor:
+        z = z.clone()
+        z[:, :, 2] /= 2
+        return z
+
+    halved = model.run_with_hooks(batch.tokens, fwd_hooks=[("blocks.1.attn.hook_z", halve)])
+    assert torch.allclose(with_pattern(own / 2), halved, rtol=1e-9, atol=1e-12)
+    with pytest.raises(BadInput, match="sum to more than 1"):
+        with_pattern(own * 4)
 
 
 def test_an_mlp_has_no_pattern() -> None:

@@ -56,8 +56,9 @@ def test_components_worked_by_hand() -> None:
     assert gradient != pytest.approx(scores, abs=0.1)
 
 
-#: Not linear by rule: a soft cap of the logits and limits on values keep their gradients.
-CONSERVING = [name for name in STRUCTURES if name not in ("clipped", "soft-caps", "everything")]
+#: Not linear by rule: a soft cap of the logits and limits on values keep their gradients; experts' offsets are biases.
+LIMITED = ("clipped", "soft-caps", "sinks-and-biased-experts", "everything")
+CONSERVING = [name for name in STRUCTURES if name not in LIMITED]
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu"])
@@ -141,7 +142,7 @@ def differences(model: Transformer, batch: Batch, other: Batch, read: torch.Tens
     return torch.stack(slopes, 1)
 
 
-@pytest.mark.parametrize("structure", ["head-norms", "parallel-one-norm", "norms-after", "soft-caps"])
+@pytest.mark.parametrize("structure", ["head-norms", "parallel-one-norm", "norms-after", "soft-caps", "sinks"])
 @pytest.mark.parametrize("rule", ["relp", "relp-qk"])
 def test_components_are_finite_differences_of_the_model_with_constants(structure: str, rule: Rule) -> None:
     model = random_model(small_config(**STRUCTURES[structure]), 2).double()

@@ -6,6 +6,7 @@ from torch import Tensor
 from vesalius.components import Edge
 from vesalius.intervene import Batch, Row, Values
 from vesalius.model import Component, Transformer
+from vesalius.model.mlp import Mlp
 
 
 def naive_logits(model: Transformer, batch: Batch, row: Row, values: Values) -> Tensor:
@@ -51,8 +52,8 @@ def share_of(block, z: Tensor, head: int) -> Tensor:
 
 
 def bias_of(block) -> Tensor | float:
-    """What an MLP adds whatever its input: its bias, but not where a norm follows; experts have none."""
-    return block.mlp.b_out if block.ln2_post.w is None and hasattr(block.mlp, "b_out") else 0.0
+    """What an MLP adds whatever its input: its bias, but not where a norm follows; those of experts are their own."""
+    return block.mlp.b_out if block.ln2_post.w is None and isinstance(block.mlp, Mlp) else 0.0
 
 
 def _node_hooks(layer, block, row, values, where, written):

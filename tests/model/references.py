@@ -51,6 +51,38 @@ LONGROPE = rope(
 LLAMA3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=32)
 
+EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 20}
+SHARED = {**EXPERTS, "shared_expert_intermediate_size": 14}
+ROUTED = {
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 20,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.7,
+}
+#: Limits that are passed (SwiGLU), and a rotation that is scaled.
+GPT_OSS = {
+    **SIZES,
+    **HEAD,
+    **MIXED,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "swiglu_limit": 0.7,
+    "rope_parameters": rope("yarn", factor=4.0, original_max_position_embeddings=32, truncate=False),
+}
+LLAMA4: dict[str, Any] = {
+    **SIZES,
+    **HEAD,
+    "num_hidden_layers": 3,
+    "intermediate_size_mlp": 40,
+    "num_local_experts": 3,
+    "attention_chunk_size": 16,
+    "no_rope_layers": [1, 0, 1],
+    "moe_layers": [1, 2],
+    "floor_scale": 8,
+    "attn_scale": 0.5,
+}
+
 #: Name of the case: class, settings.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT),
@@ -76,6 +108,22 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", SIZES),
     "llama-tied-biased": ("Llama", {**SIZES, "tie_word_embeddings": True, "attention_bias": True, **HEAD}),
     "mistral": ("Mistral", {**SIZES, "sliding_window": 9}),
+    "ministral3": (
+        "Ministral3",
+        {
+            **SIZES,
+            **HEAD,
+            "sliding_window": 40,
+            "rope_parameters": rope(
+                "yarn",
+                factor=4.0,
+                original_max_position_embeddings=16,
+                mscale=1.0,
+                mscale_all_dim=1.0,
+                llama_4_scaling_beta=0.4,
+            ),
+        },
+    ),
     "mistral-no-window": ("Mistral", {**SIZES, "sliding_window": None}),
     "mixtral": ("Mixtral", {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2}),
     "qwen2": ("Qwen2", SIZES),
@@ -96,6 +144,62 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "mlp_only_layers": [0],
             "norm_topk_prob": True,
         },
+    ),
+    "qwen2_moe": ("Qwen2Moe", {**SIZES, **SHARED}),
+    "qwen2_moe-mixed": (
+        "Qwen2Moe",
+        {
+            **SIZES,
+            **SHARED,
+            **MIXED,
+            "use_sliding_window": True,
+            "mlp_only_layers": [0],
+            "norm_topk_prob": True,
+            "qkv_bias": False,
+        },
+    ),
+    "glm4_moe": ("Glm4Moe", {**SIZES, **HEAD, **ROUTED, "use_qk_norm": True}),
+    "glm4_moe-groups": (
+        "Glm4Moe",
+        {
+            **SIZES,
+            **HEAD,
+            **ROUTED,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "n_shared_experts": 2,
+            "norm_topk_prob": False,
+            "attention_bias": True,
+        },
+    ),
+    "llama4": ("Llama4", LLAMA4),
+    "llama4-plain": (
+        "Llama4",
+        {
+            **LLAMA4,
+            "use_qk_norm": False,
+            "attn_temperature_tuning": False,
+            "num_experts_per_tok": 2,
+            "attention_bias": True,
+            "rope_parameters": LLAMA3,
+        },
+    ),
+    "gpt_oss": ("GptOss", GPT_OSS),
+    "gpt_oss-unbiased": ("GptOss", {**GPT_OSS, "attention_bias": False, "rope_parameters": rope("default")}),
+    "stablelm": ("StableLm", {**SIZES, "use_qkv_bias": True}),
+    "stablelm-parallel": (
+        "StableLm",
+        {**SIZES, "use_parallel_residual": True, "rope_parameters": rope("default", partial_rotary_factor=0.5)},
+    ),
+    "starcoder2": ("Starcoder2", {**SIZES, "sliding_window": 9}),
+    "starcoder2-unbiased": ("Starcoder2", {**SIZES, "use_bias": False, "tie_word_embeddings": False}),
+    "nemotron": ("Nemotron", {**SIZES, **HEAD}),
+    "nemotron-biased": ("Nemotron", {**SIZES, "attention_bias": True, "mlp_bias": True}),
+    "cohere2": ("Cohere2", {**SIZES, **HEAD, **MIXED, "logit_scale": 0.3}),
+    "cohere2-biased": (
+        "Cohere2",
+        {**SIZES, **MIXED, "attention_bias": True, "tie_word_embeddings": False, "logit_scale": 2.0},
     ),
     "gemma": ("Gemma", {**SIZES, **HEAD}),
     "gemma2": ("Gemma2", {**SIZES, **HEAD, **MIXED, "query_pre_attn_scalar": 9, "attn_logit_softcapping": 3.0}),
@@ -118,6 +222,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             **SIZES,
             "tie_word_embeddings": True,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.4,
+            "attention_multiplier": 0.2,
+            "logits_scaling": 2.5,
+        },
+    ),
+    "granitemoe": (
+        "GraniteMoe",
+        {
+            **SIZES,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 3,
             "embedding_multiplier": 3.0,
             "residual_multiplier": 0.4,
             "attention_multiplier": 0.2,
@@ -147,14 +263,16 @@ def random_reference(kind: str, settings: dict[str, Any]) -> Any:
     """A model of transformers with every weight random: biases and norms too, which start at 0 and 1 there."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(5)
-    config_name = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
+    config_name = f"{kind}TextConfig" if kind in ("Gemma3", "Llama4") else f"{kind}Config"
     config = getattr(transformers, config_name)(**settings, attn_implementation="eager")
     model = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")(config)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.normal_(0, 0.2)
+        corrections = [part for part in model.named_buffers() if "correction_bias" in part[0]]
+        for name, parameter in [*model.named_parameters(), *corrections]:
+            parameter.normal_(0, 1.0 if "sinks" in name else 0.2)
             if "norm" in name or ".ln_" in name:
-                parameter.add_(1.0 if name.endswith("weight") and "Gemma" not in kind else 0.0)
+                stored_less_1 = kind.startswith(("Gemma", "Nemotron"))
+                parameter.add_(1.0 if name.endswith("weight") and not stored_less_1 else 0.0)
     return model.eval()
 
 

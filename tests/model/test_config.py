@@ -53,7 +53,7 @@ def test_key_value_heads_divide_the_heads(n_heads: int, n_kv_heads: int) -> None
         ({"d_modle": 3}, "d_modle: Extra inputs are not permitted"),
         ({"d_head": 3}, "d_head 3 must be even"),
         ({"norm": "batch"}, "norm: Input should be 'none', 'layer' or 'rms'"),
-        ({"activation": "swish"}, "activation: Input should be 'gelu', 'gelu_tanh', 'relu' or 'silu'"),
+        ({"activation": "swish"}, "activation: Input should be 'gelu', 'gelu_tanh', 'relu', 'relu2', 'silu' or"),
         ({"norm_eps": 0}, "norm_eps"),
         ({"norm_eps": math.nan}, "norm_eps"),
         ({"norm_eps": math.inf}, "norm_eps"),

@@ -21,7 +21,16 @@ def tokens_and_mask(pad: int) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 @pytest.mark.parametrize(
-    ("pad", "changes"), [(0, {}), (3, {}), (0, {"windows": (5, None)}), (3, {"windows": (5, None), "n_kv_heads": 4})]
+    ("pad", "changes"),
+    [
+        (0, {}),
+        (3, {}),
+        (0, {"windows": (5, None)}),
+        (3, {"windows": (5, None), "n_kv_heads": 4}),
+        (0, {"sinks": True}),
+        (3, {"sinks": True, "windows": (5, None), "query_scale": {"strength": 0.3, "every": 7, "layers": (1,)}}),
+        (3, {"chunks": (16, None)}),
+    ],
 )
 def test_logits_and_gradients_are_those_of_the_table(pad: int, changes: dict[str, object]) -> None:
     model = random_model(small_config(n_ctx=256, **changes))
@@ -42,8 +51,9 @@ def test_logits_and_gradients_are_those_of_the_table(pad: int, changes: dict[str
     assert torch.allclose(slopes[0], slopes[1], atol=1e-5)
 
 
-def test_a_query_that_sees_nothing_is_a_number() -> None:
-    model = random_model(small_config(n_ctx=256))
+@pytest.mark.parametrize("sinks", [False, True])
+def test_a_query_that_sees_nothing_is_a_number(sinks: bool) -> None:
+    model = random_model(small_config(n_ctx=256, sinks=sinks))
     tokens, mask = tokens_and_mask(3)
     assert model(tokens, mask=mask).isfinite().all()
 

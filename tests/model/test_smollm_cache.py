@@ -15,7 +15,7 @@ import torch
 from tests.model.tiny_gguf import write_tiny_gguf
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, sha256, write_json
-from vesalius.model import Transformer, smollm
+from vesalius.model import Transformer, conversions, smollm
 from vesalius.model.smollm import smollm_directory
 from vesalius.model.states import load_model
 from vesalius.model.tokenizer import Tokenizer
@@ -58,7 +58,7 @@ def steps_taken() -> list[str]:
 
 
 def cached_names() -> list[str]:
-    return sorted(path.name for path in smollm.cache_directory().iterdir())
+    return sorted(path.name for path in conversions.cache_directory().iterdir())
 
 
 def test_conversion(wheel: tuple[Transformer, Path]) -> None:
@@ -103,10 +103,10 @@ def test_a_receipt_that_lists_its_files_without_checksums_is_not_believed() -> N
 @pytest.mark.usefixtures("wheel")
 def test_files_are_read_again_only_if_they_were_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     directory, digests = smollm_directory(), list[str]()
-    monkeypatch.setattr(smollm, "sha256", lambda path: digests.append(path.name) or sha256(path))
+    monkeypatch.setattr(conversions, "sha256", lambda path: digests.append(path.name) or sha256(path))
     assert steps_taken() == []
     assert len(digests) == 3, "written a moment ago, so their times are not to be relied on"
-    monkeypatch.setattr(smollm, "SETTLED_NS", 0)
+    monkeypatch.setattr(conversions, "SETTLED_NS", 0)
     assert steps_taken() == steps_taken() == []
     assert len(digests) == 6, "the check was noted"
     os.utime(directory / "model.json")
@@ -145,7 +145,7 @@ def test_a_conversion_killed_half_way(wheel: tuple[Transformer, Path]) -> None:
 
 @pytest.mark.usefixtures("wheel")
 def test_a_conversion_of_a_running_process_is_kept() -> None:
-    cache = smollm.cache_directory()
+    cache = conversions.cache_directory()
     (cache / f"{smollm.NAME}.partial-{os.getpid()}-abc").mkdir(parents=True)
     (cache / f"{smollm.NAME}.partial-strange").mkdir()
     smollm_directory()
@@ -176,6 +176,6 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VESALIUS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert smollm.cache_directory() == Path("/somewhere/vesalius")
+    assert conversions.cache_directory() == Path("/somewhere/vesalius")
     monkeypatch.setenv("VESALIUS_CACHE", "/elsewhere")
-    assert smollm.cache_directory() == Path("/elsewhere")
+    assert conversions.cache_directory() == Path("/elsewhere")

@@ -301,7 +301,8 @@ def test_without_transformers_there_is_nothing_to_compare_with(
 
 
 REFUSALS = [
-    ({"model_type": "gpt_oss"}, "attention sinks"),
+    ({"model_type": "deepseek_v3"}, "latent attention"),
+    ({"model_type": "llama4_text", "no_rope_layers": [1]}, "field 'num_local_experts' is missing"),
     ({"model_type": "qwen2_vl"}, "mrope"),
     ({"model_type": "falcon"}, "ALiBi"),
     ({"model_type": "nobody_knows"}, "model_type 'nobody_knows' is not supported; use one of gpt2"),
@@ -352,6 +353,7 @@ def test_opt_with_other_norms_and_phi_with_other_norms_are_refused(tmp_path: Pat
 
 def test_a_gguf_file_is_compared_only_with_accelerate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers said so with an ImportError and, later, with a ValueError; it is not asked."""
+    monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path / "cache"))
     write_gguf(tmp_path / "m.gguf", "llama", random_reference(*MODELS["llama"]))
     known = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "accelerate" else known(name))

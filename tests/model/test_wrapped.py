@@ -55,12 +55,30 @@ LINEAR = {
     "linear_value_head_dim": 4,
     "layer_types": ["linear_attention", "full_attention", "linear_attention"],
 }
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 8,
+    "kv_lora_rank": 8,
+    "head_dim": 4,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 4,
+    "v_head_dim": 6,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 8,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
 MODELS: dict[str, dict[str, Any]] = {
-    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "deepseek_v3": LATENT,
     "qwen3_next": LINEAR,
     "cohere": {},
-    "nemotron": {},
+    "arcee": {},
 }
+
+
+FEW_EXPERTS = {"GptOss": {"num_local_experts": 4, "num_experts_per_tok": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -148,16 +166,17 @@ def test_every_component_is_patched_as_plain_hooks_do(kind: str, model_of: Calla
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Gemma2", "GptOss"])
 @torch.no_grad()
-def test_a_wrapped_model_gives_what_the_family_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gemma 2 has norms on both sides, soft caps, windows and grouped queries: edges, plans and attributions of the
-    family and of the wrapped module are the same.
+def test_a_wrapped_model_gives_what_the_family_gives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gemma 2 has norms on both sides, soft caps, windows and grouped queries, GPT-OSS sinks and experts: edges, plans
+    and attributions of the family and of the wrapped module are the same.
     """
-    reference = random_reference("Gemma2", {**COMMON, "sliding_window": 4})
+    reference = random_reference(kind, {**COMMON, "sliding_window": 4, **FEW_EXPERTS.get(kind, {})})
     native = from_transformers(reference)
     monkeypatch.setattr("vesalius.model.families._BY_TYPE", {})
     wrapped = from_transformers(reference)
-    assert (native.config.wrapped, wrapped.config.wrapped) == (None, "gemma2")
+    assert (native.config.wrapped, wrapped.config.wrapped) == (None, reference.config.model_type)
     edges = ("a0.h1->a2.h2<q>", "a0.h1->a2.h2<k>", "a0.h2->a1.h3<v>", "m0->m2", "a0.h0->logits", "input->a2.h1<k>")
     rows = [Row(i % 3, edges={edge: 1}) for i, edge in enumerate(edges)]
     rows += [Row(1, {"L0H2": 0}, {edges[1]: 2, "m0->a2.h2<q>": 0}), Row(2, {"L2H0": 1}, positions=[3, 5])]
@@ -196,12 +215,14 @@ def test_a_wrapped_model_gives_what_the_family_gives(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_patterns_are_seen_and_replaced(model_of: Callable[[str], Any]) -> None:
+def test_patterns_are_seen_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Setting attention to a position to zero takes out the value there, sinks included in what remains."""
-    wrapped, tokens = from_transformers(model_of("gpt_oss")), tokens_of(0)
+    monkeypatch.setattr("vesalius.model.families._BY_TYPE", {})
+    wrapped = from_transformers(random_reference("GptOss", {**COMMON, **FEW_EXPERTS["GptOss"]}))
+    tokens = tokens_of(0)
     _, cache = wrapped.run_with_cache(tokens)
     pattern, values = cache["blocks.1.attn.hook_pattern"], cache["blocks.1.attn.hook_v"]
-    assert float(pattern.sum(-1).max()) < 0.999  # the sink has a share
+    assert float(pattern.sum(-1).mean()) < 0.95  # the sink has a share
 
     def cut(value: Tensor, _: object) -> Tensor:
         value = value.clone()
@@ -239,12 +260,12 @@ def test_layers_without_attention_say_so(model_of: Callable[[str], Any]) -> None
 @torch.no_grad()
 def test_sites_inside_modules_are_refused_and_others_are_replaced(model_of: Callable[[str], Any]) -> None:
     """What heads read stands in the place of queries there, so that an edit of those would give other numbers."""
-    wrapped, batch = from_transformers(model_of("gpt_oss")), Batch(tokens_of(0))
+    wrapped, batch = from_transformers(model_of("deepseek_v3")), Batch(tokens_of(0))
     config, other = wrapped.config, Batch(tokens_of(1))
     for name in ("L1H1.q", "L1.k", "L0H0.v", "L1.mlp_pre", "L1.mlp_post"):
-        with pytest.raises(BadInput, match="is not seen in a wrapped gpt_oss model; take a stream"):
+        with pytest.raises(BadInput, match="is not seen in a wrapped deepseek_v3 model; take a stream"):
             parse_sites(name, config)
-    with pytest.raises(BadInput, match="hook_q_heads is not seen in a wrapped gpt_oss model"):
+    with pytest.raises(BadInput, match="hook_q_heads is not seen in a wrapped deepseek_v3 model"):
         wrapped.run_with_cache(tokens_of(0), names="blocks.1.attn.hook_q_heads")
 
     def edited(model: Transformer, name: str, kind: Resample | Zero) -> Tensor:
@@ -267,20 +288,20 @@ def test_sites_inside_modules_are_refused_and_others_are_replaced(model_of: Call
 @pytest.mark.slow
 @torch.no_grad()
 def test_a_directory_is_wrapped_and_marked(model_of: Callable[[str], Any], tmp_path: Path) -> None:
-    model_of("gpt_oss").save_pretrained(tmp_path / "tiny")
+    model_of("deepseek_v3").save_pretrained(tmp_path / "tiny")
     specimen = ves.load(tmp_path / "tiny", device="cpu")
     assert (specimen.id, specimen.name) == ("tiny", "tiny (wrapped)")
-    assert "attention sinks" in specimen.describe()["wrapped"]
+    assert "latent attention" in specimen.describe()["wrapped"]
     values = zeros(specimen.model)
     rows = Plan.of(specimen.model.config, [Row(0, {"L1_MLP": 0})], width=7)
     assert engine.run(Recordings(specimen.model, Batch(tokens_of(0)), all_logits()), rows, values).shape == (1, 7, 53)
     agreement = ves.check(tmp_path / "tiny", device="cpu", progress=False)
     assert agreement.agrees
-    assert agreement.family == "gpt_oss"
-    assert "wrapped (attention sinks)" in agreement.describe()
-    with pytest.raises(BadInput, match="a wrapped gpt_oss model is not written in our format"):
+    assert agreement.family == "deepseek_v3"
+    assert "wrapped (latent attention)" in agreement.describe()
+    with pytest.raises(BadInput, match="a wrapped deepseek_v3 model is not written in our format"):
         save_model(specimen.model, tmp_path / "copy")
-    with pytest.raises(BadInput, match="neurons and experts are not taken apart in a wrapped gpt_oss model"):
+    with pytest.raises(BadInput, match="neurons and experts are not taken apart in a wrapped deepseek_v3 model"):
         Plan.of(specimen.model.config, [Row(0, {"L0N3": 0})], width=7)
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.values import OUTPUT_HOOKS
-from vesalius.model.attention import HeadPort, rotate
+from vesalius.model.attention import HeadPort, Layout, rotate
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
 
@@ -159,7 +159,7 @@ class AttentionParts:
         for side, (port, at) in enumerate(zip(ports, (self.query, self.key), strict=True)):
             stream = (self.resid[side] - taken[side]).to(attn.qkv.dtype)[None, None]
             own = attn.own(port, self._block.ln1(stream, _CLEAN), [self._own])
-            rotated.append(self._rotated(own.double().flatten(), at))
+            rotated.append(self._placed(port, own.double().flatten(), at))
         return float(rotated[0] @ rotated[1]) / attn.divisor
 
     @cached_property
@@ -227,17 +227,23 @@ class AttentionParts:
             raw, parts = raw * factor, parts * factor[:, own]
         norm = {"q": attn.q_norm, "k": attn.k_norm}.get(port)
         if norm is not None and norm.w is not None:
-            joint = config.qk_norm == "all"
+            joint = attn.qk_norm == "all"
             weight = norm.w.double()[own] if joint else norm.w.double()
             parts = parts / norm.scale(raw if joint else raw[:, own]) * weight
         if port == "v":
             return parts
-        return torch.stack([self._rotated(parts[:, i], at) for i, at in enumerate(self._places)], 1)
+        return torch.stack([self._placed(port, parts[:, i], at) for i, at in enumerate(self._places)], 1)
 
-    def _rotated(self, x: Float[Tensor, "*row d_head"], at: int) -> Float[Tensor, "*row d_head"]:
-        rotary = self._block.attn.rotary
-        if rotary is None:
+    def _placed(self, port: HeadPort, x: Float[Tensor, "*row d_head"], at: int) -> Float[Tensor, "*row d_head"]:
+        """Queries or keys as they are compared: rotated, and queries scaled, by where they stand."""
+        attn, layout = self._block.attn, self._layout
+        if port == "q" and attn.scales_queries and layout.query_scale is not None:
+            x = x * layout.query_scale[:, at].double().flatten()
+        if attn.rotary is None:
             return x
-        layout = self.model.layout(self.tokens.to(self.model.device)).on(self._block.device)
-        cos, sin = (part[:, [at]].double() for part in layout.rotations[rotary])
+        cos, sin = (part[:, [at]].double() for part in layout.rotations[attn.rotary])
         return rotate(x.reshape(-1, 1, 1, x.shape[-1]), cos, sin).reshape(x.shape)
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return self.model.layout(self.tokens.to(self.model.device)).on(self._block.device)

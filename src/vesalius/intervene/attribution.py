@@ -23,7 +23,7 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, activations, sender_changes, unit_hook
-from vesalius.model.attention import Attention, Heads, Layout, take_positions
+from vesalius.model.attention import Attention, Heads, Layout, attention_weights, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import Copies, available_bytes
 from vesalius.model.fused import may_fuse
@@ -41,14 +41,14 @@ from vesalius.progress import checkpoint
 # | where                  | rule       | constant                                                                |
 # |------------------------|------------|-------------------------------------------------------------------------|
 # | LayerNorm, RMSNorm     | LN-rule    | what the norm divides by                                                |
-# | attention              | AH-rule    | the pattern; so are the weights that a router gives its experts         |
+# | attention              | AH-rule    | the pattern; so are the weights that a router and gates give experts    |
 # | activation function    | identity   | the ratio f(x) / x                                                      |
 # | product in a gated MLP | half       | each factor for the other, and each gets half of the relevance          |
 # | linear maps            | 0-rule     | nothing: the gradient                                                   |
 #
 # `relp` applies all of them, so nothing reaches a head's queries and keys. `relp-qk` leaves the pattern its gradient
 # and applies the others. A soft cap of the logits belongs to the readout and keeps its gradient, and so do limits on
-# queries, keys and values.
+# queries, keys and values, and limits inside of experts.
 #
 # `gim` (https://arxiv.org/abs/2505.17630) keeps the gradient of activation functions and products, and changes that of
 # norms and attention: what a norm divides by is a constant; the softmax has the slope that it would have at twice the
@@ -59,7 +59,7 @@ Rule = Literal["gradient", "relp", "relp-qk", "gim"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 #: Prompts of one backward pass.
 ROWS = 32
-_CONSTANTS = (".hook_scale", ".hook_expert_weights")
+_CONSTANTS = (".hook_scale", ".hook_expert_weights", ".hook_shared_weight")
 _FACTORS = (".hook_pre", ".hook_pre_linear")
 #: GIM's temperature of the softmax in the backward pass, and the shares of the gradients of queries, keys and values.
 GIM_TEMPERATURE = 2.0
@@ -78,7 +78,7 @@ def rule_hooks(model: Transformer, rule: Rule) -> list[Hook]:
             f"{model.config.wrapped} model; use the rule 'gradient'"
         )
     if rule == "gim":
-        return _gim_hooks()
+        return _gim_hooks(model)
     constants = (*_CONSTANTS, ".hook_pattern") if rule == "relp" else _CONSTANTS
     factors: dict[str, Tensor] = {}
 
@@ -105,7 +105,7 @@ def rule_hooks(model: Transformer, rule: Rule) -> list[Hook]:
     ]
 
 
-def _gim_hooks() -> list[Hook]:
+def _gim_hooks(model: Transformer) -> list[Hook]:
     scores: dict[str, Tensor] = {}
 
     def freeze(value: Tensor, hook: HookPoint) -> Tensor:
@@ -115,7 +115,8 @@ def _gim_hooks() -> list[Hook]:
         scores[hook.name.removesuffix("hook_attn_scores")] = value
 
     def soften(value: Tensor, hook: HookPoint) -> Tensor:
-        return _Softened.apply(value.detach(), scores.pop(hook.name.removesuffix("hook_pattern")))
+        given = scores.pop(hook.name.removesuffix("hook_pattern"))
+        return _Softened.apply(value.detach(), given, model.blocks[hook.layer()].attn.sinks)
 
     def share(value: Tensor, hook: HookPoint) -> Tensor:
         return _Sloped.apply(value.detach(), value, torch.tensor(GIM_SHARES[hook.name[-1]], device=value.device))
@@ -132,16 +133,18 @@ class _Softened(torch.autograd.Function):
     """An attention pattern whose slope is that of the softmax of its scores at `GIM_TEMPERATURE`, not divided by it."""
 
     @staticmethod
-    def forward(ctx: Any, pattern: Tensor, scores: Tensor) -> Tensor:
+    def forward(ctx: Any, pattern: Tensor, scores: Tensor, sinks: Tensor | None) -> Tensor:
         ctx.save_for_backward(scores)
+        ctx.sinks = sinks
         return pattern.clone()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Float[Tensor, "*shape"]) -> tuple[None, Tensor]:
+    def backward(ctx: Any, *gradients: Float[Tensor, "*shape"]) -> tuple[None, Tensor, None]:
         (scores,), gradient = ctx.saved_tensors, widened(gradients[0])
-        soft = (widened(scores) / GIM_TEMPERATURE).softmax(-1)
+        sinks = None if ctx.sinks is None else widened(ctx.sinks) / GIM_TEMPERATURE
+        soft = attention_weights(widened(scores) / GIM_TEMPERATURE, sinks)
         back = soft * (gradient - (gradient * soft).sum(-1, keepdim=True))
-        return None, back.to(gradients[0].dtype)
+        return None, back.to(gradients[0].dtype), None
 
 
 class _Sloped(torch.autograd.Function):
@@ -392,7 +395,7 @@ def run_bytes(config: Config, dtype: torch.dtype, width: int) -> int:
     float32 and what goes in and out of its parts, with the gradients there.
     """
     heads = config.n_heads * config.d_head
-    wide = max(config.d_mlp, config.experts.d_expert * config.experts.n_active if config.experts else 0)
+    wide = max(config.d_mlp, config.experts.d_active if config.experts else 0)
     token = config.d_model * (2 * 4 + 7 * dtype.itemsize) + (11 * heads + 3 * wide) * dtype.itemsize
     if not may_fuse(config, width):
         token += config.n_heads * width * (4 + 2 * dtype.itemsize)

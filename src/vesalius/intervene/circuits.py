@@ -241,7 +241,7 @@ class _Run:
             again = (self.n_circuits, 1, 1, 1)
             k, v = (torch.cat([before.repeat(again), own], 1) for before, own in zip(early, (k, v), strict=True))
         at = torch.arange(runs.first, runs.first + runs.positions, device=block.device).expand(len(q), -1)
-        z = block.attn.mix(Heads(q, k, v), layout.on(block.device), at, _CLEAN)
+        z = block.attn.mix(Heads(q, k, v), layout.on(block.device), at, _CLEAN, which=heads)
         by_head = z.unflatten(0, (self.n_circuits, runs.n)).permute(0, 3, 1, 2, 4).flatten(2, 3)
         written, norm = by_head @ block.attn.W_O[heads], block.ln1_post
         if norm.w is not None:

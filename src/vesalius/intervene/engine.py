@@ -437,10 +437,10 @@ def row_bytes(model: Transformer, width: int, *, live: int | None = None, sender
     all), and then keys and values of the others are copied. With `units` the outputs of all experts are kept apart.
     """
     config, tokens = model.config, width if live is None else live
-    wide = max(config.d_mlp, config.experts.d_expert * config.experts.n_active if config.experts else 0)
+    wide = max(config.d_mlp, config.experts.d_active if config.experts else 0)
     inner = wide * (3 if config.gated else 2)
     if units and config.experts is not None:
-        inner += 2 * config.experts.n_experts * config.d_model
+        inner += 2 * config.experts.n_units * config.d_model
     # The scores of every head in three copies, or one mask, and keys and values once for every query head.
     attention = width + 4 * config.n_heads * config.d_head if may_fuse(config, width) else 3 * config.n_heads * width
     computed = tokens * (config.d_model * 8 + inner + attention)

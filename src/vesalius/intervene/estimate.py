@@ -189,8 +189,7 @@ def _of_layers(config: Config, layers: int) -> dict[str, object]:
     """A config's settings for its first layers alone."""
     return {
         "n_layers": layers,
-        "windows": config.windows[:layers],
-        "layer_rotary": config.layer_rotary[:layers],
+        **{name: getattr(config, name)[:layers] for name in ("windows", "chunks", "layer_rotary", "layer_qk_norm")},
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
@@ -87,12 +87,25 @@ class PatternEdits:
             if len(index) and int(index.max()) >= limit:
                 raise BadInput(f"{what} {int(index.max())} of the attention patterns is outside of {limit}")
         table = self.table.float()
-        total = table.sum(-1)
-        if not bool(table.isfinite().all()) or bool((table < 0).any()) or bool(((total - 1).abs() > _ROUNDING).any()):
-            raise BadInput("an attention pattern has weights that are negative or do not sum to 1; normalise queries")
+        beyond = table.sum(-1) - 1  # a sink takes what the keys do not get
+        off = beyond > _ROUNDING if config.sinks else beyond.abs() > _ROUNDING
+        if not bool(table.isfinite().all()) or bool((table < 0).any()) or bool(off.any()):
+            total = "sum to more than 1" if config.sinks else "do not sum to 1"
+            raise BadInput(f"an attention pattern has weights that are negative or {total}; normalise queries")
         padded_left = batch.mask is not None and not bool(batch.mask[:, 0].all())  # queries there see nothing
         if config.causal and not padded_left and bool((table.triu(1) > _ROUNDING).any()):
             raise BadInput("an attention pattern looks ahead, which this model cannot; give weights to earlier tokens")
+
+
+def without_keys(
+    pattern: Float[Tensor, "prompt query key"], keys: Bool[Tensor, "prompt query key"], *, sinks: bool
+) -> Float[Tensor, "prompt query key"]:
+    """A pattern whose head cannot see some keys: the others, and the sink of a head with `sinks`, take their share."""
+    remaining = pattern.masked_fill(keys.to(pattern.device), 0.0)
+    left = remaining.sum(-1, keepdim=True)
+    if sinks:
+        left = left + (1 - pattern.sum(-1, keepdim=True))
+    return remaining / left.clamp(min=1e-9)
 
 
 class SetPatterns:

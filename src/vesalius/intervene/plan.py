@@ -72,7 +72,7 @@ class UnitEdits:
 
 def units_per_layer(config: Config) -> int:
     """How many places of units a layer has: one for each neuron or expert of the MLP that has most."""
-    return max(config.d_mlp, 0 if config.experts is None else config.experts.n_experts)
+    return max(config.d_mlp, 0 if config.experts is None else config.experts.n_units)
 
 
 def require_units(config: Config) -> None:

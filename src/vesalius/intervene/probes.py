@@ -127,7 +127,7 @@ class HeadInputs:
     def _attend(self, heads: Heads, layout: Layout | None = None) -> Float[Tensor, "row query key"]:
         name = f"blocks.{self.head.layer}.attn.hook_pattern"
         tap = Tap(keep=lambda other: other == name)
-        self._block.attn.mix(heads, layout or self._layout, None, tap)
+        self._block.attn.mix(heads, layout or self._layout, None, tap, which=[self._own])
         return tap.stored[name][:, 0]
 
     def _project(self, normed: Tensor, port: HeadPort) -> Float[Tensor, "prompt pos 1 d_head"]:

@@ -303,8 +303,7 @@ def runnable_shape(config: Config, dtype: torch.dtype) -> Transformer:
     a token passes, since which ones it passes is decided by numbers.
     """
     if config.experts is not None:
-        wide = config.experts.d_expert * config.experts.n_active
-        config = config.model_copy(update={"experts": None, "d_mlp": max(config.d_mlp, wide)})
+        config = config.model_copy(update={"experts": None, "d_mlp": max(config.d_mlp, config.experts.d_active)})
     return shape_of(config, dtype)
 
 

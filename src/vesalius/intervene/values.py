@@ -41,7 +41,7 @@ def unit_hook(config: Config, layer: int) -> str:
 def unit_shape(config: Config, layer: int) -> tuple[int, ...]:
     """The shape of what the units of a layer's MLP put out at one position: a number each, or a vector each."""
     if config.experts is not None and layer in config.experts.layers:
-        return config.experts.n_experts, config.d_model
+        return config.experts.n_units, config.d_model
     return (config.d_mlp,)
 
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from vesalius.model.config import Config, Rotary
+from vesalius.model.config import Config, Reach, Rotary
 from vesalius.model.fused import attend_fused, may_fuse
 from vesalius.model.hooks import Tap
 from vesalius.model.mlp import HALF, NormLayer, affine, widened
@@ -28,15 +28,17 @@ Rotation = tuple[Tensor, Tensor]
 class Layout:
     """Positions of the tokens of a batch and which pairs may attend. `rows` of 1 serve every row of the batch.
 
-    `windowed` holds the pairs of layers that see a limited number of tokens, `rotations` each rotation in use; `plain`
-    says that every token sees itself and all before it.
+    `limited` holds the pairs of layers that do not see all of them, `rotations` each rotation in use, `query_scale`
+    what queries are multiplied by where they grow with their position; `plain` says that every token sees itself and
+    all before it.
     """
 
     attend: Bool[Tensor, "rows 1 query key"]
     positions: Int[Tensor, "rows pos"]
-    windowed: Mapping[int, Bool[Tensor, "rows 1 query key"]] = field(default_factory=dict)
+    limited: Mapping[Reach, Bool[Tensor, "rows 1 query key"]] = field(default_factory=dict)
     rotations: Mapping[Rotary, Rotation] = field(default_factory=dict)
     plain: bool = False
+    query_scale: Float[Tensor, "rows pos 1 1"] | None = None
     _copies: dict[torch.device, "Layout"] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -50,15 +52,15 @@ class Layout:
         plain: bool = False,
     ) -> "Layout":
         """The layout of a model's layers; `like` gives the number format of rotations."""
-        n = attend.shape[-1]
-        steps = torch.arange(n, device=attend.device)
-        back = steps[:, None] - steps[None]
-        windows = {window for window in config.windows if window is not None and window < n}
-        windowed = {window: attend & (back.abs() < window) for window in windows}
-        layers = range(config.n_layers)
+        n, layers, scale = attend.shape[-1], range(config.n_layers), None
+        reaches = {reach for layer in layers if (reach := config.reach_of(layer)).limits(n)}
+        limited = {reach: attend & _within(reach, positions, n) for reach in reaches}
         rotaries = {rotary for layer in layers if (rotary := config.rotary_of(layer)) is not None}
         rotations = {rotary: rotation(positions, rotary, config.d_head, like.dtype) for rotary in rotaries}
-        return cls(attend, positions, windowed, rotations, plain)
+        if (rule := config.query_scale) is not None:
+            steps = ((positions + rule.first) // rule.every).to(widened(like).dtype)
+            scale = (1 + rule.strength * steps.log1p()).to(like.dtype)[:, :, None, None]
+        return cls(attend, positions, limited, rotations, plain, scale)
 
     def take(self, rows: Int[Tensor, " n"] | slice) -> "Layout":
         """The layout of chosen rows (a shared layout is its own selection)."""
@@ -67,9 +69,10 @@ class Layout:
         return Layout(
             self.attend[rows],
             self.positions[rows],
-            {window: attend[rows] for window, attend in self.windowed.items()},
+            {reach: attend[rows] for reach, attend in self.limited.items()},
             {rotary: (cos[rows], sin[rows]) for rotary, (cos, sin) in self.rotations.items()},
             self.plain,
+            None if self.query_scale is None else self.query_scale[rows],
         )
 
     def on(self, device: torch.device) -> "Layout":
@@ -80,15 +83,27 @@ class Layout:
             self._copies[device] = Layout(
                 self.attend.to(device),
                 self.positions.to(device),
-                {window: attend.to(device) for window, attend in self.windowed.items()},
+                {reach: attend.to(device) for reach, attend in self.limited.items()},
                 {rotary: (cos.to(device), sin.to(device)) for rotary, (cos, sin) in self.rotations.items()},
                 self.plain,
+                None if self.query_scale is None else self.query_scale.to(device),
             )
         return self._copies[device]
 
-    def seen(self, window: int | None) -> Bool[Tensor, "rows 1 query key"]:
-        """Which pairs may attend in a layer with this window."""
-        return self.attend if window is None else self.windowed.get(window, self.attend)
+    def seen(self, reach: Reach) -> Bool[Tensor, "rows 1 query key"]:
+        """Which pairs may attend in a layer that sees as far as this."""
+        return self.limited.get(reach, self.attend)
+
+
+def _within(reach: Reach, positions: Int[Tensor, "rows pos"], n: int) -> Bool[Tensor, "*rows query key"]:
+    """Which pairs of tokens are near enough."""
+    steps, near = torch.arange(n, device=positions.device), torch.ones((), dtype=torch.bool, device=positions.device)
+    if reach.window is not None:
+        near = near & ((steps[:, None] - steps[None]).abs() < reach.window)
+    if reach.chunk is not None:
+        chunk = positions // reach.chunk
+        near = near & (chunk[:, None, :, None] == chunk[:, None, None, :])
+    return near
 
 
 def rotation(positions: Int[Tensor, "rows pos"], rotary: Rotary, d_head: int, dtype: torch.dtype) -> Rotation:
@@ -179,14 +194,17 @@ class Attention(nn.Module):
     def __init__(self, config: Config, layer: int) -> None:
         super().__init__()
         self.config, self.prefix = config, f"blocks.{layer}.attn."
-        self.window, self.rotary = config.window_of(layer), config.rotary_of(layer)
+        self.reach, self.rotary = config.reach_of(layer), config.rotary_of(layer)
+        self.qk_norm = config.qk_norm_of(layer)
+        self.scales_queries = config.query_scale is not None and layer in config.query_scale.layers
         self.divisor = math.sqrt(config.d_head) if config.attn_scale is None else 1 / config.attn_scale
         d, dh, h, kv = config.d_model, config.d_head, config.n_heads, config.n_kv_heads
         self.ends = (h * dh, (h + kv) * dh, (h + 2 * kv) * dh)
         self.qkv, self.b_qkv = nn.Parameter(torch.zeros(d, self.ends[2])), nn.Parameter(torch.zeros(self.ends[2]))
         self.output, self.b_O = nn.Parameter(torch.zeros(h * dh, d)), nn.Parameter(torch.zeros(d))
-        widths = {"none": (1, 1), "head": (dh, dh), "all": (h * dh, kv * dh)}[config.qk_norm]
-        kind = "none" if config.qk_norm == "none" else "rms"
+        self.sinks = nn.Parameter(torch.zeros(h)) if config.sinks else None
+        widths = {"none": (1, 1), "head": (dh, dh), "all": (h * dh, kv * dh)}[self.qk_norm]
+        kind = "none" if self.qk_norm == "none" else "rms"
         self.q_norm, self.k_norm = (
             NormLayer(kind, width, config.norm_eps, f"{self.prefix}{letter}_norm")
             for letter, width in zip("qk", widths, strict=True)
@@ -211,7 +229,7 @@ class Attention(nn.Module):
     @property
     def linear(self) -> bool:
         """Whether queries, keys and values are linear in their input."""
-        return self.config.qk_norm == "none" and self.config.clip_qkv is None
+        return self.qk_norm == "none" and self.config.clip_qkv is None
 
     def heads(self, x: Float[Tensor, "batch pos d_model"], at: Int[Tensor, "batch query"] | None, tap: Tap) -> Heads:
         """Project normalised input to queries (at chosen positions only, if given), keys and values, before
@@ -251,7 +269,7 @@ class Attention(nn.Module):
         norm = {"q": self.q_norm, "k": self.k_norm}.get(port)
         if norm is None or norm.w is None:
             return raw
-        if self.config.qk_norm == "head":
+        if self.qk_norm == "head":
             return norm(raw, tap)
         whole = {"q": self.query, "k": self.key}[port]
         scales = [norm.scale(self._clipped(x[..., i, :, :] @ whole + biases.flatten())) for i in range(x.shape[-3])]
@@ -260,24 +278,36 @@ class Attention(nn.Module):
         return (widened(raw) / scale * weight).to(raw.dtype)
 
     def mix(
-        self, heads: Heads, layout: Layout, at: Int[Tensor, "batch query"] | None, tap: Tap
+        self,
+        heads: Heads,
+        layout: Layout,
+        at: Int[Tensor, "batch query"] | None,
+        tap: Tap,
+        *,
+        which: Sequence[int] | None = None,
     ) -> Float[Tensor, "batch query head d_head"]:
-        """Attend: rotate, score, mask, normalise, average the values. Returns z, one vector per head."""
+        """Attend: rotate, score, mask, normalise, average the values. Returns z, one vector per head; the heads given
+        are all of the layer's query heads, or these (`which`).
+        """
         q, k, v = heads
-        attend = layout.seen(self.window)
+        attend = layout.seen(self.reach)
         if at is not None:
             attend = take_positions(attend[:, 0].expand(len(at), -1, -1), at).unsqueeze(1)
         if self.rotary is not None:
             cos, sin = layout.rotations[self.rotary]
-            cos_q, sin_q = (cos, sin) if at is None else _rotation_at(cos, sin, at)
-            q = tap(self.prefix + "hook_rot_q", rotate(q, cos_q, sin_q))
-            k = tap(self.prefix + "hook_rot_k", rotate(k, cos, sin))
+            q, k = rotate(q, _at_queries(cos, at), _at_queries(sin, at)), rotate(k, cos, sin)
+        if self.scales_queries and layout.query_scale is not None:
+            q = q * _at_queries(layout.query_scale, at)
+        if self.rotary is not None:
+            q, k = tap(self.prefix + "hook_rot_q", q), tap(self.prefix + "hook_rot_k", k)
+        sinks = self.sinks if self.sinks is None or which is None else self.sinks[list(which)]
         tiny = len(q) >= _MANY_ROWS and q.shape[3] <= SMALL_HEAD and k.shape[1] <= _SHORT
-        if tap.idle and tiny and self.config.attn_softcap is None:
+        if tap.idle and tiny and self.config.attn_softcap is None and sinks is None:
             return _mix_rows_last(q, k, v, attend, self.divisor)
         if may_fuse(self.config, k.shape[1]) and not any(tap.needs(self.prefix + name) for name in _TABLES):
-            plain = at is None and layout.plain and self.window not in layout.windowed
-            return tap(self.prefix + "hook_z", attend_fused(q, k, v, None if plain else attend, self.divisor))
+            plain = at is None and layout.plain and self.reach not in layout.limited
+            z = attend_fused(q, k, v, None if plain else attend, self.divisor, sinks)
+            return tap(self.prefix + "hook_z", z)
         batch, n_query, n_heads, d_head = q.shape
         kv = k.shape[2]
         # Query heads that share a key-value head are laid end to end along the query axis, so nothing is copied.
@@ -286,7 +316,10 @@ class Attention(nn.Module):
         scores = soft_cap(scores, self.config.attn_softcap).masked_fill_(~attend, torch.finfo(scores.dtype).min)
         scores = tap(self.prefix + "hook_attn_scores", scores)
         short = tap.idle and scores.is_cpu and scores.shape[-1] < _SHORT and not torch.is_grad_enabled()
-        normalised = _softmax_along_rows(widened(scores)) if short else widened(scores).softmax(-1)
+        if short and sinks is None:
+            normalised = _softmax_along_rows(widened(scores))
+        else:
+            normalised = attention_weights(widened(scores), sinks)
         pattern = tap(self.prefix + "hook_pattern", normalised.to(scores.dtype))
         z = pattern.view(batch, kv, -1, pattern.shape[-1]) @ v.permute(0, 2, 1, 3)
         return tap(self.prefix + "hook_z", z.view(batch, n_heads, n_query, d_head).permute(0, 2, 1, 3))
@@ -317,19 +350,29 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch pos head d_head"]:
         """Limit, norm and split a projection into heads."""
         x, norm = self._clipped(x), {"q": self.q_norm, "k": self.k_norm}.get(port)
-        if norm is not None and self.config.qk_norm == "all":
+        if norm is not None and self.qk_norm == "all":
             x = norm(x, tap)
         x = x.view(*x.shape[:2], -1, self.config.d_head)
-        return norm(x, tap) if norm is not None and self.config.qk_norm == "head" else x
+        return norm(x, tap) if norm is not None and self.qk_norm == "head" else x
 
     def _clipped(self, x: Tensor) -> Tensor:
         limit = self.config.clip_qkv
         return x if limit is None else x.clamp(-limit, limit)
 
 
+def attention_weights(
+    scores: Float[Tensor, "batch head query key"], sinks: Float[Tensor, " head"] | None
+) -> Float[Tensor, "batch head query key"]:
+    """The softmax over keys. A head's sink is one more score in it, whose share goes to no key."""
+    if sinks is None:
+        return scores.softmax(-1)
+    sink = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
+
+
 def _softmax_along_rows(scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
-    """The softmax over few keys. Along the last axis torch takes sixteen numbers at a time and what is left one by one;
-    along the rows it is three times as fast for ten keys.
+    """The same over few keys, without sinks. Along the last axis torch takes sixteen numbers at a time and what is left
+    one by one; along the rows it is three times as fast for ten keys.
     """
     return scores.flatten(0, 2).t().softmax(0).t().view(scores.shape)
 
@@ -376,6 +419,6 @@ def _per_head(weight: Float[Tensor, "d_model wide"], n: int) -> Float[Tensor, "h
     return weight.view(weight.shape[0], n, -1).permute(1, 0, 2)
 
 
-def _rotation_at(cos: Tensor, sin: Tensor, at: Int[Tensor, "batch query"]) -> tuple[Tensor, Tensor]:
-    cos, sin = (take_positions(x.expand(len(at), -1, -1, -1), at) for x in (cos, sin))
-    return cos, sin
+def _at_queries(x: Float[Tensor, "rows pos 1 wide"], at: Int[Tensor, "batch query"] | None) -> Tensor:
+    """What belongs to positions, at those of the queries."""
+    return x if at is None else take_positions(x.expand(len(at), -1, -1, -1), at)

@@ -5,9 +5,18 @@ whether the unembedding shares the embedding is a fact about the weights, not ab
 between layers are tuples with one entry per layer; an empty tuple means that all layers are alike.
 """
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from vesalius.errors import BadInput
 from vesalius.values import JsonObject
@@ -16,7 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor  # the families are listed without importing torch
 
 Norm = Literal["none", "layer", "rms"]
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+Activation = Literal["gelu", "gelu_tanh", "relu", "relu2", "silu", "quick_gelu"]
+QkNorm = Literal["none", "head", "all"]
 Scaling = Literal["none", "linear", "llama3", "yarn", "longrope", "dynamic"]
 
 
@@ -69,24 +79,88 @@ class Rotary(BaseModel, frozen=True):
             raise ValueError("dynamic scaling needs more than one rotated pair")
 
 
-class Experts(BaseModel):
-    """MLPs of experts: a router sends each token to `n_active` of `n_experts` gated MLPs and adds their outputs,
-    weighted by the router's probabilities (`renormalise`: scaled to sum to 1 over the chosen).
+class Reach(NamedTuple):
+    """How far a layer sees: the last `window` tokens, itself included, and in its own chunk of `chunk` tokens alone;
+    None: no such limit.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    window: int | None = None
+    chunk: int | None = None
+
+    def limits(self, n: int) -> bool:
+        """Whether a prompt of n tokens is long enough for it to matter."""
+        return any(size is not None and size < n for size in self)
+
+
+class QueryScale(BaseModel):
+    """Queries that grow with their position p: times 1 + strength * log(1 + (p + first) // every), in some `layers`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    strength: float
+    every: PositiveInt
+    first: int = 0
+    layers: tuple[int, ...] = Field(min_length=1, description="layers whose queries are scaled")
+
+
+class Experts(BaseModel):
+    """MLPs of experts: a router sends each token to `n_active` of `n_experts` gated MLPs and adds their outputs,
+    each with a weight.
+
+    A weight is the router's score behind a `softmax` over all experts or the `sigmoid` of each, scaled to sum to 1 over
+    the chosen (`renormalise`), times `factor`; it multiplies what an expert puts out, or what it reads (`weighs`). Of
+    `n_groups` groups of experts only the `active_groups` best can be chosen, a group being as good as its best two
+    experts; `corrected`: every expert has a bias that counts for the choice alone. `biased`: the router and all
+    experts' matrices have biases. `limit` bounds an expert's gate from above and its other factor on both sides;
+    `offset` is added to the other factor then. Every token passes one more gated MLP of width `d_shared` (0: none),
+    whose output is multiplied by the sigmoid of a number read from the token where it is `shared_gated`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     n_experts: PositiveInt
     n_active: PositiveInt
     d_expert: PositiveInt
     renormalise: bool
     layers: tuple[int, ...] = Field(min_length=1, description="layers whose MLP is made of experts")
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    factor: float = 1.0
+    weighs: Literal["output", "input"] = "output"
+    n_groups: PositiveInt = 1
+    active_groups: PositiveInt = 1
+    corrected: bool = False
+    biased: bool = False
+    limit: PositiveFloat | None = None
+    offset: float = 0.0
+    d_shared: NonNegativeInt = 0
+    shared_gated: bool = False
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
         if self.n_active > self.n_experts:
             raise ValueError(f"n_active {self.n_active} is more than n_experts {self.n_experts}")
+        if self.n_experts % self.n_groups:
+            raise ValueError(f"n_experts {self.n_experts} is not a multiple of n_groups {self.n_groups}")
+        size = self.n_experts // self.n_groups
+        if self.active_groups > self.n_groups or self.active_groups * size < self.n_active:
+            raise ValueError(f"{self.active_groups} of {self.n_groups} groups do not hold n_active {self.n_active}")
+        if self.n_groups > 1 and size < 2:
+            raise ValueError("a group is as good as its best two experts: n_experts must be at least twice n_groups")
+        if self.weighs == "input" and self.biased:
+            raise ValueError("an expert with biases writes something whatever it reads: weighs must be 'output'")
+        if self.shared_gated and not self.d_shared:
+            raise ValueError("shared_gated needs d_shared, the width of the expert that every token passes")
         return self
+
+    @property
+    def n_units(self) -> int:
+        """How many experts there are to replace: those of the router, and last the one that every token passes."""
+        return self.n_experts + bool(self.d_shared)
+
+    @property
+    def d_active(self) -> int:
+        """The width of all that a token passes."""
+        return self.n_active * self.d_expert + self.d_shared
 
 
 class Config(BaseModel):
@@ -96,9 +170,11 @@ class Config(BaseModel):
     `block`: MLPs read what attention wrote (`sequential`), or both read the same stream, each through its own norm
     (`parallel`) or through one (`parallel_one_norm`). `qk_norm`: RMSNorm of queries and keys, of each `head` or of
     `all` heads together. `attn_scale` multiplies scores (None: 1 / sqrt(d_head)); a soft cap c turns x into
-    c tanh(x / c). `windows`: how many tokens back a layer sees, itself included (None: all). `layer_rotary`: each
-    layer's own rotation (None: no positions in this layer). `wrapped`: the model type of transformers' module that
-    computes the layers, where our transformer does not.
+    c tanh(x / c). `windows`: how many tokens back a layer sees, itself included (None: all); `chunks`: the size of the
+    chunks that each token sees its own of. `layer_rotary`: each layer's own rotation (None: no positions in this
+    layer); `layer_qk_norm` likewise. `query_scale`: queries that grow with their position. `sinks`: each head has a
+    score that takes its share of the softmax and has no value, so that patterns sum to less than 1. `wrapped`: the
+    model type of transformers' module that computes the layers, where our transformer does not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -122,7 +198,7 @@ class Config(BaseModel):
     pad_token: int | None = None
     norm_at: Literal["input", "output", "both"] = "input"
     block: Literal["sequential", "parallel", "parallel_one_norm"] = "sequential"
-    qk_norm: Literal["none", "head", "all"] = "none"
+    qk_norm: QkNorm = "none"
     attn_scale: PositiveFloat | None = None
     attn_softcap: PositiveFloat | None = None
     final_softcap: PositiveFloat | None = None
@@ -132,6 +208,10 @@ class Config(BaseModel):
     layer_rotary: tuple[Rotary | None, ...] = ()
     experts: Experts | None = None
     wrapped: str | None = None
+    chunks: tuple[PositiveInt | None, ...] = ()
+    layer_qk_norm: tuple[QkNorm, ...] = ()
+    query_scale: QueryScale | None = None
+    sinks: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -145,13 +225,15 @@ class Config(BaseModel):
         for rotary in (self.rotary, *self.layer_rotary):
             if rotary is not None:
                 rotary.check(self.d_head)
-        for name in ("windows", "layer_rotary"):
+        for name in ("windows", "chunks", "layer_rotary", "layer_qk_norm"):
             if len(getattr(self, name)) not in (0, self.n_layers):
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries for {self.n_layers} layers")
         if self.layer_rotary and self.rotary is None:
             raise ValueError("layer_rotary needs rotary, which says that positions are not learned")
-        if self.experts and not all(0 <= layer < self.n_layers for layer in self.experts.layers):
-            raise ValueError(f"experts are in layers {self.experts.layers}; there are {self.n_layers} layers")
+        for name in ("experts", "query_scale"):
+            part = getattr(self, name)
+            if part and not all(0 <= layer < self.n_layers for layer in part.layers):
+                raise ValueError(f"{name}: layers {part.layers} are named; there are {self.n_layers} layers")
         if self.experts and not self.gated:
             raise ValueError("experts are gated MLPs: gated must be true")
         if self.block == "parallel_one_norm" and self.norm_at != "input":
@@ -190,9 +272,13 @@ class Config(BaseModel):
         """Whether attention and MLP of a layer read the same residual stream."""
         return self.block != "sequential"
 
-    def window_of(self, layer: int) -> int | None:
-        """How many tokens back a layer sees."""
-        return self.windows[layer] if self.windows else None
+    def reach_of(self, layer: int) -> Reach:
+        """How far a layer sees."""
+        return Reach(*(sizes[layer] if sizes else None for sizes in (self.windows, self.chunks)))
+
+    def qk_norm_of(self, layer: int) -> QkNorm:
+        """How a layer norms its queries and keys."""
+        return self.layer_qk_norm[layer] if self.layer_qk_norm else self.qk_norm
 
     def rotary_of(self, layer: int) -> Rotary | None:
         """How a layer rotates its queries and keys."""
@@ -203,15 +289,20 @@ class Config(BaseModel):
         used, so that older models keep their fingerprints.
         """
         whole, used = self.model_dump(mode="json"), self.model_dump(mode="json", exclude_defaults=True)
-        data = {name: value for name, value in whole.items() if name in used or name not in _LATER}
-        if self.rotary is not None:
-            changed = self.rotary.model_dump(exclude_defaults=True)
-            data["rotary"] = {
-                name: value for name, value in whole["rotary"].items() if name in changed or name not in _LATER_ROTARY
-            }
+        data = {name: value for name, value in whole.items() if name in used or name not in _LATER["config"]}
+        for part in ("rotary", "experts"):
+            if (settings := getattr(self, part)) is not None:
+                changed = settings.model_dump(exclude_defaults=True)
+                data[part] = {
+                    name: value for name, value in whole[part].items() if name in changed or name not in _LATER[part]
+                }
         return data
 
 
-_FIELDS, _ROTARY_FIELDS = list(Config.model_fields), list(Rotary.model_fields)
-_LATER = set(_FIELDS[_FIELDS.index("norm_at") :])
-_LATER_ROTARY = set(_ROTARY_FIELDS[_ROTARY_FIELDS.index("d_rotary") :])
+def _from(first: str, model: type[BaseModel]) -> set[str]:
+    """The fields of a model from one on."""
+    names = list(model.model_fields)
+    return set(names[names.index(first) :])
+
+
+_LATER = {"config": _from("norm_at", Config), "rotary": _from("d_rotary", Rotary), "experts": _from("scores", Experts)}

@@ -29,11 +29,18 @@ def attend_fused(
     v: Float[Tensor, "batch key kv_head d_head"],
     attend: Bool[Tensor, "rows 1 query key"] | None,
     divisor: float,
+    sinks: Float[Tensor, " head"] | None = None,
 ) -> Float[Tensor, "batch query head d_head"]:
-    """z of every head; without `attend`, every token sees itself and all before it."""
+    """z of every head; without `attend`, every token sees itself and all before it. `sinks` are scores that take their
+    share of the softmax and have no value.
+    """
     share = q.shape[2] // k.shape[2]
     if share > 1:  # only some kernels share keys between heads, and the others would fall back on the whole table
         k, v = (x.repeat_interleave(share, 2) for x in (k, v))
+    if sinks is not None:
+        first, width = int(attend is None), v.shape[-1]
+        z = attend_fused(*_behind_sinks(q, k, v, attend, sinks * divisor), divisor)
+        return z[:, first:, :, :width]
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     bias = None
     if attend is not None:
@@ -45,6 +52,31 @@ def attend_fused(
     else:
         z = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None, scale=1 / divisor)
     return z.transpose(1, 2)
+
+
+#: Kernels want head sizes that are multiples of this.
+_ALIGNED = 8
+
+
+def _behind_sinks(
+    q: Float[Tensor, "batch query head d_head"],
+    k: Float[Tensor, "batch key head d_head"],
+    v: Float[Tensor, "batch key head d_head"],
+    attend: Bool[Tensor, "rows 1 query key"] | None,
+    product: Float[Tensor, " head"],
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The same with one more key in front, which every query sees: it has no value, and one more number of queries and
+    keys gives it the `product` of each head's sink, since a mask would need a table for every head. Without a mask, a
+    query in front keeps the order of queries and keys.
+    """
+    q = torch.cat([q, q.new_ones(*q.shape[:-1], 1), q.new_zeros(*q.shape[:-1], _ALIGNED - 1)], -1)
+    k, v = (F.pad(x, (0, _ALIGNED)) for x in (k, v))
+    sink = F.pad(product.to(k.dtype).view(1, 1, -1, 1), (k.shape[-1] - _ALIGNED, _ALIGNED - 1))
+    k = torch.cat([sink.expand(len(k), -1, -1, -1), k], 1)
+    v = F.pad(v, (0, 0, 0, 0, 1, 0))
+    if attend is None:
+        return F.pad(q, (0, 0, 0, 0, 1, 0)), k, v, None
+    return q, k, v, F.pad(attend, (1, 0), value=True)
 
 
 class _Planned(torch.autograd.Function):

@@ -392,6 +392,11 @@ class GgufFile:
         self._require(state, config)
         return build(config, state, where=str(self.path), dtype=dtype or torch.float32, release=True)
 
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers its tensors hold."""
+        return sum(int(tensor.n_elements) for tensor in self._reader.tensors)
+
     def tokenizer(self) -> "Backend":
         """The tokenizer from the vocabulary inside the file."""
         return rebuild(self._field, where=str(self.path))

@@ -1,7 +1,7 @@
 """Multilayer perceptrons: plain, gated, or made of experts."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -81,25 +81,22 @@ _ACTIVATIONS = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
     "silu": F.silu,
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
 }
 
 
 class Mlp(nn.Module):
-    """The plain or gated multilayer perceptron."""
+    """The plain or gated multilayer perceptron, or one of another width inside of a layer's."""
 
-    def __init__(self, config: Config, layer: int) -> None:
+    def __init__(self, config: Config, layer: int, *, width: int | None = None, inside: str = "") -> None:
         super().__init__()
-        self.prefix, self.act = f"blocks.{layer}.mlp.", _ACTIVATIONS[config.activation]
-        self.W_in, self.b_in = (
-            nn.Parameter(torch.zeros(config.d_model, config.d_mlp)),
-            nn.Parameter(torch.zeros(config.d_mlp)),
-        )
-        self.W_out, self.b_out = (
-            nn.Parameter(torch.zeros(config.d_mlp, config.d_model)),
-            nn.Parameter(torch.zeros(config.d_model)),
-        )
-        self.W_gate = nn.Parameter(torch.zeros(config.d_model, config.d_mlp)) if config.gated else None
+        self.prefix, self.act = f"blocks.{layer}.mlp.{inside}", _ACTIVATIONS[config.activation]
+        d, wide = config.d_model, config.d_mlp if width is None else width
+        self.W_in, self.b_in = nn.Parameter(torch.zeros(d, wide)), nn.Parameter(torch.zeros(wide))
+        self.W_out, self.b_out = nn.Parameter(torch.zeros(wide, d)), nn.Parameter(torch.zeros(d))
+        self.W_gate = nn.Parameter(torch.zeros(d, wide)) if config.gated else None
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Float[Tensor, "batch pos d_model"]:
         flat = x.flatten(0, 1)
@@ -123,44 +120,105 @@ class Mlp(nn.Module):
 
 
 class ExpertMlp(nn.Module):
-    """Gated MLPs of which a router chooses a few for every token. The whole of it is one component.
+    """Gated MLPs of which a router chooses a few for every token, and one that every token passes where there is a
+    shared expert. The whole of it is one component.
 
     Hooks: `hook_router` (a score for every expert), `hook_expert_indices` (the chosen), `hook_expert_weights` (how
     much each of them counts); on demand `hook_expert_out` (`[batch, pos, expert, d_model]`: what each expert adds, its
-    weight included; zero where it is not chosen), and `experts.E.hook_pre`, `hook_pre_linear` and `hook_post` of the
-    tokens that expert E serves, in order.
+    weight included; zero where it is not chosen; the shared expert is the last), and `experts.E.hook_pre`,
+    `hook_pre_linear` and `hook_post` of the tokens that expert E serves, in order. The shared expert has hooks as an
+    MLP has (`shared.hook_post`), and `hook_shared_weight` where a gate weighs it.
     """
 
     def __init__(self, config: Config, experts: Experts, layer: int) -> None:
         super().__init__()
         self.prefix, self.act, self.experts = f"blocks.{layer}.mlp.", _ACTIVATIONS[config.activation], experts
         n, d, wide = experts.n_experts, config.d_model, experts.d_expert
-        self.W_router = nn.Parameter(torch.zeros(d, n))
-        self.W_gate, self.W_in = nn.Parameter(torch.zeros(n, d, wide)), nn.Parameter(torch.zeros(n, d, wide))
-        self.W_out = nn.Parameter(torch.zeros(n, wide, d))
+
+        def weight(*shape: int, there: bool = True) -> nn.Parameter | None:
+            return nn.Parameter(torch.zeros(shape)) if there else None
+
+        self.W_router, self.b_router = nn.Parameter(torch.zeros(d, n)), weight(n, there=experts.biased)
+        self.b_choice = weight(n, there=experts.corrected)
+        self.W_gate, self.b_gate = nn.Parameter(torch.zeros(n, d, wide)), weight(n, wide, there=experts.biased)
+        self.W_in, self.b_in = nn.Parameter(torch.zeros(n, d, wide)), weight(n, wide, there=experts.biased)
+        self.W_out, self.b_out = nn.Parameter(torch.zeros(n, wide, d)), weight(n, d, there=experts.biased)
+        self.shared = Mlp(config, layer, width=experts.d_shared, inside="shared.") if experts.d_shared else None
+        self.W_shared_gate = weight(d, 1, there=experts.shared_gated)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Float[Tensor, "batch pos d_model"]:
-        scores = tap(self.prefix + "hook_router", x @ self.W_router)
-        probabilities = widened(scores).softmax(-1)
-        chosen = tap(self.prefix + "hook_expert_indices", probabilities.topk(self.experts.n_active, -1).indices)
-        weights = probabilities.gather(-1, chosen)
-        if self.experts.renormalise:
-            weights = weights / weights.sum(-1, keepdim=True)
-        weights = tap(self.prefix + "hook_expert_weights", weights)
-        flat, chosen, weights = x.flatten(0, 1), chosen.flatten(0, 1), weights.flatten(0, 1).to(x.dtype)
+        chosen, weights = (part.flatten(0, 1) for part in self._choice(x, tap))
+        flat, weights = x.flatten(0, 1), weights.to(x.dtype)
+        shared = self._shared(x, tap)
         apart = tap.needs(self.prefix + "hook_expert_out")
         out = flat.new_zeros(len(flat), self.experts.n_experts, flat.shape[1]) if apart else torch.zeros_like(flat)
         for expert in chosen.unique().tolist():
             token, place = (chosen == expert).nonzero(as_tuple=True)
-            inputs, prefix = flat[token], f"{self.prefix}experts.{expert}."
-            gate = tap(prefix + "hook_pre", inputs @ self.W_gate[expert])
-            post = self.act(gate) * tap(prefix + "hook_pre_linear", inputs @ self.W_in[expert])
-            written = tap(prefix + "hook_post", post) @ self.W_out[expert]
-            written = written * weights[token, place, None]
+            inputs, weight = flat[token], weights[token, place, None]
+            if self.experts.weighs == "input":
+                written = self._expert(expert, inputs * weight, tap)
+            else:
+                written = self._expert(expert, inputs, tap) * weight
             if apart:
                 out[token, expert] = written
             else:
                 out = out.index_add(0, token, written)
+        out = out.view(*x.shape[:2], *out.shape[1:])
         if apart:
-            return tap(self.prefix + "hook_expert_out", out.view(*x.shape[:2], *out.shape[1:])).sum(2)
-        return out.view_as(x)
+            out = out if shared is None else torch.cat([out, shared[:, :, None]], 2)
+            return tap(self.prefix + "hook_expert_out", out).sum(2)
+        return out if shared is None else out + shared
+
+    def _choice(
+        self, x: Float[Tensor, "batch pos d_model"], tap: Tap
+    ) -> tuple[Int[Tensor, "batch pos active"], Float[Tensor, "batch pos active"]]:
+        """The experts of every token, and how much each of them counts."""
+        experts, scores = self.experts, x @ self.W_router
+        scores = widened(tap(self.prefix + "hook_router", scores if self.b_router is None else scores + self.b_router))
+        scores = scores.softmax(-1) if experts.scores == "softmax" else scores.sigmoid()
+        best = self._eligible(scores).topk(experts.n_active, -1).indices
+        chosen = tap(self.prefix + "hook_expert_indices", best)
+        weights = scores.gather(-1, chosen)
+        if experts.renormalise:
+            weights = weights / weights.sum(-1, keepdim=True)
+        if experts.factor != 1.0:
+            weights = weights * experts.factor
+        return chosen, tap(self.prefix + "hook_expert_weights", weights)
+
+    def _eligible(self, scores: Float[Tensor, "batch pos expert"]) -> Float[Tensor, "batch pos expert"]:
+        """What experts are chosen by: their scores, corrected, and nothing but those of the best groups."""
+        if self.b_choice is not None:
+            scores = scores + self.b_choice
+        if self.experts.n_groups == 1:
+            return scores
+        groups = scores.unflatten(-1, (self.experts.n_groups, -1))
+        best = groups.topk(2, -1).values.sum(-1).topk(self.experts.active_groups, -1).indices
+        out = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(-1, best, False)
+        return groups.masked_fill(out[..., None], -torch.inf).flatten(-2)
+
+    def _expert(self, expert: int, x: Float[Tensor, "token d_model"], tap: Tap) -> Float[Tensor, "token d_model"]:
+        """What one expert writes."""
+        prefix, limit = f"{self.prefix}experts.{expert}.", self.experts.limit
+        gate, linear = (
+            _plus(x @ self.W_gate[expert], self.b_gate, expert),
+            _plus(x @ self.W_in[expert], self.b_in, expert),
+        )
+        if limit is not None:
+            gate, linear = gate.clamp(max=limit), linear.clamp(-limit, limit)
+        if self.experts.offset:
+            linear = linear + self.experts.offset
+        post = self.act(tap(prefix + "hook_pre", gate)) * tap(prefix + "hook_pre_linear", linear)
+        return _plus(tap(prefix + "hook_post", post) @ self.W_out[expert], self.b_out, expert)
+
+    def _shared(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Float[Tensor, "batch pos d_model"] | None:
+        """What the expert that every token passes adds."""
+        if self.shared is None:
+            return None
+        written = self.shared(x, tap)
+        if self.W_shared_gate is None:
+            return written
+        return written * tap(self.prefix + "hook_shared_weight", (x @ self.W_shared_gate).sigmoid())
+
+
+def _plus(x: Float[Tensor, "token wide"], biases: Float[Tensor, "expert wide"] | None, expert: int) -> Tensor:
+    return x if biases is None else x + biases[expert]

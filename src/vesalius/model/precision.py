@@ -13,6 +13,7 @@ import torch
 
 from vesalius.errors import BadInput, Failed, note
 from vesalius.files import read_json, write_json
+from vesalius.model.conversions import cache_directory
 from vesalius.model.devices import (
     Devices,
     available_bytes,
@@ -23,7 +24,6 @@ from vesalius.model.devices import (
     weight_dtype,
 )
 from vesalius.model.mlp import HALF
-from vesalius.model.smollm import cache_directory
 from vesalius.model.transformer import Transformer
 from vesalius.values import JsonObject
 

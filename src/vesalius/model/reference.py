@@ -199,8 +199,14 @@ def tolerance(config: Config, dtype: torch.dtype, *, size: float, own: float | N
 
 
 def limits(config: Config) -> dict[str, int]:
-    """Lengths beyond which a model computes something else: windows, and rotations that depend on the length."""
+    """Lengths beyond which a model computes something else: windows and chunks, and rotations and queries that depend
+    on the length.
+    """
     lengths = {f"the window of {window} tokens": window for window in config.windows if window is not None}
+    lengths |= {f"the first chunk of {chunk} tokens": chunk for chunk in config.chunks if chunk is not None}
+    if (scale := config.query_scale) is not None and scale.strength:
+        limit = scale.every - scale.first
+        lengths[f"the first {limit} positions, beyond which queries grow"] = limit
     for rotary in {config.rotary_of(layer) for layer in range(config.n_layers)} - {None}:
         if rotary is not None and rotary.scaling in ("longrope", "dynamic"):
             lengths[f"the limit of {rotary.scaling} rotation, {rotary.original_n_ctx} tokens"] = rotary.original_n_ctx

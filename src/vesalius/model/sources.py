@@ -18,12 +18,13 @@ from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
 from vesalius.model import huggingface
 from vesalius.model.config import Config
+from vesalius.model.conversions import cache_directory
 from vesalius.model.devices import Devices, dtype_named, stored_dtype
 from vesalius.model.families import Unsupported, family
 from vesalius.model.families.layout import BUFFERS
-from vesalius.model.gguf import GgufFile
+from vesalius.model.kept_gguf import read_gguf
 from vesalius.model.smollm import NAME as SMOLLM
-from vesalius.model.smollm import cache_directory, installed_gguf, smollm_directory
+from vesalius.model.smollm import installed_gguf, smollm_directory
 from vesalius.model.states import CONFIG_FILE, NotFinite, State, build, load_model, read_tensors
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -243,10 +244,9 @@ def read_model(
     label, report = path.name if path.exists() else name, progress or silent
     report(f"reading {label}", 0, 0)
     if path.suffix == ".gguf":
-        file = GgufFile(path)
-        model = file.load(dtype=wanted, progress=progress)
-        own = None if tokenizer is not None else Tokenizer(file.tokenizer(), bos=model.config.bos_token)
-        return LoadedModel(model, own or _given(tokenizer, model), label, file.architecture, gguf=path)
+        file = read_gguf(path, dtype=wanted, progress=progress)
+        own = _given(tokenizer, file.model) if tokenizer is not None else file.tokenizer()
+        return LoadedModel(file.model, own, label, file.architecture, gguf=path)
     if path.is_file():
         raise BadInput(f"{path}: not a model; give a model directory or a file whose name ends in .gguf")
     gguf = None

@@ -41,6 +41,13 @@ class NotFinite(BadInput):
     SAID = "holds NaN or infinity; the file is damaged or training diverged"
 
 
+_MLP_WEIGHTS = (
+    "W_router", "b_router", "b_choice", "W_shared_gate", "W_in", "b_in", "W_gate", "b_gate", "W_out", "b_out",
+)  # fmt: skip
+#: Ends of the names of weights that stay in float32: norms, and what decides between experts.
+_WIDE = (".w", ".b", ".b_choice")
+
+
 def named_views(model: Transformer) -> State:
     """Every weight as a view in TransformerLens' name and shape; writing to a view writes to the model."""
     if model.config.wrapped:  # transformers' own names: the parts have no common ones
@@ -50,11 +57,12 @@ def named_views(model: Transformer) -> State:
         views["pos_embed.W_pos"] = model.W_pos
     for i, block in enumerate(model.blocks):
         views |= _block_norms(f"blocks.{i}", block)
-        for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"):
-            views[f"blocks.{i}.attn.{name}"] = getattr(block.attn, name)
-        for name in ("W_router", "W_in", "b_in", "W_gate", "W_out", "b_out"):
-            if getattr(block.mlp, name, None) is not None:
-                views[f"blocks.{i}.mlp.{name}"] = getattr(block.mlp, name)
+        for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "sinks"):
+            if getattr(block.attn, name) is not None:
+                views[f"blocks.{i}.attn.{name}"] = getattr(block.attn, name)
+        for prefix, mlp in (("mlp", block.mlp), ("mlp.shared", getattr(block.mlp, "shared", None))):
+            named = {name: getattr(mlp, name, None) for name in _MLP_WEIGHTS}
+            views |= {f"blocks.{i}.{prefix}.{name}": weight for name, weight in named.items() if weight is not None}
     return views | _norm_views("ln_final", model.ln_final) | {"unembed.W_U": model.W_U, "unembed.b_U": model.b_U}
 
 
@@ -84,10 +92,7 @@ def build(
     stored; any other gap, surplus, wrong shape or NaN is refused in one line that names `where`.
     """
     model = _empty(config, state, where=where, biases=biases)
-    for name, parameter in model.named_parameters():
-        if not name.endswith((".w", ".b")):
-            parameter.data = parameter.data.to(dtype)
-    place(model, device)
+    place(narrowed(model, dtype), device)
     with torch.no_grad():
         for name, view in named_views(model).items():
             if name in state:
@@ -97,6 +102,14 @@ def build(
             elif name != "unembed.W_U":
                 view.zero_()
     return model.eval().requires_grad_(False)
+
+
+def narrowed(model: Transformer, dtype: torch.dtype) -> Transformer:
+    """The same model with its weights in a number format, but for those that stay in float32."""
+    for name, parameter in model.named_parameters():
+        if not name.endswith(_WIDE):
+            parameter.data = parameter.data.to(dtype)
+    return model
 
 
 def _empty(config: Config, state: Mapping[str, Tensor], *, where: str, biases: bool) -> Transformer:

@@ -5,6 +5,7 @@ queries, keys and values: a projection may be anything (norms, gates, latents), 
 its own gets a run of the layer of its own. That is exact and slow.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 
 from vesalius.errors import BadInput
 from vesalius.model.attention import Attention, HeadPort, Heads, Layout, take_positions
-from vesalius.model.config import Config, Rotary
+from vesalius.model.config import Config, Reach, Rotary
 from vesalius.model.hooks import Tap
 from vesalius.model.huggingface import Attend, watched
 from vesalius.model.mlp import NormLayer
@@ -62,7 +63,8 @@ class WrappedAttention(Attention):
     def __init__(self, config: Config, layer: int, parts: Parts) -> None:
         nn.Module.__init__(self)
         self.config, self.prefix, self.layer = config, f"blocks.{layer}.attn.", layer
-        self.window: int | None = None
+        self.reach, self.qk_norm = Reach(), config.qk_norm
+        self.sinks: nn.Parameter | None = None
         self.rotary: Rotary | None = None
         self.divisor, self.parts = 1.0, parts
         self.module = parts.mixer if parts.mixer is not None else nn.Identity()
@@ -133,9 +135,17 @@ class WrappedAttention(Attention):
         return torch.cat([x, number.expand(*x.shape[:-1], 1)], -1)
 
     def mix(
-        self, heads: Heads, layout: Layout, at: Int[Tensor, "batch query"] | None, tap: Tap
+        self,
+        heads: Heads,
+        layout: Layout,
+        at: Int[Tensor, "batch query"] | None,
+        tap: Tap,
+        *,
+        which: Sequence[int] | None = None,
     ) -> Float[Tensor, "batch query head d_head"]:
-        """z of every column of heads: of all of them from one run where all read the same."""
+        """z of every column of heads: of all of them from one run where all read the same. Which heads they are is read
+        off their numbers, not `which`.
+        """
         assert isinstance(layout, WrappedLayout)
         columns = heads.q.shape[2]
         k, v = (repeated(x.transpose(1, 2), columns).transpose(1, 2) for x in heads[1:])

@@ -48,6 +48,7 @@ from vesalius.explanations.claims.dependence import (
 from vesalius.explanations.claims.interchange import examine_program, expression_of
 from vesalius.explanations.laboratory import CircuitLab, Lab, NaturalLab
 from vesalius.explanations.laboratory.runs import as_many_others
+from vesalius.intervene.patterns import without_keys
 from vesalius.model.specimen import Token
 from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth, indices
 
@@ -366,7 +367,6 @@ def _mass(pattern: Float[Tensor, "prompt query key"], target: Target) -> Float[T
 
 
 def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " prompt"]:
-    """Effect of removing keys from a head's attention, with the rest scaled to sum to one."""
-    remaining = lab.pattern(head).masked_fill(target, 0.0)
-    remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
+    """Effect of removing keys from a head's attention, with the rest scaled up."""
+    remaining = without_keys(lab.pattern(head), target, sinks=lab.model.config.sinks)
     return (lab.scores((), "zero") - lab.scores_attending(head, remaining)) / lab.scale

@@ -20,6 +20,7 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.head_tests import Target, general_roles, masses, masses_in_place
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, run
+from vesalius.intervene.patterns import without_keys
 from vesalius.intervene.probes import HeadInputs, direct_difference, direct_sides
 from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
 from vesalius.intervene.signed import Sides
@@ -381,6 +382,4 @@ class HeadPaths:
     def z_without_keys(self, target: Target) -> Float[Tensor, "prompt pos d_head"]:
         """The head's z when the target keys are removed from its attention."""
         pattern = self.runs.pattern(self.head.layer)[:, self.head.head]
-        remaining = pattern.masked_fill(target.to(pattern.device), 0.0)
-        remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
-        return remaining @ self._inputs.values
+        return without_keys(pattern, target, sinks=self.runs.model.config.sinks) @ self._inputs.values

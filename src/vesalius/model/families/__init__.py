@@ -5,12 +5,14 @@
 """
 
 from vesalius.errors import BadInput, quoted
-from vesalius.model.families import gemma, glm, gpt, granite, llama, olmo, phi
+from vesalius.model.families import experts, gemma, glm, gpt, granite, layer_normed, llama, olmo, phi
 from vesalius.model.families.layout import Family, Raw, Unsupported
 
 FAMILIES: tuple[Family, ...] = (
     *gpt.FAMILIES,
     *llama.FAMILIES,
+    *experts.FAMILIES,
+    *layer_normed.FAMILIES,
     *gemma.FAMILIES,
     *phi.FAMILIES,
     *olmo.FAMILIES,
@@ -21,7 +23,6 @@ _BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.m
 
 #: Well-known model types that our transformer does not compute, and what stands in the way.
 REFUSED = {
-    "gpt_oss": "attention sinks",
     "falcon": "ALiBi positions and multi-query layouts",
     "bloom": "ALiBi positions",
     "mpt": "ALiBi positions",
@@ -31,20 +32,11 @@ REFUSED = {
     "qwen2_vl": "multimodal rotary positions (mrope)",
     "qwen2_5_vl": "multimodal rotary positions (mrope)",
     "qwen3_vl": "multimodal rotary positions (mrope)",
-    "qwen2_moe": "shared experts",
     "qwen3_next": "linear attention",
     "qwen3_5": "linear attention",
     "qwen3_5_text": "linear attention",
     "gemma3n_text": "per-layer embeddings and alternating updates",
     "gemma4_text": "per-layer head sizes and shared keys",
-    "llama4_text": "attention in chunks, and queries scaled by position",
-    "ministral3": "queries scaled by position",
-    "cohere2": "a LayerNorm without bias, and scaled logits",
-    "nemotron": "squared ReLU, and a LayerNorm stored less 1",
-    "granitemoe": "factors together with experts",
-    "glm4_moe": "shared experts",
-    "stablelm": "LayerNorms with gated MLPs",
-    "starcoder2": "LayerNorms with grouped-query attention",
     "rwkv": "no attention",
     "deepseek_v2": "latent attention",
     "deepseek_v3": "latent attention",

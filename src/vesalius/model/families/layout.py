@@ -66,11 +66,13 @@ class Family:
     prefixes: tuple[str, ...] = field(default=())
     #: Numbers that a config multiplies what some weights compute by, put on the weights.
     factors: Callable[[Raw], Mapping[str, float]] | None = None
+    #: Methods of quantisation whose files `prepare` reads.
+    quantised: tuple[str, ...] = ()
 
     def read_config(self, raw: Raw, *, where: str) -> Config:
         """A `Config` from a parsed config.json; what is missing, impossible or not exact is refused in one line."""
         try:
-            refuse_inexact(raw)
+            refuse_inexact(raw, self.quantised)
             return Config.read(self.config(raw), where=where)
         except Unsupported as error:
             raise Unsupported(re.sub("^config.json:", f"{where}:", str(error)), error.reason) from None
@@ -89,7 +91,11 @@ class Family:
         """Weights by TransformerLens' names; missing, surplus and misshapen ones are refused in one line."""
         own = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not BUFFERS.search(name)}
         begins = re.compile(re.escape(self.layer).replace(r"\{\}", r"(\d+)"))
-        layers = {int(match[1]) for name in own if (match := begins.match(name))}
+        in_layer = {name: int(match[1]) for name in own if (match := begins.match(name))}
+        # Layers behind the last one predict further tokens; transformers leaves them out as well.
+        further = range(config.n_layers, config.n_layers + (raw.get("num_nextn_predict_layers") or 0))
+        own = {name: tensor for name, tensor in own.items() if in_layer.get(name) not in further}
+        layers = set(in_layer.values()) - set(further)
         # Counted first: a set of as many layers as a config may say would take all memory.
         if len(layers) != config.n_layers or layers != set(range(config.n_layers)):
             raise BadInput(f"{where}: config.json says {config.n_layers} layers, the weights hold {len(layers)}")
@@ -155,7 +161,7 @@ class Family:
             return value[self.first_position :]
         if part == "w":
             return value.float() + self.norm_offset if self.norm_offset else value
-        if part in ("b", "W_E", "b_O", "b_U", "b_in", "b_out"):
+        if part in _AS_STORED:
             return value
         if part in ("b_Q", "b_K", "b_V"):
             return value.view(-1, config.d_head)
@@ -205,6 +211,8 @@ ACTIVATIONS = {
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu2",
+    "quick_gelu": "quick_gelu",
     "silu": "silu",
     "swish": "silu",
 }
@@ -233,10 +241,11 @@ def expect(raw: Raw, **values: object) -> None:
             raise Unsupported(f"config.json: {name}={raw[name]} is not supported; expected {value}")
 
 
-def refuse_inexact(raw: Raw) -> None:
-    """Refuse what no family here computes exactly."""
-    if quantisation := raw.get("quantization_config"):
-        method = quantisation.get("quant_method", "?") if isinstance(quantisation, dict) else "?"
+def refuse_inexact(raw: Raw, quantised: tuple[str, ...] = ()) -> None:
+    """Refuse what no family here computes exactly, but for the methods of quantisation that this one reads."""
+    quantisation = raw.get("quantization_config")
+    method = quantisation.get("quant_method", "?") if isinstance(quantisation, dict) else "?"
+    if quantisation and method not in quantised:
         raise BadInput(
             f"config.json: quantised weights ({method}) are not supported; use the original or a GGUF version"
         )
@@ -262,9 +271,19 @@ def _without(name: str, prefixes: tuple[str, ...]) -> str:
     return name
 
 
+#: Weights without an axis that files order in another way.
+_AS_STORED = ("b", "W_E", "b_O", "b_U", "b_in", "b_out", "b_gate", "b_router", "b_choice", "sinks")
+#: Beginnings of the names of weights that only layers with experts have.
+_OF_EXPERTS = ("mlp.W_router", "mlp.b_router", "mlp.b_choice", "mlp.W_shared_gate", "mlp.shared.")
+
+
 def _belongs_elsewhere(ours: str, layer: int, config: Config) -> bool:
-    """Whether a weight is a router's, and its layer has no experts."""
-    return ours == "mlp.W_router" and (config.experts is None or layer not in config.experts.layers)
+    """Whether a weight is one that other layers have, or other models of its family: of experts, or of a norm."""
+    if ours.startswith(_OF_EXPERTS):
+        return config.experts is None or layer not in config.experts.layers
+    if ours in ("attn.q_norm.w", "attn.k_norm.w"):
+        return config.qk_norm_of(layer) == "none"
+    return ours.startswith("ln2.") and config.block == "parallel_one_norm"
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -1,9 +1,7 @@
-"""Llama and what is built like it: Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE, SmolLM3, Phi-3."""
+"""Llama and what is built like it: Mistral, Ministral 3, Qwen2, Qwen3, SmolLM3, Phi-3."""
 
 import re
 from dataclasses import replace
-
-import torch
 
 from vesalius.model.config import Config
 from vesalius.model.families.layout import Family, Raw, State, Unsupported, activation, expect, rotary, sizes
@@ -54,8 +52,8 @@ def windows(raw: Raw, layer_types: list[str] | None) -> tuple[int | None, ...]:
     return tuple(size if kind == "sliding_attention" else None for kind in layer_types)
 
 
-def _everywhere(raw: Raw) -> tuple[int | None, ...]:
-    """The same window in every layer (Mistral, Mixtral, Phi-3)."""
+def everywhere(raw: Raw) -> tuple[int | None, ...]:
+    """The same window in every layer (Mistral, Mixtral, Phi-3, StarCoder 2)."""
     return (raw["sliding_window"],) * raw["num_hidden_layers"] if raw.get("sliding_window") else ()
 
 
@@ -82,10 +80,23 @@ MISTRAL = replace(
     LLAMA,
     name="mistral",
     model_types=("mistral",),
-    config=lambda raw: gated_rms(raw, windows=_everywhere(raw)),
+    config=lambda raw: gated_rms(raw, windows=everywhere(raw)),
     inner=INNER,
     switches={},
 )
+
+
+def _ministral3_config(raw: Raw) -> Raw:
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    scale = None
+    if strength := rope.get("llama_4_scaling_beta"):
+        layers = tuple(range(raw["num_hidden_layers"]))
+        scale = {"strength": strength, "every": rope["original_max_position_embeddings"], "layers": layers}
+    settings = {"head_dim": 128, "rms_norm_eps": 1e-5, **raw}
+    return gated_rms(settings, windows=everywhere(raw), query_scale=scale)
+
+
+MINISTRAL3 = replace(MISTRAL, name="ministral3", model_types=("ministral3",), config=_ministral3_config)
 QWEN2 = replace(
     MISTRAL,
     name="qwen2",
@@ -111,93 +122,9 @@ def _smollm3_config(raw: Raw) -> Raw:
 
 SMOLLM3 = replace(LLAMA, name="smollm3", model_types=("smollm3",), config=_smollm3_config, tied=True)
 
-_EXPERT_NAMES = {"mlp.W_router": "mlp.gate.weight"}
-
-
-def _gather_experts(weights: State, config: Config) -> State:
-    """One matrix per expert and kind, or all experts fused, become `[expert, out, in]` under the dense names."""
-    assert config.experts is not None
-    state = {name.replace("block_sparse_moe.", "mlp."): value for name, value in weights.items()}
-    for layer in config.experts.layers:
-        mlp = f"layers.{layer}.mlp."
-        if f"{mlp}experts.gate_up_proj" in state:
-            gate, up = state.pop(f"{mlp}experts.gate_up_proj").chunk(2, 1)
-            down = state.pop(f"{mlp}experts.down_proj")
-        else:
-            gate, up, down = (
-                torch.stack([_pop_expert(state, mlp, i, names) for i in range(config.experts.n_experts)])
-                for names in (("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2"))
-            )
-        state |= {f"{mlp}gate_proj.weight": gate, f"{mlp}up_proj.weight": up, f"{mlp}down_proj.weight": down}
-    return state
-
-
-def _pop_expert(state: State, mlp: str, expert: int, names: tuple[str, ...]) -> torch.Tensor:
-    for name in names:
-        if (key := f"{mlp}experts.{expert}.{name}.weight") in state:
-            return state.pop(key)
-    raise KeyError(f"{mlp}experts.{expert}.{names[0]}.weight")
-
-
-def _mixtral_config(raw: Raw) -> Raw:
-    experts = {
-        "n_experts": raw["num_local_experts"],
-        "n_active": raw.get("num_experts_per_tok", 2),
-        "d_expert": raw["intermediate_size"],
-        "renormalise": True,
-        "layers": tuple(range(raw["num_hidden_layers"])),
-    }
-    return gated_rms(raw, windows=_everywhere(raw), experts=experts)
-
-
-MIXTRAL = Family(
-    name="mixtral",
-    model_types=("mixtral",),
-    config=_mixtral_config,
-    outer=OUTER,
-    inner={**INNER, **_EXPERT_NAMES},
-    layer=LAYER,
-    prepare=_gather_experts,
-    prefixes=PREFIXES,
-)
-
-
-def _qwen3_moe_config(raw: Raw) -> Raw:
-    step, dense, n = raw.get("decoder_sparse_step", 1), raw.get("mlp_only_layers") or [], raw["num_hidden_layers"]
-    layers = tuple(i for i in range(n) if i not in dense and (i + 1) % step == 0)
-    n_experts = raw.get("num_experts") or raw.get("num_local_experts") or 0
-    experts = {
-        "n_experts": n_experts,
-        "n_active": raw["num_experts_per_tok"],
-        "d_expert": raw["moe_intermediate_size"],
-        "renormalise": bool(raw.get("norm_topk_prob", False)),
-        "layers": layers,
-    }
-    sliding = (raw["sliding_window"],) * n if raw.get("use_sliding_window") and raw.get("sliding_window") else ()
-    return gated_rms(
-        {"head_dim": 128, **raw}, windows=sliding, qk_norm="head", experts=experts if layers and n_experts else None
-    )
-
-
-def _qwen3_moe_weights(weights: State, config: Config) -> State:
-    return _gather_experts(weights, config) if config.experts else weights
-
-
-QWEN3_MOE = Family(
-    name="qwen3_moe",
-    model_types=("qwen3_moe",),
-    config=_qwen3_moe_config,
-    outer=OUTER,
-    inner={**BIASED, **QK_NORMS, **_EXPERT_NAMES},
-    layer=LAYER,
-    switches=SWITCHES,
-    prepare=_qwen3_moe_weights,
-    prefixes=PREFIXES,
-)
-
 
 def _phi3_config(raw: Raw) -> Raw:
-    settings = gated_rms(raw, windows=_everywhere(raw))
+    settings = gated_rms(raw, windows=everywhere(raw))
     return {**settings, "rotary": rotary(raw, d_head=settings["d_head"], share=1.0)}
 
 
@@ -225,4 +152,4 @@ PHI3 = Family(
     prepare=_split_phi3,
     prefixes=PREFIXES,
 )
-FAMILIES = (LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, SMOLLM3, PHI3)
+FAMILIES = (LLAMA, MISTRAL, MINISTRAL3, QWEN2, QWEN3, SMOLLM3, PHI3)

@@ -6,13 +6,13 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
+from vesalius.model.families.experts import MIXTRAL
 from vesalius.model.families.layout import Family, Raw, State, by_layer_type, expect
 from vesalius.model.families.llama import (
     ATTENTION,
     BIASED,
     BIASES,
     LAYER,
-    MIXTRAL,
     MLP,
     OUTER,
     PREFIXES,
