@@ -6,13 +6,14 @@
 3. Grade candidates on held-out pairs, beside their controls. A place carries a variable by rule: at least `CARRIED` of
    the pairs come out as predicted, in the worst kind that changes and in the worst that stays, and the interval is
    clear of every control. With fewer that change it carries the variable in part. If none carries it, that is a result,
-   and the best place is named with its share.
+   and the best place is named with its share. Several positions that hold the inputs of a variable each at one of them
+   carry those inputs, and nothing that is computed from them.
 4. Say which components bring a variable to a role where it was not from the start.
 5. Within a place, find directions that carry the variable alone, if asked.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import torch
@@ -49,7 +50,7 @@ class Chosen:
 @dataclass(frozen=True)
 class Search:
     """Where to look: `layers` of the residual stream, sets of up to `together` roles, `k` directions (0: none), and
-    places given by the caller.
+    places given by the caller. `functions` are those of the algorithm, with what each reads.
     """
 
     fitting: Pairs
@@ -59,15 +60,14 @@ class Search:
     k: int
     given: Sequence[Place]
     seed: int
+    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles of the pairs."""
         return self.fitting.exchange.roles
 
-    def variables(
-        self, grades: Grades, reads: Mapping[str, tuple[str, ...]], progress: Progress
-    ) -> Iterator[AlignedVariable]:
+    def variables(self, grades: Grades, progress: Progress) -> Iterator[AlignedVariable]:
         """Every variable with its places, from the grades of the map."""
         rest: dict[Place, dict[str, Graded]] | None = None
         for variable in self.fitting.variables:
@@ -86,7 +86,7 @@ class Search:
             progress(f"grading {variable} on held-out pairs", 0, 0)
             places = [self._aligned(variable, one) for one in candidates]
             places += list(self._subspaces(variable, candidates, places))
-            yield self._variable(variable, reads.get(variable, ()), grades, candidates, places, tried)
+            yield self._variable(variable, self.functions.get(variable, ()), grades, candidates, places, tried)
 
     def _variable(
         self,
@@ -98,7 +98,7 @@ class Search:
         tried: int,
     ) -> AlignedVariable:
         carried = [place for place in places if place.carries and place.directions is None]
-        places.sort(key=lambda one: (VERDICTS.index(one.verdict), one.directions is not None))
+        places.sort(key=lambda one: (VERDICTS.index(one.verdict), bool(one.inputs), one.directions is not None))
         first = carried[0] if carried else next(place for place in places if place.directions is None)
         places.sort(key=lambda one: one is not first)
         shares = {
@@ -190,7 +190,8 @@ class Search:
         accuracy, kept = graded.accuracy, graded.kept
         clear = accuracy.low is not None and accuracy.low > (control.high or 0.0)
         apart = clear and (kept.value is None or kept.value >= CARRIED)
-        verdict = "no" if not apart else "carries" if (accuracy.value or 0.0) >= CARRIED else "in part"
+        inputs = self._inputs_apart(variable, place) if apart else {}
+        verdict = "no" if not apart or inputs else "carries" if (accuracy.value or 0.0) >= CARRIED else "in part"
         parts = ((CHANGES, graded.changes), (STAYS, graded.stays))
         return AlignedPlace(
             place=str(place),
@@ -211,7 +212,29 @@ class Search:
             last_layer=None if chosen.span is None else chosen.span[1],
             directions=None if place.directions is None else place.directions.shape[1],
             how=how,
+            inputs=inputs,
         )
+
+    def _inputs_apart(self, variable: str, place: Place) -> dict[str, str]:
+        """The role of a place at which each input of a variable stands by itself, where all do: exchanging them all is
+        exchanging whatever is computed from them, wherever that is.
+        """
+        inputs = self._inputs(variable)
+        if place.layer is None or len(place.roles) < 2 or inputs == {variable}:
+            return {}
+        alone = {role: Place((role,), layer=place.layer) for role in place.roles}
+        found = {
+            one: role
+            for one in sorted(inputs & set(self.held_out.variables))
+            for role, at in alone.items()
+            if self._graded(self.held_out, one, at).score >= CARRIED
+        }
+        return found if found.keys() == inputs else {}
+
+    def _inputs(self, variable: str) -> set[str]:
+        """The inputs that a variable is computed from; of an input itself."""
+        reads = self.functions.get(variable)
+        return {variable} if reads is None else set().union(*map(self._inputs, reads))
 
     def _controls(self, variable: str, place: Place) -> dict[str, Metric]:
         """A source in which no variable differs, and another position."""
