@@ -127,7 +127,7 @@ def test_setting_the_pattern_that_a_head_has_changes_nothing() -> None:
 
 
 def test_a_row_that_only_sets_a_pattern_is_computed_from_its_first_token() -> None:
-    """The prompts that nothing is taken from begin like the row's own, which says nothing of where a pattern differs."""
+    """Counterfactual prompts that nothing is taken from begin like the row's own, and say nothing of its pattern."""
     model = random_model(small_config(n_layers=3, d_model=48, d_head=12)).double()
     tokens = torch.randint(0, model.config.d_vocab, (2, 6), generator=torch.Generator().manual_seed(0))
     batch, other = Batch(tokens), tokens.clone()
@@ -140,9 +140,9 @@ def test_a_row_that_only_sets_a_pattern_is_computed_from_its_first_token() -> No
     plan = Plan(plan.prompt, plan.choice, patterns=PatternEdits.of(model.config, patterns, table))
     last = Readout(lambda logits, prompt: logits, torch.tensor([[5], [5]]))
     logits = run(Recordings(model, batch, last), plan, values)
-    for row, edits, given in zip(rows, patterns, logits, strict=True):
+    for row, edits, found in zip(rows, patterns, logits, strict=True):
         expected = by_hooks(model, batch, row, values, {head: table[k] for head, k in edits.items()}, {})
-        assert (given[0] - expected[5]).abs().max() <= EXACT * float(expected.abs().max())
+        assert (found[0] - expected[5]).abs().max() <= EXACT * float(expected.abs().max())
 
 
 @pytest.mark.parametrize("name", ["plain", "own-rotations", "windows", "head-norms", "soft-caps"])
