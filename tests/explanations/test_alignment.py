@@ -23,7 +23,7 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.variables import directions
 from vesalius.explanations.variables.algorithms import find_algorithm, parse_algorithm, shipped
-from vesalius.explanations.variables.align import Asked, align_variables, layers_named
+from vesalius.explanations.variables.align import Asked, align_variables, grade_places, layers_named
 from vesalius.explanations.variables.pairs import Graded, Pairs, make_pairs
 from vesalius.explanations.variables.places import parse_places
 from vesalius.explanations.variables.sides import Side, sources_of
@@ -139,6 +139,11 @@ def test_positions_that_hold_the_inputs_apart_hold_nothing_that_is_computed_from
     assert "carries difference (best 0." in result.answered().text
     assert "resid1@A+B holds its inputs apart (A at A, B at B)" in difference.path()
     assert result.variable("A").place == "resid0@A"
+    hidden = parse_algorithm(f"VARIABLES = ['difference']\n{result.program}", name="hidden", shipped=True)
+    given = grade_places(direct, hidden, {"difference": "resid1@A+B"}, n=24, seed=0)
+    assert given.places["difference"].verdict == "no"
+    held = grade_places(as_specimen(difference_model(), BEHAVIOUR), hidden, {"difference": "resid1@A+B"}, n=24, seed=0)
+    assert held.places["difference"].verdict == "carries"  # B's position holds A - B, and A's nothing that is read
 
 
 @pytest.mark.slow
@@ -162,7 +167,7 @@ def test_variables_that_no_source_separates_are_said_to_be(specimen: Specimen) -
     said = result.answered().text
     assert said.count("late") == 1
     assert "late or answer (no source separates them) (best 0." in said
-    assert "No source separates late and answer" in str(result.view().sheet().html())
+    assert "No source separates late and answer" in str(result.view().sections)
     assert result.shared == 0  # the splits have no prompt in common
 
 

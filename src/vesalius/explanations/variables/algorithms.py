@@ -19,7 +19,7 @@ import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -100,6 +100,12 @@ class Algorithm:
         """The inputs that it reads."""
         read = [name for parameters in self.functions.values() for name in parameters if name not in self.functions]
         return tuple(dict.fromkeys([*read, *(self.choose_by or ())]))
+
+    @property
+    def with_inputs(self) -> "Algorithm":
+        """The same with every input that a function reads among the variables."""
+        read = dict.fromkeys(name for names in self.functions.values() for name in names if name not in self.functions)
+        return replace(self, variables=tuple(dict.fromkeys([*self.variables, *read])))
 
     def require_inputs(self, known: Iterable[str], behaviour: str) -> None:
         """Refuse a program that reads what the behaviour's prompts do not have."""

@@ -13,7 +13,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -23,6 +23,7 @@ from vesalius.documents.alignment import VERDICTS, AlignedPlace, AlignedVariable
 from vesalius.documents.answers import CARRIED
 from vesalius.documents.metric import Metric
 from vesalius.explanations.variables import directions
+from vesalius.explanations.variables.algorithms import Algorithm
 from vesalius.explanations.variables.pairs import CHANGES, STAYS, Graded, Pairs
 from vesalius.intervene.exchanging import Place
 from vesalius.progress import Progress
@@ -50,7 +51,7 @@ class Chosen:
 @dataclass(frozen=True)
 class Search:
     """Where to look: `layers` of the residual stream, sets of up to `together` roles, `k` directions (0: none), and
-    places given by the caller. `functions` are those of the algorithm, with what each reads.
+    places given by the caller. The variables are those of `algorithm`; pairs may have its inputs besides.
     """
 
     fitting: Pairs
@@ -60,7 +61,7 @@ class Search:
     k: int
     given: Sequence[Place]
     seed: int
-    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    algorithm: Algorithm
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ class Search:
     def variables(self, grades: Grades, progress: Progress) -> Iterator[AlignedVariable]:
         """Every variable with its places, from the grades of the map."""
         rest: dict[Place, dict[str, Graded]] | None = None
-        for variable in self.fitting.variables:
+        for variable in self.algorithm.variables:
             candidates = self._candidates(variable, grades)
             tried = len(grades) + len(self.given)
             if candidates[0].graded.score < CARRIED:
@@ -86,12 +87,11 @@ class Search:
             progress(f"grading {variable} on held-out pairs", 0, 0)
             places = [self._aligned(variable, one) for one in candidates]
             places += list(self._subspaces(variable, candidates, places))
-            yield self._variable(variable, self.functions.get(variable, ()), grades, candidates, places, tried)
+            yield self._variable(variable, grades, candidates, places, tried)
 
     def _variable(
         self,
         variable: str,
-        reads: tuple[str, ...],
         grades: Grades,
         candidates: Sequence[Chosen],
         places: list[AlignedPlace],
@@ -111,7 +111,7 @@ class Search:
         ]
         return AlignedVariable(
             name=variable,
-            reads=reads,
+            reads=self.algorithm.functions.get(variable, ()),
             place=first.place if carried else None,
             best=first.place,
             accuracy=first.accuracy,
@@ -219,13 +219,15 @@ class Search:
         """The role of a place at which each input of a variable stands by itself, where all do: exchanging them all is
         exchanging whatever is computed from them, wherever that is.
         """
-        inputs = self._inputs(variable)
-        if place.layer is None or len(place.roles) < 2 or inputs == {variable}:
+        if place.layer is None or len(place.roles) < 2:
+            return {}
+        inputs = {one for one in self._inputs(variable) if len(self.held_out.rows(one, CHANGES))}
+        if inputs <= {variable}:
             return {}
         alone = {role: Place((role,), layer=place.layer) for role in place.roles}
         found = {
             one: role
-            for one in sorted(inputs & set(self.held_out.variables))
+            for one in sorted(inputs)
             for role, at in alone.items()
             if self._graded(self.held_out, one, at).score >= CARRIED
         }
@@ -233,7 +235,7 @@ class Search:
 
     def _inputs(self, variable: str) -> set[str]:
         """The inputs that a variable is computed from; of an input itself."""
-        reads = self.functions.get(variable)
+        reads = self.algorithm.functions.get(variable)
         return {variable} if reads is None else set().union(*map(self._inputs, reads))
 
     def _controls(self, variable: str, place: Place) -> dict[str, Metric]:
