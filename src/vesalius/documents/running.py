@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
 from vesalius.documents.base import Answered, FrozenDict, Record, ResultDocument
 from vesalius.documents.metric import Metric
@@ -111,6 +111,14 @@ class AttentionProgram(Record):
     word: Word
     decided_on: str
     grades: tuple[Grade, ...]
+
+    @field_validator("grades")
+    @classmethod
+    def _decides(cls, grades: tuple[Grade, ...], info: ValidationInfo) -> tuple[Grade, ...]:
+        on = info.data.get("decided_on")
+        if on is not None and all(grade.on != on for grade in grades):
+            raise ValueError(f"no grade is of {quoted(on, 40)}, on which it was decided")
+        return grades
 
     @property
     def decisive(self) -> Grade:
