@@ -401,8 +401,10 @@ def test_missing_programs_and_inputs_are_refused(specimen: Specimen, tmp_path: P
         ves.align(specimen, algorithm=tmp_path / "none.py")
     with pytest.raises(BadInput, match="'subject' is neither one of its functions nor an input"):
         ves.align(specimen, algorithm="ioi", n=2, held_out=2, progress=False)
-    with pytest.raises(BadInput, match="no algorithm ships with it"):
-        find_algorithm(None, behaviour="successor")
+    for name in ("successor", "ioi.jsonl", "capitals-of-mine.csv", "addition:signs=-++"):
+        with pytest.raises(BadInput, match="no algorithm ships with it"):
+            find_algorithm(None, behaviour=name)
+    assert find_algorithm(None, behaviour="addition:signs=-+,high=4").name == "arithmetic"
 
 
 def test_every_shipped_program_is_read() -> None:

@@ -16,6 +16,7 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial, rows_of
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns
+from vesalius.documents.claims import ClaimRecord
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.running import (
@@ -35,7 +36,7 @@ from vesalius.documents.running import (
     Running,
     with_words,
 )
-from vesalius.documents.view import Answer
+from vesalius.documents.view import Answer, Code
 from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, TEXT, Sample
 from vesalius.explanations.running.explained import fitted_prompts, ladder_prompts, put_in_place, run_again
@@ -652,6 +653,16 @@ def test_an_explanation_runs_and_is_run_again(specimen: Specimen, tmp_path: Path
     assert {"value", "low", "high", "n"} <= data["ladder"][0]["kept"].keys()
     assert "in words (2 attention programs) 1.00" in data["answer"]["text"]
     assert Explanation.model_validate(data) == explanation
+    moves = ClaimRecord(kind="moves_role", text="L1H0 moves B to end.", verdict="supported", evidence=())
+    refuted = moves.model_copy(update={"text": "L1H0 moves first A to end.", "verdict": "refuted"})
+    parts = tuple(
+        one.model_copy(update={"claims": (moves, refuted)}) for one in explanation.components if one.id == "L1H0"
+    )
+    code = next(
+        one for one in explanation.model_copy(update={"components": parts}).view().sections if isinstance(one, Code)
+    )
+    assert "; it moves B to end" in code.text
+    assert "first A" not in code.text
     explanation.write(tmp_path / "explanation.json")
     again = ves.ladder(tmp_path, {"L1H0": "BOS"}, n=6, specimen=specimen, out=tmp_path / "again")
     assert again.answer is not None

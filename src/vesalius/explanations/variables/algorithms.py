@@ -179,10 +179,15 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(file.stem.replace("_", "-") for file in directory.glob("[a-z]*.py")))
 
 
+def usual_algorithm(behaviour: str) -> str | None:
+    """The program that ships for a behaviour, whatever other options it has; a file that begins like one has none."""
+    return next((USUAL[one] for one in USUAL if behaviour == one or behaviour.startswith((f"{one},", f"{one}:"))), None)
+
+
 def find_algorithm(given: str | Path | None, *, behaviour: str) -> Algorithm:
     """A program of this package by name, a program file, or (None) the program of the behaviour."""
     if given is None:
-        usual = next((name for start, name in USUAL.items() if behaviour == start or behaviour.startswith(start)), None)
+        usual = usual_algorithm(behaviour)
         if usual is None:
             raise BadInput(
                 f"behaviour {behaviour}: no algorithm ships with it; name a program file with --algorithm, or one of "
