@@ -110,6 +110,7 @@ def test_a_claim_that_names_no_components_beside_its_own(others: object, tmp_pat
 LADDERS = {
     "is no step of a ladder": lambda running: running["rungs"][0].update(step="\0"),
     "or at least two": lambda running: running.update(rungs=running["rungs"][:1]),
+    "on which it was decided": lambda running: running["heads"][0].update(decided_on="nothing"),
 }
 
 

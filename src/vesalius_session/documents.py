@@ -7,7 +7,6 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import RunProposal
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Facts, Section, Sheet, View, duration, subject_of
-from vesalius.documents.whole import TOO_MUCH
 
 IMPROVEMENT_FILE = "improvement.json"
 #: What a step of a search changes.
@@ -68,15 +67,14 @@ class Improvement(Answered, ResultDocument, kind="improvement"):
         said = f"{confirmed if self.changes else 'no change was tried'}: the words keep {after.text()}"
         said = f"{said}, before {before.value:.2f} ({self.stopped})"
         running = self.after.running
+        doubt = None if running is None else running.doubt(self.until)
         if running is not None and running.beaten_by:
-            return Answer(f"{said}: {running.doubt(self.until)}", "no")
+            return Answer(f"{said}: {doubt}", "no")
         if after.value < self.until:
             gained = bool(self.accepted) and after.value > before.value
             return Answer(f"{said}; {self.until:g} was asked for", "partly" if gained else "no")
-        if after.value > TOO_MUCH:
-            return Answer(
-                f"{said}: far more than the model itself keeps, so something which hinders is left out", "partly"
-            )
+        if doubt is not None:
+            return Answer(f"{said}: {doubt}", "partly")
         return Answer(said, "yes")
 
     def listed_as(self) -> str:

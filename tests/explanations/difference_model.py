@@ -1,5 +1,7 @@
 """A two-layer transformer whose weights are set by hand to compute A - B + C by way of A - B.
 
+Another computes the same answers without any A - B: its second layer reads A, B and C apart and looks them up.
+
 Operands are 0 to 4. Every block of the residual stream holds one number as a one-hot vector.
 
     L0H0     copies A's token to B's position
@@ -8,6 +10,8 @@ Operands are 0 to 4. Every block of the residual stream holds one number as a on
     L1H1     copies C's token to the last position
     L1_MLP   one neuron for each A - B and C: writes the answer
 """
+
+from itertools import product
 
 import torch
 
@@ -71,6 +75,56 @@ def difference_model() -> Transformer:
         _add(model, 1, at=END, first=("moved", DIFFERENCES), second=("c", OPERANDS), out="answer", sign=1, lowest=0)
         for number in ANSWERS:
             model.unembed_weight[digit(number), BLOCKS["answer"].start + number] = 10.0
+    return model.eval().requires_grad_(False)
+
+
+DIRECT = _blocks(token=5, a=5, b=5, c=5, answer=9, position=WIDTH)
+
+
+def direct_model() -> Transformer:
+    """Layer 0 does nothing; three heads of layer 1 copy A, B and C to the last position, and a neuron for each three of
+    them writes the answer.
+    """
+    d_vocab = word_tokenizer().size
+    config = Config.model_validate(
+        {
+            "n_layers": 2,
+            "n_heads": 3,
+            "d_model": max(block.stop for block in DIRECT.values()),
+            "d_head": 16,
+            "d_mlp": len(OPERANDS) ** 3,
+            "d_vocab": d_vocab,
+            "d_vocab_out": d_vocab,
+            "n_ctx": WIDTH,
+            "norm": "none",
+            "activation": "relu",
+            "bos_token": BOS,
+        }
+    )
+    model, position = Transformer(config), DIRECT["position"].start
+    assert model.W_pos is not None
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.W_pos[:, DIRECT["position"]] = torch.eye(WIDTH)
+        for number in OPERANDS:
+            model.W_E[digit(number), DIRECT["token"].start + number] = 1.0
+        for number in ANSWERS:
+            model.unembed_weight[digit(number), DIRECT["answer"].start + number] = 10.0
+        attention, mlp = model.blocks[1].attn, model.blocks[1].mlp
+        for head, (reads, name) in enumerate([(A, "a"), (B, "b"), (C, "c")]):
+            attention.W_Q[head][position + END, 0] = 1.0
+            attention.W_K[head][position + reads, 0] = 400.0
+            attention.W_V[head][DIRECT["token"], :5] = torch.eye(5)
+            attention.W_O[head][:5, DIRECT[name]] = torch.eye(5)
+        for neuron, operands in enumerate(product(OPERANDS, repeat=3)):
+            answer = operands[0] - operands[1] + operands[2]
+            if answer in ANSWERS:
+                for name, operand in zip("abc", operands, strict=True):
+                    mlp.W_in[DIRECT[name].start + operand, neuron] = 1.0
+                mlp.W_in[position + END, neuron] = 1.0
+                mlp.b_in[neuron] = -3.5
+                mlp.W_out[neuron, DIRECT["answer"].start + answer] = 2.0
     return model.eval().requires_grad_(False)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.devices import LogicalDevices
-from tests.explanations.difference_model import BEHAVIOUR, BLOCKS, D_MODEL, difference_model
+from tests.explanations.difference_model import BEHAVIOUR, BLOCKS, D_MODEL, difference_model, direct_model
 from tests.explanations.induction_model import as_specimen
 from tests.models import random_model, small_config
 from vesalius.behaviours.registry import behaviour
@@ -23,7 +23,7 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations.variables import directions
 from vesalius.explanations.variables.algorithms import find_algorithm, parse_algorithm, shipped
-from vesalius.explanations.variables.align import Asked, align_variables, layers_named
+from vesalius.explanations.variables.align import Asked, align_variables, grade_places, layers_named
 from vesalius.explanations.variables.pairs import Graded, Pairs, make_pairs
 from vesalius.explanations.variables.places import parse_places
 from vesalius.explanations.variables.sides import Side, sources_of
@@ -126,13 +126,48 @@ def test_a_variable_that_the_model_does_not_compute_has_no_place(specimen: Speci
 
 
 @pytest.mark.slow
+def test_positions_that_hold_the_inputs_apart_hold_nothing_that_is_computed_from_them() -> None:
+    """Exchanging A's and B's positions exchanges A - B in a model that looks A, B and C up at once."""
+    direct = as_specimen(direct_model(), BEHAVIOUR)
+    result = ves.align(direct, n=12, held_out=24, together=2, progress=False)
+    difference = result.variable("difference")
+    (pair,) = [one for one in difference.places if one.place == "resid1@A+B"]
+    assert (pair.accuracy.value, pair.kept.value, pair.verdict) == (1.0, 1.0, "no")
+    assert dict(pair.inputs) == {"A": "A", "B": "B"}
+    assert difference.place is None
+    assert result.answered().verdict == "no"
+    assert "carries difference (best 0." in result.answered().text
+    assert "resid1@A+B holds its inputs apart (A at A, B at B)" in difference.path()
+    assert result.variable("A").place == "resid0@A"
+    hidden = parse_algorithm(f"VARIABLES = ['difference']\n{result.program}", name="hidden", shipped=True)
+    given = grade_places(direct, hidden, {"difference": "resid1@A+B"}, n=24, seed=0)
+    assert given.places["difference"].verdict == "no"
+    held = grade_places(as_specimen(difference_model(), BEHAVIOUR), hidden, {"difference": "resid1@A+B"}, n=24, seed=0)
+    assert held.places["difference"].verdict == "carries"  # B's position holds A - B, and A's nothing that is read
+
+
+@pytest.mark.slow
+def test_an_algorithm_that_gives_no_answer_of_the_model_is_refuted(specimen: Specimen, tmp_path: Path) -> None:
+    program = tmp_path / "mine.py"
+    for answer in ("float('nan')", "{'a': A}", "None", "object()", "10 ** 5000", "str(A) * 3"):
+        program.write_text(f"def answer(A):\n    return {answer}\n")
+        result = ves.align(specimen, algorithm=program, n=4, held_out=4, together=2, directions=2, progress=False)
+        assert (result.agreement.value, result.answered().verdict) == (0.0, "no")
+        assert "does not describe" in result.answered().text
+
+
+@pytest.mark.slow
 def test_variables_that_no_source_separates_are_said_to_be(specimen: Specimen) -> None:
     program = "def answer(late):\n    return late\n\ndef late(A, B, C):\n    return A - B + C\n"
     asked = Asked(4, 4, 0, "2", 1, 0, (), ())
     algorithm = parse_algorithm(program, name="twice", shipped=True)
     request = Request(command="align", specimen="by_hand", behaviour=BEHAVIOUR)
     result = align_variables(specimen, algorithm, asked, rival=None, request=request, progress=silent)
-    assert "No source separates late and answer" in result.notes[0]
+    assert result.alike == (("late", "answer"),)
+    said = result.answered().text
+    assert said.count("late") == 1
+    assert "late or answer (no source separates them) (best 0." in said
+    assert "No source separates late and answer" in str(result.view().sections)
     assert result.shared == 0  # the splits have no prompt in common
 
 
@@ -366,8 +401,10 @@ def test_missing_programs_and_inputs_are_refused(specimen: Specimen, tmp_path: P
         ves.align(specimen, algorithm=tmp_path / "none.py")
     with pytest.raises(BadInput, match="'subject' is neither one of its functions nor an input"):
         ves.align(specimen, algorithm="ioi", n=2, held_out=2, progress=False)
-    with pytest.raises(BadInput, match="no algorithm ships with it"):
-        find_algorithm(None, behaviour="successor")
+    for name in ("successor", "ioi.jsonl", "capitals-of-mine.csv", "addition:signs=-++"):
+        with pytest.raises(BadInput, match="no algorithm ships with it"):
+            find_algorithm(None, behaviour=name)
+    assert find_algorithm(None, behaviour="addition:signs=-+,high=4").name == "arithmetic"
 
 
 def test_every_shipped_program_is_read() -> None:

@@ -133,7 +133,7 @@ def explained(specimen: Specimen, programs: dict[str, str]) -> Explanation:
 @pytest.mark.slow
 def test_before_and_after_are_measured_on_prompts_that_had_no_part(repeats: Specimen, tmp_path: Path) -> None:
     given = explained(repeats, {"L1H1": "3 back", "L0H0": "1 back"})
-    result = ves.improve(given, n=4, passes=900, specimen=repeats, out=tmp_path, progress=False)
+    result = ves.improve(given, n=8, passes=900, specimen=repeats, out=tmp_path, progress=False)
     assert result.answered().verdict == "yes"
     assert result.before.kept is not None
     assert result.after.kept is not None
@@ -167,6 +167,8 @@ def test_a_share_that_a_control_keeps_too_or_that_exceeds_the_model_is_no_yes() 
     assert keeping(1.4).answered().verdict == "partly"
     assert "far more than the model" in keeping(1.4).answered().text
     assert "0.8 was asked for" in keeping(0.5).answered().text
+    above = [one.model_copy(update={"fault": "too much"} if one.step == "programs" else {}) for one in running.rungs]
+    assert with_running(rungs=tuple(above)).answered().verdict == "partly"  # rules that repair what heads do
     assert keeping(document.before.kept.value - 0.1).answered().verdict == "no"  # type: ignore[union-attr, operator]
 
 

@@ -126,6 +126,23 @@ def test_the_right_words_keep_the_behaviour_and_a_null_does_not(repeats: Specime
 
 
 @pytest.mark.slow
+def test_a_false_program_of_a_head_that_nothing_needs_is_refuted(repeats: Specimen) -> None:
+    """L0H2 does nothing, so that the words keep everything whatever is said of it."""
+    for beside, verdict in (({}, "supported"), ({"L0H2": "BOS"}, "refuted")):
+        given = {"programs": {**RIGHT["programs"], **beside}}
+        run = run_proposal(repeats, read_proposal(given, repeats.model.config), n=8)
+        assert run.kept is not None
+        assert run.kept.value == pytest.approx(1.0, abs=0.05)
+        record = Runs(component="L0H0", proposal=run.proposal).record(run, seed=0)
+        assert record.verdict == verdict
+        assert [one.experiment for one in record.evidence if one.passed is False] == ["L0H2 looks at BOS 1.00"] * len(
+            beside
+        )
+        (by_head,) = [one for one in record.evidence if one.experiment == "programs head by head"]
+        assert (by_head.n, by_head.passed) == (2 + len(beside), None)
+
+
+@pytest.mark.slow
 def test_a_false_algorithm_and_a_wrong_place_are_refuted(adds: Specimen) -> None:
     config = adds.model.config
     one_more = DIFFERENCE.replace("A - B", "A - B + 1")

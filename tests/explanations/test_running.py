@@ -16,6 +16,7 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial, rows_of
 from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns
+from vesalius.documents.claims import ClaimRecord
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.running import (
@@ -35,14 +36,14 @@ from vesalius.documents.running import (
     Running,
     with_words,
 )
-from vesalius.documents.view import Answer
+from vesalius.documents.view import Answer, Code
 from vesalius.errors import BadInput
 from vesalius.explanations.running.battery import OWN, TEXT, Sample
 from vesalius.explanations.running.explained import fitted_prompts, ladder_prompts, put_in_place, run_again
 from vesalius.explanations.running.fitting import Fits, _polished, _towards, graded
 from vesalius.explanations.running.ladder import Readings, Stage, Words, _Patterns, rungs_of
 from vesalius.explanations.running.programs import Program, parse_program
-from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, donors, library
+from vesalius.explanations.running.rules import COMMA, NAME, STOP, Tokens, classes_of, donors, library, target
 from vesalius.model.devices import spread
 from vesalius.model.specimen import Specimen
 
@@ -177,6 +178,35 @@ def test_what_is_written_is_read_again(rules: list[str], condition: str | None) 
     mixture = tuple(zip(rules, weights, strict=True))
     program = Program(mixture, condition, mixture if condition else ())
     assert str(parse_program(str(program))) == str(program)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 back 0.9 + BOS 0.1", "the token before (0.90) and the first token (0.10)"),
+        ("near 5", "itself and the tokens before, less by a factor e every 5 tokens"),
+        (
+            "all capitalised word 0.5 + 3 back 0.3 + self 0.2",
+            "every capitalised word so far (0.50), the token 3 before (0.30) and itself (0.20)",
+        ),
+        (
+            "if seen before: after earlier copy; else: BOS",
+            "what came after earlier copies of the token where the token came before, and elsewhere at the first token",
+        ),
+        (
+            "if part of a word: BOS; else: last comma",
+            "the first token where the token is part of a word, and elsewhere at the nearest comma",
+        ),
+    ],
+)
+def test_programs_in_words(text: str, words: str) -> None:
+    assert parse_program(text).words == words
+
+
+@pytest.mark.parametrize("rule", [*library([sentence(), enumeration()]), "last part of a word", "near 9"])
+def test_every_rule_has_words(rule: str) -> None:
+    assert target(rule)
+    assert not target(rule).startswith(("last ", "all BOS", "near "))
 
 
 @pytest.mark.parametrize(
@@ -467,6 +497,9 @@ def test_what_a_pattern_is_made_of_is_not_needed_once_it_is_set(specimen: Specim
     """L0H0 tells L1H0 where to look, and nothing else: with the program of L1H0 it may look anywhere."""
     anywhere = run_again(specimen, running, programs={"L0H0": "BOS"}, n=8)
     assert kept(anywhere, PROGRAMS) == pytest.approx(1.0, abs=0.05)
+    assert (running.doubt(0.8), anywhere.beaten_by) == (None, [])
+    assert (anywhere.doubt(0.8) or "").startswith("L0H0 looks elsewhere than its program says (overlap 0.")
+    assert anywhere.listing().startswith("L0H0 looks at the first token   # looks elsewhere")
 
 
 @pytest.mark.slow
@@ -545,6 +578,39 @@ def test_a_control_that_does_as_well_takes_the_yes() -> None:
     assert (said.verdict, "far more than the model itself" in said.text) == ("partly", True)
 
 
+def changed(running: Running, step: str, **fields: object) -> Running:
+    """With other figures of one rung."""
+    rungs = [one.model_copy(update=fields if one.step == step else {}) for one in running.rungs]
+    return running.model_copy(update={"rungs": tuple(rungs)})
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kept": Metric(value=0.9, low=0.5, high=1.3, n=32)}, "the interval is too wide"),
+        ({"kept": Metric(value=0.9, low=0.85, high=0.95, n=4)}, "4 prompts are too few"),
+        ({"elsewhere": Metric(value=0.3, low=0.2, high=0.4, n=32)}, "they keep 0.30 [0.20, 0.40] on other templates"),
+        ({"elsewhere": Metric(value=1.9, low=1.6, high=2.4, n=32)}, "they keep 1.90 [1.60, 2.40] on other templates"),
+        ({"elsewhere": Metric(value=0.7, low=0.6, high=0.8, n=32)}, None),
+    ],
+)
+def test_words_are_judged_by_the_rule_of_the_circuit(fields: dict, said: str | None) -> None:
+    """Few prompts, a wide interval, and words that hold in one template alone take the Yes of the words too."""
+    good = running_of(circuit=0.9, frozen_patterns=0.9, programs=0.85, counterfactual_patterns=0.1)
+    doubt = changed(good, PROGRAMS, **fields).doubt(0.8)
+    assert doubt == said or (said is not None and said in (doubt or ""))
+    answer = with_words(Answer("a set", "yes"), changed(good, PROGRAMS, **fields), 0.8)
+    assert answer.verdict == ("yes" if said is None else "partly")
+
+
+def test_the_first_line_says_of_how_many_heads_no_program_says_where_they_look() -> None:
+    good = running_of(circuit=0.9, frozen_patterns=0.9, programs=0.85, counterfactual_patterns=0.1)
+    head = good.heads[0].model_copy(update={"word": DEPENDS})
+    for count, text in ((1, "1 attention program; 1 head depends on"), (3, "3 attention programs; 3 heads depend on")):
+        several = good.model_copy(update={"heads": (head,) * count})
+        assert f"in words ({text} context) 0.85" in with_words(Answer("a set", "yes"), several, 0.8).text
+
+
 def test_attention_that_does_not_differ_is_said_to_be_so() -> None:
     """Heads that attend as on the counterfactual keep what their own patterns keep: no program could show anything."""
     alike = running_of(
@@ -566,7 +632,9 @@ def test_attention_that_does_not_differ_is_said_to_be_so() -> None:
 
 def test_the_listing_says_what_is_not_explained() -> None:
     running = running_of(circuit=0.9, frozen_patterns=0.9, programs=0.85)
-    assert running.listing().splitlines()[0] == "L0H0 looks at 2 back 1.00   # position only"
+    assert running.listing().splitlines()[0] == "L0H0 looks at the token 2 before   # position only"
+    carried = running.listing({"L0H0": "moves A to end"}).splitlines()[0]
+    assert carried == "L0H0 looks at the token 2 before; it moves A to end   # position only"
     assert running.listing().count("not explained") == 2
     assert running.steps()[0]["step"] == WHOLE
     assert [one["step"] for one in running.steps()] == [WHOLE, CIRCUIT, FROZEN, PROGRAMS]
@@ -585,6 +653,16 @@ def test_an_explanation_runs_and_is_run_again(specimen: Specimen, tmp_path: Path
     assert {"value", "low", "high", "n"} <= data["ladder"][0]["kept"].keys()
     assert "in words (2 attention programs) 1.00" in data["answer"]["text"]
     assert Explanation.model_validate(data) == explanation
+    moves = ClaimRecord(kind="moves_role", text="L1H0 moves B to end.", verdict="supported", evidence=())
+    refuted = moves.model_copy(update={"text": "L1H0 moves first A to end.", "verdict": "refuted"})
+    parts = tuple(
+        one.model_copy(update={"claims": (moves, refuted)}) for one in explanation.components if one.id == "L1H0"
+    )
+    code = next(
+        one for one in explanation.model_copy(update={"components": parts}).view().sections if isinstance(one, Code)
+    )
+    assert "; it moves B to end" in code.text
+    assert "first A" not in code.text
     explanation.write(tmp_path / "explanation.json")
     again = ves.ladder(tmp_path, {"L1H0": "BOS"}, n=6, specimen=specimen, out=tmp_path / "again")
     assert again.answer is not None

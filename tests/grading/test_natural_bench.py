@@ -190,6 +190,7 @@ def test_a_written_model_says_nothing_of_what_was_planted(written: Path) -> None
     ("models", "options", "said"),
     [
         (("planted",), {"scientists": ("null",)}, "name builtin beside it"),
+        (("nomodel",), {}, "'nomodel' is not known"),
         (("planted",), {"scientists": ("nobody",)}, "nobody"),
         (("planted",), {"scientists": ("builtin", "builtin")}, "names one twice"),
         (("planted",), {"behaviours": ("induction",)}, "planted models have their own"),
@@ -207,7 +208,9 @@ def test_cases_are_every_scientist_on_every_model_and_behaviour(tmp_path: Path) 
     assert len(cases) == 3 * (4 + 1)
     assert len({case.id for case in cases}) == len(cases)
     assert asked.request().command_line() == "vesalius bench natural planted arithmetic --seed 0"
-    other = NaturalSettings(("a", "b"), NaturalOptions(behaviours=("ioi", "capitals"), scientists=("builtin",), n=8))
+    other = NaturalSettings(
+        ("org/a", "org/b"), NaturalOptions(behaviours=("ioi", "capitals"), scientists=("builtin",), n=8)
+    )
     assert [case.behaviour for case in other.cases(tmp_path)] == ["ioi", "capitals", "ioi", "capitals"]
     assert "--behaviour ioi --behaviour capitals" in other.request().command_line()
 

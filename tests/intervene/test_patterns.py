@@ -126,6 +126,25 @@ def test_setting_the_pattern_that_a_head_has_changes_nothing() -> None:
     assert (changed - recordings.scores()).abs().max() <= EXACT * float(changed.abs().max())
 
 
+def test_a_row_that_only_sets_a_pattern_is_computed_from_its_first_token() -> None:
+    """Counterfactual prompts that nothing is taken from begin like the row's own, and say nothing of its pattern."""
+    model = random_model(small_config(n_layers=3, d_model=48, d_head=12)).double()
+    tokens = torch.randint(0, model.config.d_vocab, (2, 6), generator=torch.Generator().manual_seed(0))
+    batch, other = Batch(tokens), tokens.clone()
+    other[:, 4] = (other[:, 4] + 1) % model.config.d_vocab
+    table = random_patterns(2, 6, causal=True, seed=3)
+    rows = [Row(0), Row(1), Row(1, edits={Component(1, 0): 1})]
+    patterns = [{Component(0, 1): 0}, {Component(1, 2): 1}, {Component(0, 1): 1}]
+    values = activations(model, Batch(other))
+    plan = Plan.of(model.config, rows, width=6)
+    plan = Plan(plan.prompt, plan.choice, patterns=PatternEdits.of(model.config, patterns, table))
+    last = Readout(lambda logits, prompt: logits, torch.tensor([[5], [5]]))
+    logits = run(Recordings(model, batch, last), plan, values)
+    for row, edits, found in zip(rows, patterns, logits, strict=True):
+        expected = by_hooks(model, batch, row, values, {head: table[k] for head, k in edits.items()}, {})
+        assert (found[0] - expected[5]).abs().max() <= EXACT * float(expected.abs().max())
+
+
 @pytest.mark.parametrize("name", ["plain", "own-rotations", "windows", "head-norms", "soft-caps", "sinks"])
 def test_patterns_of_runs_that_were_made_are_those_of_a_new_run(name: str) -> None:
     """Every head on padded prompts, from recordings that are kept and from some that are made chunk by chunk."""

@@ -71,18 +71,26 @@ def load(
         specimen = load_specimen(directory)
     elif (path / ORIGINAL_WEIGHTS).is_file():
         specimen = load_original(path)
-    elif text in NATURAL or loader_of(text) is not None or path.exists() or "/" in text or text.endswith(".gguf"):
+    else:
+        require_known(text)
         with shown(progress) as report:
             specimen = load_natural(text, behaviour=behaviour, metric=metric, progress=report, **reading)
-    else:
-        known = f"{', '.join([*NATURAL, *loader_names()])}, {known_names(3)}"
-        raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
     natural = specimen.kind == "natural"
     place(specimen.model, device, natural=natural)
     specimen = replace(specimen, source=text)
     if not natural:
         return specimen
     return replace(specimen, dtype=asked_dtype(dtype) or specimen.dtype, **_read_with(tokenizer, revision))
+
+
+def require_known(name: str) -> None:
+    """Refuse a name that stands for no specimen; what a path or a hub id holds is not read."""
+    path = Path(name).expanduser()
+    if name in NATURAL or loader_of(name) is not None or benchmark_directory(name) is not None or path.exists():
+        return
+    if "/" not in name and not name.endswith(".gguf"):
+        known = f"{', '.join([*NATURAL, *loader_names()])}, {known_names(3)}"
+        raise BadInput(f"specimen {name!r} is not known; use {known}, a path or a hub id such as org/model")
 
 
 def _read_with(tokenizer: Any, revision: str | None) -> dict[str, Any]:

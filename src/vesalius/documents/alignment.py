@@ -37,10 +37,11 @@ class AlignedPlace(Record):
     exchange with a source that does not differ, at another position, and for a subspace within random directions and
     directions trained on shuffled targets; `control` is the largest of them. `first_layer` to `last_layer` are the
     layers before which the residual stream there carries the variable, on the pairs that chose the place. `site` is the
-    place as `what-if` and `sweep --sites` take it.
+    place as `what-if` and `sweep --sites` take it. `inputs` are the roles, of a place of several, at which the inputs
+    of the variable stand each by itself: it carries these, and not the variable.
     """
 
-    ABSENT_IF_DEFAULT = ("site", "directions", "how", "first_layer", "last_layer")
+    ABSENT_IF_DEFAULT = ("site", "directions", "how", "inputs", "first_layer", "last_layer")
 
     place: str
     site: str = ""
@@ -56,6 +57,7 @@ class AlignedPlace(Record):
     last_layer: int | None = None
     directions: int | None = None
     how: str | None = None
+    inputs: FrozenMap[str, str] = Field(default_factory=FrozenDict)
 
     @property
     def carries(self) -> bool:
@@ -121,6 +123,9 @@ class AlignedVariable(Record):
             part = "" if one.carries else " in part"
             parts.append(f"{_where(one)}{part} {one.accuracy.text()}")
         none = "" if self.place is not None else f"{NO_PLACE} carries it (best {self.accuracy.text()} at {self.best})"
+        if (apart := next((one for one in self.places if one.inputs), None)) is not None:
+            stand = ", ".join(f"{name} at {role}" for name, role in apart.inputs.items())
+            none += f"; {apart.place} holds its inputs apart ({stand}), which is no place of what is computed from them"
         return "; ".join(filter(None, [none, " ".join(parts)]))
 
 
@@ -151,7 +156,8 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     `agreement` is the share of held-out prompts that the model answers as the algorithm says. `kinds` say how sources
     differ from their bases, `layers` and `roles` which residual streams were tried. Places are chosen on `pairs`
     pairs and graded on `held_out` pairs of other templates and words; where the rows of a file are not divided into
-    splits, `shared` prompts do both. Of the passes of one prompt (`forwards`), `search_forwards` follow the map.
+    splits, `shared` prompts do both. Variables of one group of `alike` have the same predictions for every pair: no
+    place tells them apart. Of the passes of one prompt (`forwards`), `search_forwards` follow the map.
     """
 
     FILE = ALIGNMENT_FILE
@@ -159,7 +165,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     COMMAND = VERB = "align"
     REMEDY = "run `vesalius align` again"
     PAGE = ALIGNMENT_PAGE
-    ABSENT_IF_DEFAULT = ("directory", "against", "shared", "search_forwards")
+    ABSENT_IF_DEFAULT = ("directory", "against", "shared", "alike", "search_forwards")
     RECOGNISED_BY = ("algorithm", "agreement", "variables")
 
     request: Request
@@ -173,6 +179,7 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     pairs: int
     held_out: int
     shared: int = 0
+    alike: tuple[tuple[str, ...], ...] = ()
     against: RivalAlgorithm | None = None
     notes: tuple[str, ...] = ()
     forwards: float
@@ -202,12 +209,26 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
     def answered(self) -> Answer:
         """Whether the variables have places between the embedding and the output, and which."""
         found = [
-            (one.name, None if (at := one.between) is None else at.words, one.accuracy if at is None else at.accuracy)
+            (self._named(one), None if (at := one.between) is None else at.words, (at or one).accuracy)
             for one in self.variables
-            if one.between is not None or one.place is None
+            if (one.between is not None or one.place is None) and one.name not in self._said_before
         ]
-        given = [one.name for one in self.variables if one.between is None and one.place is not None]
+        given = [
+            self._named(one)
+            for one in self.variables
+            if one.between is None and one.place is not None and one.name not in self._said_before
+        ]
         return alignment_answer(self._subject(), self.algorithm, self.agreement, found, given)
+
+    def _named(self, variable: AlignedVariable) -> str:
+        """A variable with those that no source separates from it."""
+        group = next((names for names in self.alike if variable.name in names), ())
+        return f"{' or '.join(group)} (no source separates them)" if group else variable.name
+
+    @property
+    def _said_before(self) -> set[str]:
+        """Of variables that no source separates all but the first."""
+        return {name for group in self.alike for name in group[1:]}
 
     def _subject(self) -> str:
         return f"{self.request.specimen}, {title_of(self.request.behaviour or '')}"
@@ -239,12 +260,18 @@ class Alignment(Answered, ResultDocument, kind="alignment"):
                     terminal=0,
                 ),
                 Code(self.program, title="The algorithm", terminal=0),
-                *([Text(self.notes, title="Notes", quiet=True)] if self.notes else []),
+                *([Text(notes, title="Notes", quiet=True)] if (notes := [*self._not_separated(), *self.notes]) else []),
             ],
             command=self.request.command_line(),
             place=self.directory and f"{self.directory}/{ALIGNMENT_PAGE}",
             note="alignment.json has all figures; docs/how-to/align.md says what each is.",
         )
+
+    def _not_separated(self) -> list[str]:
+        return [
+            f"No source separates {' and '.join(names)}: their predictions are the same, and so are their places."
+            for names in self.alike
+        ]
 
     def _facts(self) -> list[tuple[str, str]]:
         graded = "pairs of held-out templates and words"

@@ -91,6 +91,8 @@ __all__ = [
     "Verdict",
 ]
 EXPLANATION_FILE = "explanation.json"
+#: Claims that say which variable of a prompt a component carries.
+CARRYING = ("moves_role", "carries")
 #: A component at work: the sentence above, and the drawings.
 AtWork = tuple[str, Sequence[Grid]]
 #: The sender of arrows from the position.
@@ -268,7 +270,7 @@ def view_of(
         subject_of(name or explanation.specimen, explanation.behaviour),
         said or Answer(_in_brief(description)),
         [
-            *([] if explanation.running is None else explanation.running.sections()),
+            *([] if explanation.running is None else explanation.running.sections(_carried(explanation))),
             *([] if explanation.proposed is None else explanation.proposed.sections()),
             *([] if account is None else account.sections()),
             *([Text([_in_brief(description)], terminal_only=True)] if natural and said is not None else []),
@@ -292,6 +294,15 @@ def view_of(
         command="\n".join(commands(explanation)),
         place=None if explanation.directory is None else f"{explanation.directory}/report.html",
     )
+
+
+def _carried(explanation: Explanation) -> dict[str, str]:
+    """What components of a natural model were shown to carry, by the supported claims that say so."""
+    return {
+        part.id: " and ".join(claim.text.removeprefix(f"{part.id} ").removesuffix(".") for claim in shown)
+        for part in explanation.components
+        if (shown := [one for one in part.claims if one.kind in CARRYING and one.verdict == "supported"])
+    }
 
 
 def _brief(explanation: Explanation) -> list[tuple[str, str]]:

@@ -7,15 +7,16 @@ own weights and listed as not explained.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
-from vesalius.documents.base import Answered, Record, ResultDocument
+from vesalius.documents.base import Answered, FrozenDict, Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.view import Answer, Code, Facts, Section, Sheet, Text, View, subject_of
-from vesalius.documents.whole import KEEP, TOO_MUCH, bars
+from vesalius.documents.whole import KEEP, TOO_MUCH, bars, not_as_asked, template_bars, too_few
 from vesalius.errors import choices, quoted
 
 LADDER_FILE = "ladder.json"
@@ -23,6 +24,8 @@ Word = Literal["program", "position only", "depends on context"]
 PROGRAM, POSITION_ONLY, DEPENDS = "program", "position only", "depends on context"
 #: By how much a program's overlap must exceed that of what reads no tokens, and from where on position is enough.
 MARGIN, LEAST_BY_POSITION = 0.05, 0.7
+#: A program whose overlap is less than this share of that of what reads no tokens looks elsewhere than its head.
+ELSEWHERE_BELOW = 0.5
 #: Where the counterfactual moves this much of a head's attention, its program must react, by this change overlap.
 LEAST_MOVED, LEAST_CHANGE = 0.1, 0.2
 #: An MLP is a table where its entries keep this share of what its own output has beyond the mean of the table, and that
@@ -95,25 +98,47 @@ class Grade(Record):
 
 
 class AttentionProgram(Record):
-    """Where a head looks, as a rule over tokens and positions, and what such a rule is worth: `program` where it beats
-    what reads no tokens and reacts as the head does, else `position only` or `depends on context`.
+    """Where a head looks, as a rule over tokens and positions, the same in `words`, and what such a rule is worth:
+    `program` where it beats what reads no tokens and reacts as the head does, else `position only` or `depends on
+    context`.
     """
+
+    ABSENT_IF_DEFAULT = ("words",)
 
     head: str
     program: str
+    words: str = ""
     word: Word
     decided_on: str
     grades: tuple[Grade, ...]
+
+    @field_validator("grades")
+    @classmethod
+    def _decides(cls, grades: tuple[Grade, ...], info: ValidationInfo) -> tuple[Grade, ...]:
+        on = info.data.get("decided_on")
+        if on is not None and all(grade.on != on for grade in grades):
+            raise ValueError(f"no grade is of {quoted(on, 40)}, on which it was decided")
+        return grades
 
     @property
     def decisive(self) -> Grade:
         """The figures that gave the word."""
         return next(grade for grade in self.grades if grade.on == self.decided_on)
 
-    def line(self) -> str:
-        """The program as a line of the explanation."""
-        note = "" if self.word == PROGRAM else f"   # {self.word}"
-        return f"{self.head} looks at {self.program}{note}"
+    @property
+    def elsewhere(self) -> str | None:
+        """The figures by which it looks elsewhere than its head does, if it does so."""
+        grade = self.decisive
+        rival = max(grade.position_mean, grade.bos)
+        if grade.overlap >= ELSEWHERE_BELOW * rival:
+            return None
+        return f"overlap {_two(grade.overlap)}, without tokens {_two(rival)}"
+
+    def line(self, carried: str = "") -> str:
+        """The program as a line of the explanation, with what its head carries where that was shown."""
+        note = "looks elsewhere" if self.elsewhere else "" if self.word == PROGRAM else self.word
+        text = f"{self.head} looks at {self.words or self.program}{f'; it {carried}' if carried else ''}"
+        return f"{text}   # {note}" if note else text
 
 
 class Lookup(Record):
@@ -256,15 +281,35 @@ class Running(Record):
             return "no attention program stands for it"
         if self.beaten_by:
             return self._no_better()
+        if said := self.looks_elsewhere():
+            return said
         fault = self.claimed.fault
         if fault:
             return fault
-        kept = self.claimed.kept.value
-        if kept is None or kept < keep:
+        kept, there = self.claimed.kept, self.claimed.elsewhere
+        if kept.value is None or kept.value < keep:
             return f"that is less than {keep:g}"
-        if kept > TOO_MUCH:
+        if kept.value > TOO_MUCH:
             return "far more than the model itself keeps, so something which hinders is left out"
-        return None if not self.beaten_elsewhere else f"on other templates no more than {self.beaten_elsewhere[0]}"
+        if open_still := too_few(kept) or not_as_asked(kept, keep):
+            return open_still
+        if self.beaten_elsewhere:
+            return f"on other templates no more than {self.beaten_elsewhere[0]}"
+        least, most = template_bars(keep)
+        if there is not None and there.value is not None and not least <= there.value <= most:
+            return f"they keep {there.text(bars=(least, most))} on other templates"
+        return None
+
+    def looks_elsewhere(self) -> str | None:
+        """Which programs look elsewhere than their heads do: the behaviour may not show it, where another head does the
+        same, or only tells a later one where to look.
+        """
+        found = [(one.head, said) for one in self.heads if (said := one.elsewhere)]
+        if not found:
+            return None
+        (head, said), more = found[0], len(found) - 1
+        others = f", and so do{'es' * (more == 1)} {more} more" if more else ""
+        return f"{head} looks elsewhere than its program says ({said}){others}"
 
     def _no_better(self) -> str:
         """Why programs that a control equals are not confirmed. Where heads that attend as on the counterfactual keep
@@ -321,18 +366,27 @@ class Running(Record):
         who = f"{count} MLP{'s' * (count > 1)} as table{'s' * (count > 1)}"
         return f"{rung.kept.text()} with {who} ({', '.join(beside)}); {held} of {count} hold alone on held-out prompts"
 
-    def listing(self) -> str:
-        """The program that runs, as lines."""
-        lines = [one.line() for one in self.heads]
+    def depending(self) -> str:
+        """How many heads depend on context, so that no program says where they look; empty where none does."""
+        count = sum(one.word == DEPENDS for one in self.heads)
+        return f"; {count} head{'s' * (count > 1)} depend{'s' * (count == 1)} on context" if count else ""
+
+    def listing(self, carried: Mapping[str, str] = FrozenDict()) -> str:
+        """The program that runs, as lines; `carried` is what components were shown to carry."""
+        lines = [one.line(carried.get(one.head, "")) for one in self.heads]
         lines += ["every head of these reads and writes by the model's own weights   # not explained"] * bool(lines)
         lines += [one.line() for one in self.lookups]
+        known = {one.mlp for one in self.lookups}
+        lines += [carried[one] for one in self.mlps if one in carried and one not in known]
         who = "every other MLP" if self.lookups else "every MLP"
         lines.append(f"{who} computes by the model's own weights   # not explained")
         lines.append("every other head has its value on the counterfactual prompt")
         return "\n".join(lines)
 
-    def sections(self) -> list[Section]:
-        """The program, the ladder with its controls, and how each program was graded."""
+    def sections(self, carried: Mapping[str, str] = FrozenDict()) -> list[Section]:
+        """The program, the ladder with its controls, and how each program was graded; `carried` is what
+        components were shown to carry.
+        """
         facts = [("in words", self.score()), ("not explained", self.not_explained())]
         facts += [("fault of the ladder", fault) for fault in self.faults]
         if self.heads:
@@ -340,7 +394,7 @@ class Running(Record):
         if self.rung(LOOKUPS) is not None:
             facts.insert(2, ("lookups", self.tables()))
         columns = ("step", "kept", "low", "high", "other templates", "change", "right answers", "right", "wrong")
-        listing = self.listing()
+        listing = self.listing(carried)
         return [
             Facts(facts),
             Code(listing, title="The explanation as a program", terminal=6),
@@ -443,7 +497,8 @@ def with_words(said: Answer, running: Running | None, keep: float, *, says: bool
     doubt = running.doubt(keep)
     count = len(running.heads)
     claimed = running.claimed
-    text = f"{said.text}; in words ({count} attention program{'s' * (count > 1)}) {claimed.kept.text(bars=bars(keep))}"
+    who = f"{count} attention program{'s' * (count > 1)}{running.depending()}"
+    text = f"{said.text}; in words ({who}) {claimed.kept.text(bars=bars(keep))}"
     if says and claimed.top1.value is not None:
         text += f", saying the right answer on {claimed.top1.value:.2f}"
     if doubt is None:

@@ -180,7 +180,7 @@ def _verdict(whole: WholeCircuit, subject: str, weak: str | None) -> Answer:
     if doubt := first_doubt(whole) or weak:
         return Answer(f"{said}, but {doubt}{_second(whole)}", "partly")
     if whole.elsewhere is not None:
-        said += f", {whole.elsewhere.text(bars=_template_bars(whole.keep))} on other templates"
+        said += f", {whole.elsewhere.text(bars=template_bars(whole.keep))} on other templates"
     return Answer(said, "yes")
 
 
@@ -194,7 +194,7 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return f"{prompts(whole.n_rank)} {_are(whole.n_rank)} too few to rank by ({LEAST_RANKING} wanted): {MORE}"
     if outside := not_as_asked(whole.kept, whole.keep):
         return outside
-    there, (least, most) = None if whole.elsewhere is None else whole.elsewhere.value, _template_bars(whole.keep)
+    there, (least, most) = None if whole.elsewhere is None else whole.elsewhere.value, template_bars(whole.keep)
     if there is not None and not least <= there <= most:
         return f"it keeps {figure_apart(there, least if there < least else most)} on other templates"
     if whole.random is not None and as_good_as_random(whole.kept, whole.random.value):
@@ -206,7 +206,7 @@ def first_doubt(whole: WholeCircuit) -> str | None:
     return None
 
 
-def _template_bars(keep: float) -> tuple[float, float]:
+def template_bars(keep: float) -> tuple[float, float]:
     """Between what the figure on other templates must lie."""
     return keep - TEMPLATE_SLACK, TOO_MUCH + TEMPLATE_SLACK
 

@@ -197,8 +197,9 @@ class Exchange:
     @torch.no_grad()
     def answers(self, place: Place, rows: Int[Tensor, " some"]) -> Int[Tensor, " some"]:
         """The token that the model says in each of these rows with the place exchanged."""
-        found = [_chosen(logits, options) for logits, options in self._run(place, rows)]
-        return torch.cat(found)
+        if not len(rows):  # the model answers no pair as the algorithm says: there is nothing to exchange
+            return rows.clone()
+        return torch.cat([_chosen(logits, options) for logits, options in self._run(place, rows)])
 
     @torch.no_grad()
     def margins(

@@ -72,8 +72,6 @@ def _begin_alike(config: Config, plan: Plan, values: Values, batch: Batch) -> In
     if (units := plan.units) is not None:
         least = least.scatter_reduce(0, units.row, units.choice, "amin")
         most = most.scatter_reduce(0, units.row, units.choice, "amax")
-    if plan.patterns is not None:  # a pattern that is set may differ from the first query on
-        least[plan.patterns.row] = KEEP
     for edit in plan.edges:
         least[edit.row] = min(int(least[edit.row]), edit.choice)
         most[edit.row] = max(int(most[edit.row]), edit.choice)
@@ -81,6 +79,8 @@ def _begin_alike(config: Config, plan: Plan, values: Values, batch: Batch) -> In
     real, source_real = (real_tokens(config, part).cpu() for part in (batch, source))
     alike = (batch.tokens.cpu()[plan.prompt] == source.tokens.cpu()[choice]).long().cumprod(1).sum(1)
     one_prompt = (least == most) & (real[plan.prompt] == source_real[choice]).all(1)
+    if plan.patterns is not None:  # a pattern that is set may differ from the first query on
+        one_prompt[plan.patterns.row] = False
     return torch.where(one_prompt, alike, none)
 
 

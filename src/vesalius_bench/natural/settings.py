@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from vesalius.api.loading import require_known
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.registry import find_behaviour
 from vesalius.documents.request import Request
@@ -46,6 +47,9 @@ class NaturalSettings:
         for what, given in (("scientist", self.scientists), ("model", self.models)):
             if len(set(given)) < len(given):
                 raise BadInput(f"`{what}s`: {', '.join(given)} names one twice; name each once")
+        for one in self.models:
+            if one != PLANTED:
+                require_known(one)
         for one in self.options.behaviours:
             find_behaviour(one)
         if self.models == (PLANTED,) and self.options.behaviours:

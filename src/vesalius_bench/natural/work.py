@@ -16,7 +16,7 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.proposal import Proposal
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import BUILTIN, Explained, Scientist, Task, explain_task
-from vesalius.explanations.variables.algorithms import USUAL
+from vesalius.explanations.variables.algorithms import usual_algorithm
 from vesalius.model.specimen import Specimen
 from vesalius.options import Load
 from vesalius.sandbox.command import NOTHING, Grants
@@ -128,9 +128,7 @@ def propose(work: ToPropose) -> tuple[Proposed, Explanation | None]:
 
 def has_algorithm(specimen: Specimen) -> bool:
     """Whether an algorithm ships for the behaviour."""
-    name = behaviour_of(specimen).name
-    label = specimen.behaviour or name
-    return any(one.startswith(start) for start in USUAL for one in (name, label))
+    return usual_algorithm(behaviour_of(specimen).name) is not None
 
 
 def run_it(work: ToRun) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from vesalius.documents.claims import ClaimRecord, Evidence, Verdict
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import RUNS, PlacedVariable, Proposal, RunProposal, StandIn
+from vesalius.documents.running import DEPENDS, ELSEWHERE_BELOW, Running
 from vesalius.documents.whole import KEEP
 from vesalius.errors import BadInput, quoted
 from vesalius.explanations.claims.base import Claim, Outcome, all_of
@@ -223,8 +224,37 @@ def _of_programs(run: RunProposal, seed: int) -> list[Evidence]:
             seed=seed,
             passed=True if doubt is None else False if running.beaten_by else None,
             outcome=doubt,
-        )
+        ),
+        *_of_heads(running, seed),
     ]
+
+
+def _of_heads(running: Running, seed: int) -> Iterator[Evidence]:
+    """Programs head by head: what is kept does not show a false one of a head that another stands in for."""
+    for one in running.heads:
+        if one.elsewhere:
+            grade = one.decisive
+            yield Evidence(
+                experiment=f"{one.head} looks at {one.program}",
+                measure="overlap with its attention",
+                value=grade.overlap,
+                low=None,
+                high=None,
+                n=grade.n,
+                controls=FrozenDict({"position mean": grade.position_mean, "all BOS": grade.bos}),
+                rule=f"at least {ELSEWHERE_BELOW:g} of what reads no tokens",
+                seed=seed,
+                passed=False,
+            )
+    if running.heads:
+        yield Evidence(
+            experiment="programs head by head",
+            measure=f"share of the heads whose word is not {DEPENDS!r}",
+            **_ends(Metric.of_share(sum(one.word != DEPENDS for one in running.heads), len(running.heads))),
+            rule=f"{REPORTED}the verdict rests on what all keep together",
+            seed=seed,
+            passed=None,
+        )
 
 
 def _of_variables(run: RunProposal, seed: int) -> list[Evidence]:

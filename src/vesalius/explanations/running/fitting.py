@@ -277,7 +277,12 @@ def graded(
         own = next((grade for grade in grades if grade.own), None)
         word, decisive = _word(program, grades if own is None else [own])
         found[head] = AttentionProgram(
-            head=str(head), program=str(program), word=word, decided_on=decisive, grades=tuple(grades)
+            head=str(head),
+            program=str(program),
+            words=program.words,
+            word=word,
+            decided_on=decisive,
+            grades=tuple(grades),
         )
     return found
 

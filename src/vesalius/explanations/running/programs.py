@@ -1,4 +1,4 @@
-"""Attention programs: a decision list of mixtures of rules, written and read as one line of text.
+"""Attention programs: a decision list of mixtures of rules, written and read as one line of text, and said in words.
 
 if seen before: after earlier copy 0.89 + BOS 0.11; else: BOS 1.00
 """
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.errors import BadInput, choices, quoted
-from vesalius.explanations.running.rules import CONDITIONS, Tokens, is_positional, require_rule
+from vesalius.explanations.running.rules import CONDITIONS, Tokens, asked, is_positional, require_rule, target
 
 #: Characters of a program that is read.
 LONGEST_PROGRAM = 4_000
@@ -48,6 +48,13 @@ class Program:
         first = torch.zeros_like(weights)
         first[:, :, 0] = 1.0
         return torch.where(tokens.real[..., None], weights, first)
+
+    @property
+    def words(self) -> str:
+        """Where it looks, in words."""
+        if self.condition is None:
+            return _said(self.other)
+        return f"{_said(self.then)} where {asked(self.condition)}, and elsewhere at {_said(self.other)}"
 
     def __str__(self) -> str:
         if self.condition is None:
@@ -99,6 +106,14 @@ def _read(text: str) -> Mixture:
 
 def _text(mixture: Mixture) -> str:
     return " + ".join(f"{rule} {weight:.2f}" for rule, weight in mixture)
+
+
+def _said(mixture: Mixture) -> str:
+    """The targets of a mixture with their weights, which one alone does not need."""
+    if len(mixture) == 1:
+        return target(mixture[0][0])
+    parts = [f"{target(rule)} ({weight:.2f})" for rule, weight in mixture]
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _mixed(mixture: Mixture, tokens: Tokens) -> Float[Tensor, "prompt query key"]:

@@ -41,7 +41,8 @@ from vesalius.model.transformer import Transformer
 BACK, NEAR = (1, 2, 3, 4, 5, 6), (2, 5, 15)
 NAME = "capitalised word"
 STOP, COMMA, FUNCTION = "stop", "comma", "function word"
-CLASSES = (STOP, COMMA, "line break", "number", "punctuation", FUNCTION, "word", NAME, "part of a word")
+PART = "part of a word"
+CLASSES = (STOP, COMMA, "line break", "number", "punctuation", FUNCTION, "word", NAME, PART)
 SEEN = "seen before"
 #: What a query may be asked in an `if`.
 CONDITIONS = (SEEN, *CLASSES)
@@ -153,6 +154,27 @@ def is_positional(rule: str) -> bool:
 def require_rule(rule: str) -> None:
     """Refuse a rule that does not exist."""
     _weights(rule)
+
+
+def target(rule: str) -> str:
+    """What a rule looks at, in words."""
+    if rule in _TARGETS:
+        return _TARGETS[rule]
+    if (counted := _COUNTED.fullmatch(rule)) is not None:
+        back, near = counted.groups()
+        if back is None:
+            return f"itself and the tokens before, less by a factor e every {near} tokens"
+        return "the token before" if int(back) == 1 else f"the token {int(back)} before"
+    which, _, name = rule.partition(" ")
+    return f"the nearest {name}" if which == "last" else f"every {name} so far"
+
+
+def asked(condition: str) -> str:
+    """What a condition asks of a query's token, in words."""
+    if condition == SEEN:
+        return "the token came before"
+    article = "" if condition in ("punctuation", PART) else "a "
+    return f"the token is {article}{condition}"
 
 
 def _weights(rule: str) -> Callable[[Tokens], Tensor]:
@@ -320,6 +342,25 @@ _RULES: dict[str, Callable[[Tokens], Tensor]] = {
     "place of item named last": lambda tokens: _of_list(tokens, where="place"),
     "next item": lambda tokens: _of_list(tokens, where="next"),
     "items left": lambda tokens: _of_list(tokens, where="left"),
+}
+
+_TARGETS = {
+    BOS: "the first token",
+    SELF: "itself",
+    UNIFORM: "all tokens so far",
+    "earlier copy": "earlier copies of the token",
+    "after earlier copy": "what came after earlier copies of the token",
+    "after earlier pair": "what came after earlier copies of the token and the one before",
+    "copy of previous token": "earlier copies of the token before",
+    "sentence start": "the start of the sentence",
+    "repeated name": "the last capitalised word that had come before",
+    "first of repeated name": "where capitalised words stood first that came again",
+    "unrepeated name": "capitalised words that came once",
+    "named items": "where items of a list were named again",
+    "item named last": "where an item of a list was last named again",
+    "place of item named last": "the place in the list of the item last named again",
+    "next item": "the item in the list after the one last named again",
+    "items left": "items of a list that were not named again",
 }
 
 

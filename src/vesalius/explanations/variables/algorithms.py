@@ -19,7 +19,7 @@ import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -101,6 +101,12 @@ class Algorithm:
         read = [name for parameters in self.functions.values() for name in parameters if name not in self.functions]
         return tuple(dict.fromkeys([*read, *(self.choose_by or ())]))
 
+    @property
+    def with_inputs(self) -> "Algorithm":
+        """The same with every input that a function reads among the variables."""
+        read = dict.fromkeys(name for names in self.functions.values() for name in names if name not in self.functions)
+        return replace(self, variables=tuple(dict.fromkeys([*self.variables, *read])))
+
     def require_inputs(self, known: Iterable[str], behaviour: str) -> None:
         """Refuse a program that reads what the behaviour's prompts do not have."""
         known = list(known)
@@ -173,10 +179,15 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(file.stem.replace("_", "-") for file in directory.glob("[a-z]*.py")))
 
 
+def usual_algorithm(behaviour: str) -> str | None:
+    """The program that ships for a behaviour, whatever other options it has; a file that begins like one has none."""
+    return next((USUAL[one] for one in USUAL if behaviour == one or behaviour.startswith((f"{one},", f"{one}:"))), None)
+
+
 def find_algorithm(given: str | Path | None, *, behaviour: str) -> Algorithm:
     """A program of this package by name, a program file, or (None) the program of the behaviour."""
     if given is None:
-        usual = next((name for start, name in USUAL.items() if behaviour == start or behaviour.startswith(start)), None)
+        usual = usual_algorithm(behaviour)
         if usual is None:
             raise BadInput(
                 f"behaviour {behaviour}: no algorithm ships with it; name a program file with --algorithm, or one of "

@@ -1,7 +1,7 @@
 """The whole alignment of an algorithm with a model: pairs of two splits, the search, and the rival."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,7 +71,7 @@ def align_variables(
     fitting_pairs, held_out, roles = search.fitting, search.held_out, search.roles
     grades = search.map(progress)
     mapped = fitting_pairs.exchange.forwards + held_out.exchange.forwards
-    variables = tuple(search.variables(grades, algorithm.functions, progress))
+    variables = tuple(search.variables(grades, progress))
     exchanges = [fitting_pairs.exchange, held_out.exchange]
     against = None
     if rival is not None:
@@ -100,7 +100,8 @@ def align_variables(
         held_out=sum(held_out.usable),
         against=against,
         shared=_shared(fitting, graded),
-        notes=(*_alike(held_out), *_notes(held_out, fitting_pairs)),
+        alike=alike(held_out, algorithm.variables),
+        notes=_notes(held_out, fitting_pairs),
         forwards=(forwards := sum(one.forwards for one in exchanges)),
         search_forwards=forwards - mapped,
         seconds=time.perf_counter() - start,
@@ -121,9 +122,10 @@ def prepared(
     for one in (algorithm, *([] if rival is None else [rival])):
         one.require_inputs(fitting.cases[0].base.inputs, f"behaviour {behaviour.label}")
     given = parse_places(asked.at, config, roles)
-    with algorithm.runner(unsafe=asked.unsafe) as runner:
+    whole = _to_run(algorithm, given, together=asked.together)
+    with whole.runner(unsafe=asked.unsafe) as runner:
         fitting_pairs, held_out = (_pairs(specimen, runner, one, roles, run=run) for one in (fitting, graded))
-    search = Search(fitting_pairs, held_out, layers, asked.together, asked.directions, given, asked.seed)
+    search = Search(fitting_pairs, held_out, layers, asked.together, asked.directions, given, asked.seed, algorithm)
     return fitting, graded, search
 
 
@@ -156,12 +158,12 @@ def grade_places(
     parsed = {name: parse_places(text, specimen.model.config, roles) for name, text in places.items()}
     if several := [name for name, found in parsed.items() if len(found) != 1]:
         raise BadInput(f"variable {several[0]!r}: name one place, such as resid3@{roles[-1]}")
-    with algorithm.runner(unsafe=unsafe) as runner:
+    with _to_run(algorithm, [place for (place,) in parsed.values()]).runner(unsafe=unsafe) as runner:
         pairs = _pairs(specimen, runner, material, roles)
     if not any(pairs.usable):  # the model answers no pair as the algorithm says: nothing can be exchanged
         nowhere = {name: _ungraded(place, specimen.model.config.n_layers) for name, (place,) in parsed.items()}
         return GivenPlaces(pairs.agreement, nowhere, pairs.exchange.forwards)
-    search = Search(pairs, pairs, (), 1, 0, (), seed)
+    search = Search(pairs, pairs, (), 1, 0, (), seed, algorithm)
     graded = {name: search.at(name, place) for name, (place,) in parsed.items()}
     return GivenPlaces(pairs.agreement, graded, pairs.exchange.forwards)
 
@@ -282,17 +284,22 @@ def _shared(fitting: Material, graded: Material) -> int:
     return sum(case.base.tokens in chosen for case in graded.cases)
 
 
-def _alike(pairs: Pairs) -> tuple[str, ...]:
-    """Which variables no source separates."""
+def _to_run(algorithm: Algorithm, places: Sequence[Place], *, together: int = 1) -> Algorithm:
+    """The algorithm with its inputs as variables too, where several positions are exchanged at once: they may hold
+    nothing but these.
+    """
+    several = together > 1 or any(len(place.roles) > 1 for place in places)
+    return algorithm.with_inputs if several else algorithm
+
+
+def alike(pairs: Pairs, variables: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Which variables no source separates: their predictions are the same for every pair."""
     groups: dict[tuple[frozenset[int] | None, ...], list[str]] = {}
-    for variable, wanted in pairs.wanted.items():
+    for variable in variables:
+        wanted = pairs.wanted[variable]
         predicted = tuple(one for one, usable in zip(wanted, pairs.usable, strict=True) if usable)
         groups.setdefault(predicted, []).append(variable)
-    return tuple(
-        f"No source separates {' and '.join(names)}: their predictions are the same, and so are their places."
-        for names in groups.values()
-        if len(names) > 1
-    )
+    return tuple(tuple(names) for names in groups.values() if len(names) > 1)
 
 
 def _notes(held_out: Pairs, fitting: Pairs) -> tuple[str, ...]:

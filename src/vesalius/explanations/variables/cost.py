@@ -75,12 +75,15 @@ def _most_of_each(search: Search) -> float:
     each = (config.n_heads + 1) * _passes(search, [Place(search.roles[:1], layer=layer) for layer in between])
     brought = rows * (each + (1 + 2 * MOST_CARRIERS) * first) + 3 * graded * first
     given = (rows + on_held_out) * _passes(search, search.given)
+    several = [one for one in search.given if len(one.roles) > 1]
+    most = max([search.together, *(len(one.roles) for one in several)])
+    apart = (len(several) + (search.together > 1)) * len(fitting.variables) * most * graded * first
     subspaces = 0.0
     if search.k:
         starts = [_passes(search, [one]) for one in search.given if one.layer is not None and len(one.roles) == 1]
         steps = 2 * STEPS * min(PAIRS, rows)  # with the predictions, and with shuffled ones
         subspaces = sum(starts or [first]) * (2 * rows + steps + on_held_out + 2 * graded)
-    return max(2, candidates) * on_held_out * first + given + candidates * brought + subspaces
+    return max(2, candidates) * on_held_out * first + given + candidates * brought + subspaces + apart
 
 
 def _kept(exchange: Exchange) -> int:

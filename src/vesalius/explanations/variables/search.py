@@ -6,7 +6,8 @@
 3. Grade candidates on held-out pairs, beside their controls. A place carries a variable by rule: at least `CARRIED` of
    the pairs come out as predicted, in the worst kind that changes and in the worst that stays, and the interval is
    clear of every control. With fewer that change it carries the variable in part. If none carries it, that is a result,
-   and the best place is named with its share.
+   and the best place is named with its share. Several positions that hold the inputs of a variable each at one of them
+   carry those inputs, and nothing that is computed from them.
 4. Say which components bring a variable to a role where it was not from the start.
 5. Within a place, find directions that carry the variable alone, if asked.
 """
@@ -22,6 +23,7 @@ from vesalius.documents.alignment import VERDICTS, AlignedPlace, AlignedVariable
 from vesalius.documents.answers import CARRIED
 from vesalius.documents.metric import Metric
 from vesalius.explanations.variables import directions
+from vesalius.explanations.variables.algorithms import Algorithm
 from vesalius.explanations.variables.pairs import CHANGES, STAYS, Graded, Pairs
 from vesalius.intervene.exchanging import Place
 from vesalius.progress import Progress
@@ -49,7 +51,7 @@ class Chosen:
 @dataclass(frozen=True)
 class Search:
     """Where to look: `layers` of the residual stream, sets of up to `together` roles, `k` directions (0: none), and
-    places given by the caller.
+    places given by the caller. The variables are those of `algorithm`; pairs may have its inputs besides.
     """
 
     fitting: Pairs
@@ -59,18 +61,17 @@ class Search:
     k: int
     given: Sequence[Place]
     seed: int
+    algorithm: Algorithm
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles of the pairs."""
         return self.fitting.exchange.roles
 
-    def variables(
-        self, grades: Grades, reads: Mapping[str, tuple[str, ...]], progress: Progress
-    ) -> Iterator[AlignedVariable]:
+    def variables(self, grades: Grades, progress: Progress) -> Iterator[AlignedVariable]:
         """Every variable with its places, from the grades of the map."""
         rest: dict[Place, dict[str, Graded]] | None = None
-        for variable in self.fitting.variables:
+        for variable in self.algorithm.variables:
             candidates = self._candidates(variable, grades)
             tried = len(grades) + len(self.given)
             if candidates[0].graded.score < CARRIED:
@@ -86,19 +87,18 @@ class Search:
             progress(f"grading {variable} on held-out pairs", 0, 0)
             places = [self._aligned(variable, one) for one in candidates]
             places += list(self._subspaces(variable, candidates, places))
-            yield self._variable(variable, reads.get(variable, ()), grades, candidates, places, tried)
+            yield self._variable(variable, grades, candidates, places, tried)
 
     def _variable(
         self,
         variable: str,
-        reads: tuple[str, ...],
         grades: Grades,
         candidates: Sequence[Chosen],
         places: list[AlignedPlace],
         tried: int,
     ) -> AlignedVariable:
         carried = [place for place in places if place.carries and place.directions is None]
-        places.sort(key=lambda one: (VERDICTS.index(one.verdict), one.directions is not None))
+        places.sort(key=lambda one: (VERDICTS.index(one.verdict), bool(one.inputs), one.directions is not None))
         first = carried[0] if carried else next(place for place in places if place.directions is None)
         places.sort(key=lambda one: one is not first)
         shares = {
@@ -111,7 +111,7 @@ class Search:
         ]
         return AlignedVariable(
             name=variable,
-            reads=reads,
+            reads=self.algorithm.functions.get(variable, ()),
             place=first.place if carried else None,
             best=first.place,
             accuracy=first.accuracy,
@@ -190,7 +190,8 @@ class Search:
         accuracy, kept = graded.accuracy, graded.kept
         clear = accuracy.low is not None and accuracy.low > (control.high or 0.0)
         apart = clear and (kept.value is None or kept.value >= CARRIED)
-        verdict = "no" if not apart else "carries" if (accuracy.value or 0.0) >= CARRIED else "in part"
+        inputs = self._inputs_apart(variable, place) if apart else {}
+        verdict = "no" if not apart or inputs else "carries" if (accuracy.value or 0.0) >= CARRIED else "in part"
         parts = ((CHANGES, graded.changes), (STAYS, graded.stays))
         return AlignedPlace(
             place=str(place),
@@ -211,7 +212,31 @@ class Search:
             last_layer=None if chosen.span is None else chosen.span[1],
             directions=None if place.directions is None else place.directions.shape[1],
             how=how,
+            inputs=inputs,
         )
+
+    def _inputs_apart(self, variable: str, place: Place) -> dict[str, str]:
+        """The role of a place at which each input of a variable stands by itself, where all do: exchanging them all is
+        exchanging whatever is computed from them, wherever that is.
+        """
+        if place.layer is None or len(place.roles) < 2:
+            return {}
+        inputs = {one for one in self._inputs(variable) if len(self.held_out.rows(one, CHANGES))}
+        if inputs <= {variable}:
+            return {}
+        alone = {role: Place((role,), layer=place.layer) for role in place.roles}
+        found = {
+            one: role
+            for one in sorted(inputs)
+            for role, at in alone.items()
+            if self._graded(self.held_out, one, at).score >= CARRIED
+        }
+        return found if found.keys() == inputs else {}
+
+    def _inputs(self, variable: str) -> set[str]:
+        """The inputs that a variable is computed from; of an input itself."""
+        reads = self.algorithm.functions.get(variable)
+        return {variable} if reads is None else set().union(*map(self._inputs, reads))
 
     def _controls(self, variable: str, place: Place) -> dict[str, Metric]:
         """A source in which no variable differs, and another position."""
