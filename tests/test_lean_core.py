@@ -45,7 +45,7 @@ ADAPTERS = {
     "vesalius_mechrl.gym",
     "vesalius_mechrl.sets.gym",
     "vesalius_agents.inspection",
-    *(f"vesalius_agents.mcp.{name}" for name in ("replaying", "resources", "server", "start")),
+    *(f"vesalius_agents.mcp.{name}" for name in ("replaying", "server", "start")),
 }
 HIDE = """
 import sys
