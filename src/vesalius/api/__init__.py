@@ -24,10 +24,10 @@ points. Modules are imported when a name of theirs is first used, so that loadin
 key's door.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vesalius.plugins import VERBS, all_names, loaded_plugin
+from vesalius.api.homes import named
+from vesalius.plugins import VERBS, all_names
 
 if TYPE_CHECKING:
     from vesalius.api.alignments import align
@@ -50,29 +50,6 @@ if TYPE_CHECKING:
     from vesalius.documents.attribution_graph import convert
     from vesalius.documents.kinds import schema, schema_names
 
-#: The names that each module defines.
-_DEFINED = {
-    "vesalius.api.alignments": ("align",),
-    "vesalius.api.atlases": ("atlas",),
-    "vesalius.api.benchmarks": ("bench",),
-    "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
-    "vesalius.api.continuing": ("complete",),
-    "vesalius.api.discoveries": ("discover", "neurons"),
-    "vesalius.api.explanations": ("explain", "retest"),
-    "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
-    "vesalius.api.knockouts": ("save_what_if", "what_if"),
-    "vesalius.api.ladders": ("ladder",),
-    "vesalius.api.listing": ("models", "specimens"),
-    "vesalius.api.loading": ("check", "load"),
-    "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
-    "vesalius.api.plans": ("plan",),
-    "vesalius.api.plugin_listing": ("plugins",),
-    "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "what_if_again"),
-    "vesalius.api.sweeps": ("sweep", "sweep_report"),
-    "vesalius.documents.attribution_graph": ("convert",),
-    "vesalius.documents.kinds": ("schema", "schema_names"),
-}
-_HOMES = {name: module for module, names in _DEFINED.items() for name in names}
 __all__ = [
     "align",
     "atlas",
@@ -118,13 +95,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What is not in the table is a verb of another package: an entry point of the group `vesalius.verbs`."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    verb = None if name.startswith("_") else loaded_plugin(VERBS, name, _HOMES)
-    if verb is None:
-        raise AttributeError(f"module 'vesalius.api' has no attribute {name!r}")
-    return verb
+    """What no module of this package defines is a verb of another: an entry point of the group `vesalius.verbs`."""
+    return named(name, of=__name__, beside=__all__)
 
 
 def __dir__() -> list[str]:

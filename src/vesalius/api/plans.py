@@ -7,7 +7,6 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 """
 
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +15,7 @@ from vesalius.api.circuit_sources import circuit_fields
 from vesalius.api.discoveries import latent_options, latent_verb, require_discoverable, require_selection
 from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
+from vesalius.api.homes import named
 from vesalius.api.loading import loaded
 from vesalius.api.planned_checks import check_rows, selection_rows, whole_rows
 from vesalius.api.sweeps import (
@@ -96,7 +96,7 @@ def plan(
     """
     if command not in PLANNED:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(PLANNED)}")
-    getattr(import_module("vesalius.api"), command)  # so that the verb is declared
+    named(command, of="vesalius.api", beside=())  # so that the verb is declared
     work = PLANNED[command](VERBS[command].gather([specimen, *records], options))
     load, asked = work.load, work.prompts
     with shown(progress) as report:

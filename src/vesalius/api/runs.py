@@ -1,13 +1,13 @@
 """Finished runs and results: list them, draw their pages, repeat one, compare two with each other."""
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from vesalius.api.door import RUNS, directory_for, material_mark, require_place
 from vesalius.api.explanations import PAGE_FILE
+from vesalius.api.homes import named
 from vesalius.api.loading import load
 from vesalius.documents.base import Document
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
@@ -136,7 +136,7 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
     verbs = {kind.COMMAND: kind.VERB for kind in stored_kinds() if kind.COMMAND and kind.VERB}
     if asked.command not in verbs:
         raise BadInput(f"a request of {asked.command!r} is repeated by its command: {asked.command_line()}")
-    call = getattr(import_module("vesalius.api"), str(verbs[asked.command]))
+    call = named(str(verbs[asked.command]), of="vesalius.api", beside=())
     options = keywords_for(call, asked)
     if (mark := options.pop(MATERIAL, None)) is not None:
         material = given.get(MATERIAL)
