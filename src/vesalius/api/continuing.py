@@ -72,7 +72,15 @@ def complete(
     if prompt.shape[1] + continuing.tokens > model.config.n_ctx:
         most = max(0, model.config.n_ctx - prompt.shape[1])
         raise BadInput(f"`tokens` {continuing.tokens}: after this prompt the model's context has room for {most}")
-    changes = _changes(specimen, continuing, prompt, sparse)
+    edits = () if continuing.edits is None else tuple(sites_in(specimen, continuing.edits, sparse))
+    source = None
+    if continuing.source is not None:
+        source = _tokens(specimen, continuing.source, "source")
+        if source.shape != prompt.shape:
+            lengths = f"has {source.shape[1]} tokens and `prompt` has {prompt.shape[1]}"
+            raise BadInput(f"`source`: {lengths}; give two texts of as many tokens")
+    kind = ABLATIONS[continuing.kind or "zero"]()
+    changes = Changes(edits, kind, source, _steering(specimen, continuing))
     clean, edited = clean_next(model), changes.next(model, prompt)
     with torch.no_grad():
         before, after = clean(prompt), edited(prompt)
@@ -122,18 +130,6 @@ def _tokens(specimen: Specimen, text: str, name: str) -> Int[Tensor, "1 pos"]:
     if not tokens.shape[1]:
         raise BadInput(f"`{name}` {text!r} has no tokens; give a longer text")
     return tokens
-
-
-def _changes(specimen: Specimen, continuing: Continuing, prompt: Int[Tensor, "1 pos"], sparse: Sparse) -> Changes:
-    edits = () if continuing.edits is None else tuple(sites_in(specimen, continuing.edits, sparse))
-    source = None
-    if continuing.source is not None:
-        source = _tokens(specimen, continuing.source, "source")
-        if source.shape != prompt.shape:
-            lengths = f"has {source.shape[1]} tokens and `prompt` has {prompt.shape[1]}"
-            raise BadInput(f"`source`: {lengths}; give two texts of as many tokens")
-    kind = ABLATIONS[continuing.kind or "zero"]()
-    return Changes(edits, kind, source, _steering(specimen, continuing))
 
 
 def _steering(specimen: Specimen, continuing: Continuing) -> Steering | None:

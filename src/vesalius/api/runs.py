@@ -1,6 +1,6 @@
 """Finished runs and results: list them, draw their pages, repeat one, compare two with each other."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,17 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
             raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
     if options.get("tokenizer") == IN_PYTHON and specimen is None and given.get("tokenizer") is None:
         raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
-    _require_given_again(options, given)
+    # Refuse a request that runs code, or reaches further than others, unless the caller says so again: a result
+    # may come from a stranger.
+    for name, value in options.items():
+        runs = (name == "scientist" and names_a_module(value)) or (
+            name == "backbone" and str(value).startswith("scripted:")
+        )
+        if (runs or name in _OF_THE_CALLER) and name not in given:
+            why = "code that runs with your rights" if runs else "which only you decide"
+            raise BadInput(
+                f"the request says `{name}` {quoted(value, 100)}, {why}; if you trust it, give it as `{name}` again"
+            )
     subject = asked.specimen if specimen is None else specimen
     if subject is None:
         raise BadInput("the request does not name what it is about; give it as the second argument")
@@ -165,21 +175,6 @@ def keywords_for(call: Callable[..., Any], asked: Request) -> dict[str, Any]:
 #: Options that a request may hold and only the caller decides: where keys are sent and files are written, and what
 #: confined programs are given.
 _OF_THE_CALLER = ("base_url", "pass_env", "allow_read", "allow_network", "unsafe_sandbox", "out", "record")
-
-
-def _require_given_again(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse a request that runs code, or reaches further than others, unless the caller says so again: a result may
-    come from a stranger.
-    """
-    for name, value in options.items():
-        runs = (name == "scientist" and names_a_module(value)) or (
-            name == "backbone" and str(value).startswith("scripted:")
-        )
-        if (runs or name in _OF_THE_CALLER) and name not in given:
-            why = "code that runs with your rights" if runs else "which only you decide"
-            raise BadInput(
-                f"the request says `{name}` {quoted(value, 100)}, {why}; if you trust it, give it as `{name}` again"
-            )
 
 
 def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:

@@ -162,7 +162,13 @@ def _sweep(
         sites, ranked = _strongest_latents(specimen, dictionaries, given, kinds)
         _require_sites(sites, kinds, spread)
     if sites is not None:
-        sets += _placed(sites, columns, given, where=any(kind.from_counterfactual for kind in kinds))
+        # Every site alone, at its own positions or at each of the columns.
+        if columns and (own := next((site for site in sites if site.at), None)) is not None:
+            raise BadInput(f"`by`: {own} names its position already; leave one of them out")
+        each = [[site.placed(at)] for site in sites for at in columns] if columns else [[site] for site in sites]
+        sets += placed_sets(
+            each, lambda at: marked(given, at), given.where if any(kind.from_counterfactual for kind in kinds) else None
+        )
     note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
     contrast = None
     if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
@@ -235,14 +241,6 @@ def _require_sites(sites: Sequence[Site], kinds: Sequence[Ablation], spread: Spr
     for kind in kinds:
         for site in sites:
             require_kind(site, kind)
-
-
-def _placed(sites: Sequence[Site], columns: dict[str | int, str], given: Trial, *, where: bool) -> list[PlacedSet]:
-    """Every site alone, at its own positions or at each of the columns."""
-    if columns and (own := next((site for site in sites if site.at), None)) is not None:
-        raise BadInput(f"`by`: {own} names its position already; leave one of them out")
-    each = [[site.placed(at)] for site in sites for at in columns] if columns else [[site] for site in sites]
-    return placed_sets(each, lambda at: marked(given, at), given.where if where else None)
 
 
 def component_sets_of(

@@ -372,7 +372,17 @@ def _prepare(material: Material, *, options: Options) -> Draw:
         other = _changed(rng, options, operands, index, split=material.split, units=form.read == UNITS)
         if other is None or not all(_readable(material, options, form, one) for one in (operands, other)):
             return None
-        return _prompt(material, options, form, shots, operands, other)
+        answer, wrong = options.total(operands), options.total(other)
+        given, correct = form.parts(answer)
+        prefix = "".join(f"{shot}\n" for shot in shots.values())
+        clean, counterfactual = (
+            Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
+            for text in (form.written(options, one, given) for one in (operands, other))
+        )
+        roles = {f"operand {letter.upper()}": letter for letter in options.letters}
+        if form.read != DIGITS:
+            return material.prompt(clean, counterfactual, correct=correct, wrong=form.parts(wrong)[1], roles=roles)
+        return _forced(material, clean, counterfactual, correct, roles)
 
     return draw
 
@@ -450,27 +460,6 @@ def _changed(
         if differs and fits and _in_split(tuple(other), split):
             return tuple(other)
     return None
-
-
-def _prompt(
-    material: Material,
-    options: Options,
-    form: _Form,
-    shots: Mapping[Operands, str],
-    operands: Operands,
-    other: Operands,
-) -> Prompt | None:
-    answer, wrong = options.total(operands), options.total(other)
-    given, correct = form.parts(answer)
-    prefix = "".join(f"{shot}\n" for shot in shots.values())
-    clean, counterfactual = (
-        Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
-        for text in (form.written(options, one, given) for one in (operands, other))
-    )
-    roles = {f"operand {letter.upper()}": letter for letter in options.letters}
-    if form.read != DIGITS:
-        return material.prompt(clean, counterfactual, correct=correct, wrong=form.parts(wrong)[1], roles=roles)
-    return _forced(material, clean, counterfactual, correct, roles)
 
 
 def _forced(

@@ -76,22 +76,18 @@ def read_answers(right: Given, wrong: Given, metric: str, tokenizer: Tokenizer) 
     if both := set(right.read.values()) & set(wrong.read.values()):
         raise Dropped(f"{_text(tokenizer, both.pop())!r} is both right and wrong")
     if metric in TEACHER_FORCED:
-        return _forced(right, wrong)
+        # The right answers of one token, or all tokens of the only one.
+        wrongs, lost = wrong.single()
+        if len(right.answers) == 1:
+            (whole,) = right.read.values()
+            return Reading((), whole[:1], _firsts(wrongs), whole if len(whole) > 1 else (), lost=lost)
+        single, others = right.single()
+        if not single and len(right.read) > 1:
+            raise Dropped(f"none of {len(right.answers)} answers is one token: give one, scored by teacher forcing")
+        if not single:
+            raise _refusal(right)
+        return Reading((), _firsts(single), _firsts(wrongs), lost=[*others, *lost])
     return _compared(right, wrong, tokenizer) if wrong.read else _alone(right, wrong, tokenizer)
-
-
-def _forced(right: Given, wrong: Given) -> Reading:
-    """The right answers of one token, or all tokens of the only one."""
-    wrongs, lost = wrong.single()
-    if len(right.answers) == 1:
-        (whole,) = right.read.values()
-        return Reading((), whole[:1], _firsts(wrongs), whole if len(whole) > 1 else (), lost=lost)
-    single, others = right.single()
-    if not single and len(right.read) > 1:
-        raise Dropped(f"none of {len(right.answers)} answers is one token: give one, scored by teacher forcing")
-    if not single:
-        raise _refusal(right)
-    return Reading((), _firsts(single), _firsts(wrongs), lost=[*others, *lost])
 
 
 def _alone(right: Given, wrong: Given, tokenizer: Tokenizer) -> Reading:

@@ -8,7 +8,6 @@ progress and notes to stderr. Exit codes: 0 done, 1 failed, 2 bad usage or bad i
 import errno
 import os
 import sys
-from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -127,7 +126,10 @@ def _root(
 def main() -> None:
     """Entry point: turns refusals and failures into one line and an exit code."""
     try:
-        _require_text(sys.argv[1:])
+        # Refuse a word that is not UTF-8, which no document could hold.
+        for word in sys.argv[1:]:
+            if any("\ud800" <= character <= "\udfff" for character in word):
+                raise BadInput(f"{word!a}: is not UTF-8, which results are written in; rename the file")
         if (called := _command_called()) is not None:
             called.require_trusted()
         with notes_on_stderr(_one_line):
@@ -162,13 +164,6 @@ def main() -> None:
         if code == INTERRUPTED:
             _stop("interrupted; the same command starts from the beginning", INTERRUPTED)
         sys.exit(code or 0)
-
-
-def _require_text(words: Sequence[str]) -> None:
-    """Refuse a word that is not UTF-8, which no document could hold."""
-    for word in words:
-        if any("\ud800" <= character <= "\udfff" for character in word):
-            raise BadInput(f"{word!a}: is not UTF-8, which results are written in; rename the file")
 
 
 def _command_called() -> Plugin | None:

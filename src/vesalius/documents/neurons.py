@@ -99,12 +99,19 @@ class NeuronCircuit(Answered, ResultDocument, kind="neurons"):
     def view(self) -> View:
         """How many neurons are needed, where they are, and what the strongest do."""
         subject = subject_of(self.request.specimen, self.request.behaviour)
+        request, on = self.request, f" on {prompts(self.n)}"
+        facts = [
+            ("scored by", f"{request.method}{on}, seed {request.seed}"),
+            ("on the prompts they were chosen by", f"{self.share_chosen:.3f}"),
+        ]
+        if self.performance:
+            facts += self.performance.facts()
         return View(
             f"{subject}: circuit of neurons",
             self.answered(),
             [
                 Facts([("strongest", join_first([repr(one) for one in self.components], 5))]),
-                Facts(self._facts()),
+                Facts([*facts, ("cost", f"{self.forwards:.1f} forward-equivalents, {duration(self.seconds)}")]),
                 self._chart(),
                 Sheet(
                     ("size", "share", "low", "high", "magnitude", "random"),
@@ -141,16 +148,6 @@ class NeuronCircuit(Answered, ResultDocument, kind="neurons"):
         if said.verdict is None or (self.performance and self.performance.empty):
             return replace(said, then=self.request.followed_by("behaviours") if self.request.behaviour else None)
         return replace(said, then=self.request.on_more_prompts(min(self.n, self.share.n)))
-
-    def _facts(self) -> list[tuple[str, str]]:
-        request, on = self.request, f" on {prompts(self.n)}"
-        facts = [
-            ("scored by", f"{request.method}{on}, seed {request.seed}"),
-            ("on the prompts they were chosen by", f"{self.share_chosen:.3f}"),
-        ]
-        if self.performance:
-            facts += self.performance.facts()
-        return [*facts, ("cost", f"{self.forwards:.1f} forward-equivalents, {duration(self.seconds)}")]
 
     def _chart(self) -> Chart:
         rankings = {"by score": "share", "most changed": "magnitude", "random": "random"}

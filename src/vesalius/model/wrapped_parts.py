@@ -225,7 +225,8 @@ def dissect(layer: nn.Module, call: Call, x: Float[Tensor, "batch pos d_model"],
     form = None if mixer is None else one[mixer].form
     kv_heads, (rows, tokens, _) = kv if attends else n_heads, x.shape
     parts = Parts(layer, call, mixer, form, out, width, mlps, None, attends, kv_heads, rows, tokens)
-    _check_adds(parts, x)
+    if not close(parts.run(x, mixed=torch.zeros_like(x), fed=parts.quiet(x)), x):
+        raise CannotWrap("a layer does more to the residual stream than adding to it")
     if mixer is not None:
         _find_write(parts, x)
         parts.parallel = _is_parallel(parts, x)
@@ -275,11 +276,6 @@ def _output_projection(mixer: nn.Module, run: Callable[[], object]) -> tuple[nn.
             if read is not None and out.numel() == result.numel() and torch.equal(out.reshape(result.shape), result):
                 return leaf, read.shape[-1]
     return None, 0
-
-
-def _check_adds(parts: Parts, x: Tensor) -> None:
-    if not close(parts.run(x, mixed=torch.zeros_like(x), fed=parts.quiet(x)), x):
-        raise CannotWrap("a layer does more to the residual stream than adding to it")
 
 
 def _find_write(parts: Parts, x: Tensor) -> None:

@@ -194,7 +194,18 @@ class Record:
             raise TypeError(f"{type(self).__name__} has the options {', '.join(one.name for one in own)}, each once")
         for one in own:
             object.__setattr__(self, one.name, (values | given).get(one.name, one.default))
-        self._require_kinds()
+        # Refuse values that are not of the kind that their field declares.
+        for option in options_of(type(self)):
+            value = getattr(self, option.name)
+            kind, left_out = _without_none(option.type), value is None and option.default is None
+            if kind is int and not left_out:
+                require_whole(**{option.name: value})
+            elif kind is float and not left_out:
+                require_number(**{option.name: value})
+            elif kind in (bool, str) and not left_out and not isinstance(value, kind):
+                raise BadInput(f"{option.name}={quoted(value, 40)} is not {WANTED[kind]}; give one")
+            if option.flag.of and value not in option.flag.of:
+                raise BadInput(f"{option.name} {value!r} does not exist; choose one of {choices(option.flag.of)}")
         self.__post_init__()
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -211,20 +222,6 @@ class Record:
 
     def __post_init__(self) -> None:
         """Refuse or normalise more, in a record that says how."""
-
-    def _require_kinds(self) -> None:
-        """Refuse values that are not of the kind that their field declares."""
-        for option in options_of(type(self)):
-            value = getattr(self, option.name)
-            kind, left_out = _without_none(option.type), value is None and option.default is None
-            if kind is int and not left_out:
-                require_whole(**{option.name: value})
-            elif kind is float and not left_out:
-                require_number(**{option.name: value})
-            elif kind in (bool, str) and not left_out and not isinstance(value, kind):
-                raise BadInput(f"{option.name}={quoted(value, 40)} is not {WANTED[kind]}; give one")
-            if option.flag.of and value not in option.flag.of:
-                raise BadInput(f"{option.name} {value!r} does not exist; choose one of {choices(option.flag.of)}")
 
     def values(self) -> dict[str, Any]:
         """The fields by name."""

@@ -264,19 +264,6 @@ def compile_program(
         raise BadInput(
             f"program {name!r} must output a variable (Map, Aggregate, ...), not {type(output).__name__} {output!r:.60}"
         )
-    checked = _checked_vocab(vocab)
-    if isinstance(max_len, bool) or not isinstance(max_len, int) or not 1 <= max_len <= MAX_LENGTH:
-        raise BadInput(f"max_len={max_len!r} is not a whole number from 1 to {MAX_LENGTH}")
-    if not isinstance(causal, bool):
-        raise BadInput(f"causal={causal!r} is neither True nor False")
-    order = evaluation_order(graph_order(output))
-    names = unique_names(order)
-    tables = tabulate(order, names, vocab=checked, max_len=max_len)
-    details = {"vocab": checked, "max_len": max_len, "causal": causal, "name": name, "description": description}
-    return Program(output, order, names, tables, **details)
-
-
-def _checked_vocab(vocab: Sequence[Value]) -> tuple[Value, ...]:
     if isinstance(vocab, str) or not isinstance(vocab, Sequence):
         raise BadInput(f"vocab is of type {type(vocab).__name__}; give a list of tokens, whose order fixes their codes")
     for token in vocab:
@@ -288,7 +275,16 @@ def _checked_vocab(vocab: Sequence[Value]) -> tuple[Value, ...]:
     if len(set(keys)) < len(keys):
         twice = next(token for i, token in enumerate(vocab) if keys[i] in keys[:i])
         raise BadInput(f"vocab holds {twice!r} twice; every token must be different")
-    return tuple(vocab)
+    checked = tuple(vocab)
+    if isinstance(max_len, bool) or not isinstance(max_len, int) or not 1 <= max_len <= MAX_LENGTH:
+        raise BadInput(f"max_len={max_len!r} is not a whole number from 1 to {MAX_LENGTH}")
+    if not isinstance(causal, bool):
+        raise BadInput(f"causal={causal!r} is neither True nor False")
+    order = evaluation_order(graph_order(output))
+    names = unique_names(order)
+    tables = tabulate(order, names, vocab=checked, max_len=max_len)
+    details = {"vocab": checked, "max_len": max_len, "causal": causal, "name": name, "description": description}
+    return Program(output, order, names, tables, **details)
 
 
 def _steps(node: Expression, names: dict[Variable, str], tables: Tables) -> list[Step]:

@@ -75,7 +75,9 @@ def draw_chart(chart: Chart) -> DrawnChart:
     lines, taken = [], []
     for number, (name, curve) in enumerate(chart.curves.items()):
         points = tuple((x(along), y(value), words) for along, value, words in curve)
-        label = _free(_middle(points), taken)
+        # The height of a curve where it stands furthest from its ends, which all curves share.
+        inner = points[1:-1] or points
+        label = _free(inner[-1][1] if inner else 0.0, taken)
         taken.append(label)
         path = "M" + "L".join(f"{px:g} {py:g}" for px, py, _ in points)
         lines.append(CurveLine(name, "control" if number else "circuit", path, points, label))
@@ -103,12 +105,6 @@ def draw_chart(chart: Chart) -> DrawnChart:
 def _range(values: Sequence[float]) -> tuple[float, float]:
     low = math.floor((max(LOWEST, min(0.0, *values)) + NEGLIGIBLE) * 4) / 4
     return low, math.ceil((min(HIGHEST, max(1.0, *values)) - NEGLIGIBLE) * 4) / 4
-
-
-def _middle(places: Sequence[tuple[float, float, str]]) -> float:
-    """The height of a curve where it stands furthest from its ends, which all curves share."""
-    inner = places[1:-1] or places
-    return inner[-1][1] if inner else 0.0
 
 
 def _free(preferred: float, taken: Sequence[float]) -> float:

@@ -85,7 +85,10 @@ def _head(run: _Run, part: Component) -> Picture:
     if not pattern[run.mask].isfinite().all():
         return Picture("This head's attention holds values that are not finite; nothing is drawn.")
     lengths = run.mask.sum(1)
-    length = _common_length(lengths)
+    # The greatest length that enough inputs share, else the greatest.
+    counts = torch.bincount(lengths)
+    shared = (counts >= ENOUGH).nonzero().flatten()
+    length = int(shared[-1]) if len(shared) else int(lengths.max())
     chosen = (lengths == length).nonzero().flatten()
     shown = _shown_positions(length)
     grids = []
@@ -102,13 +105,6 @@ def _head(run: _Run, part: Component) -> Picture:
         f"that is looked at; a row adds up to 1.{kept}"
     )
     return Picture(caption, tuple(grids))
-
-
-def _common_length(lengths: Int[Tensor, " batch"]) -> int:
-    """The greatest length that enough inputs share, else the greatest."""
-    counts = torch.bincount(lengths)
-    shared = (counts >= ENOUGH).nonzero().flatten()
-    return int(shared[-1]) if len(shared) else int(lengths.max())
 
 
 def _shown_positions(length: int) -> list[int]:

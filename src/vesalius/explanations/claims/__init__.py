@@ -263,10 +263,6 @@ def claim_data(record: ClaimRecord, component: str, executable: Executable | Non
             "engine decided, or explain again"
         )
         raise BadInput(f"the claim {record.kind!r:.40} about {component} was saved without its prediction; {why}")
-    return {**prediction, **_programs(prediction, executable), "kind": record.kind, "component": component}
-
-
-def _programs(prediction: Mapping[str, object], executable: Executable | None) -> JsonObject:
     given: dict[str, object] = {}
     for name in (PROGRAM, HYPOTHESIS):
         if name not in prediction:
@@ -276,7 +272,7 @@ def _programs(prediction: Mapping[str, object], executable: Executable | None) -
         if prediction[name] != digest(program if name == PROGRAM else [program, carriers]):
             raise BadInput("the claim is about another program than the one that the explanation holds; explain again")
         given[name] = program if name == PROGRAM else {"program": program, "carriers": carriers}
-    return given
+    return {**prediction, **given, "kind": record.kind, "component": component}
 
 
 def digest(data: object) -> str:

@@ -93,7 +93,7 @@ def _kept_by(lab: Lab, members: Sequence[Component], kind: Replacement, level: f
         level=level,
         rule=f"interval above {bar:.3f}{source}, other_components below it",
         bar=bar,
-        controls=_means(controls),
+        controls={name: rounded(values.mean()) for name, values in controls.items()},
     )
     verdict: Verdict = above(evidence, bar)
     other_share = evidence.controls.get("other_components")
@@ -384,7 +384,3 @@ def _matched_set(lab: Lab, members: Sequence[Component]) -> list[Component]:
             return []
         matched += others
     return matched
-
-
-def _means(effects: dict[str, Tensor]) -> dict[str, float | None]:
-    return {name: rounded(values.mean()) for name, values in effects.items()}

@@ -108,7 +108,10 @@ class FewNeurons(_OfAnMlp, frozen=True):
         """What replacing all its other neurons costs, against a fifth of what replacing the MLP costs."""
         lab = NaturalLab.require(lab, self.kind)
         mlp = self.mlp_in(lab)
-        width = _neurons_in(lab, mlp)
+        # How many neurons an MLP has; refuses one that is made of experts.
+        width, *vector = unit_shape(lab.model.config, mlp.layer)
+        if vector:
+            raise BadInput(f"few_neurons: {mlp} is made of experts, which have no neurons of their own here")
         if outside := [one for one in self.neurons if one >= width]:
             raise BadInput(f"few_neurons: {mlp} has no neuron {outside[0]}; it has 0 to {width - 1}")
         whole, lost = lab.effect([mlp], "resample"), lab.kept_by(mlp, self.neurons)
@@ -131,14 +134,6 @@ class FewNeurons(_OfAnMlp, frozen=True):
             rule="reported; the verdict rests on the difference",
         )
         return above(kept, 0.0), (kept, share)
-
-
-def _neurons_in(lab: NaturalLab, mlp: Component) -> int:
-    """How many neurons an MLP has; refuses one that is made of experts."""
-    width, *vector = unit_shape(lab.model.config, mlp.layer)
-    if vector:
-        raise BadInput(f"few_neurons: {mlp} is made of experts, which have no neurons of their own here")
-    return width
 
 
 class Carries(_OfAnMlp, frozen=True):

@@ -129,7 +129,8 @@ class Primary(Claim, frozen=True):
         own, rest = losses([component])[0], losses(others)
         experiment = f"{self.replacement} replacement{_at(self.to)}"
         costs, cost = either(lab, experiment, own, controls, least=MIN_EFFECT, level=level)
-        place = _decisive([own, *rest])
+        # Which of the two losses compares components: right answers where any of them loses some, else the score.
+        place = int(any(float(answers.mean()) > MIN_EFFECT for _, answers in [own, *rest]))
         strongest = max(range(len(others)), key=lambda i: float(rest[i][place].mean()))
         lead = mean_evidence(
             lab,
@@ -146,8 +147,3 @@ class Primary(Claim, frozen=True):
 
 def _at(place: str | None) -> str:
     return "" if place is None else f" at {place}"
-
-
-def _decisive(losses: list[Losses]) -> int:
-    """Which of the two losses compares components: right answers where any of them loses some, else the score."""
-    return int(any(float(answers.mean()) > MIN_EFFECT for _, answers in losses))

@@ -358,12 +358,6 @@ class GrowingLab(NaturalLab):
         """As `NaturalLab.written_apart`."""
         return self._each(lambda part: part.written_apart(mlp, variable, at))
 
-    def _whole_moves(self, role: str) -> Moved:
-        moved = Moved.joined([part.corrupted(role).moved for part in self._parts])
-        if not bool(moved.differs.any()):
-            raise NothingChanges(role)
-        return moved
-
     def moved_shares(
         self, sets: Sets, role: str, at: str | None = END, suppressed: Sequence[Component] = ()
     ) -> list[Losses]:
@@ -379,7 +373,9 @@ class GrowingLab(NaturalLab):
     def _shares(
         self, sets: Sets, role: str, at: str | None, suppressed: Sequence[Component], *, by_values: bool
     ) -> list[Losses]:
-        whole = self._whole_moves(role)
+        whole = Moved.joined([part.corrupted(role).moved for part in self._parts])
+        if not bool(whole.differs.any()):
+            raise NothingChanges(role)
 
         def answers(group: Sequence[Component]) -> Answers:
             ask = partial(Part.moved_answers, group=group, role=role, at=at, suppressed=suppressed)
