@@ -20,7 +20,7 @@ from vesalius.values import JsonObject
 __all__ = ["bench"]
 
 
-def bench(benchmark: str, **options: Any) -> Any:
+def bench(benchmark: str, **options: object) -> Any:
     """Run a benchmark: "circuits", "discovery", "functions", "mechrl" or one of a plug-in; returns its scorecard.
 
     The options are those of `bench_circuits`, `bench_discovery`, `bench_functions` and `bench_mechrl`.

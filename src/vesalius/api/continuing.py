@@ -12,11 +12,12 @@ from torch import Tensor
 
 from vesalius.api.dictionaries import dictionaries_of, other_model, require_fitting
 from vesalius.api.door import place_for, request_on, verb
+from vesalius.api.door import written as in_directory
 from vesalius.api.knockouts import sites_in
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.completion import COMPLETION_FILE, Completion, NextToken
 from vesalius.documents.request import IN_PYTHON, Request
-from vesalius.errors import BadInput, result_kept
+from vesalius.errors import BadInput
 from vesalius.intervene.ablations import ABLATIONS
 from vesalius.intervene.generation import (
     Changes,
@@ -109,12 +110,8 @@ def complete(
         seconds=time.perf_counter() - start,
     )
     words = tuple(filter(None, (continuing.edits, continuing.steer and f"steer-{continuing.steer}")))
-    if directory := place_for(
-        out, specimen, request, asked, sparse, words=[word[:60].replace("->", "-") for word in words]
-    ):
-        with result_kept(document):
-            document.write(directory / COMPLETION_FILE)
-    return document
+    short = [word[:60].replace("->", "-") for word in words]
+    return in_directory(document, place_for(out, specimen, request, asked, sparse, words=short), COMPLETION_FILE)
 
 
 def _request(specimen: Specimen, asked: Continuing, sparse: Sparse) -> Request:
@@ -154,7 +151,7 @@ def _steering(specimen: Specimen, continuing: Continuing) -> Steering | None:
     return Steering(sites[0], direction, continuing.strength)
 
 
-def _direction(given: Any) -> Float[Tensor, " width"]:
+def _direction(given: object) -> Float[Tensor, " width"]:
     """A direction as it was given: a tensor, or a file with one."""
     if isinstance(given, Tensor):
         return given.detach().cpu().float()
@@ -167,7 +164,7 @@ def _direction(given: Any) -> Float[Tensor, " width"]:
     return direction.float()
 
 
-def _named(direction: Any) -> str | None:
+def _named(direction: object) -> str | None:
     """What a request says of a direction."""
     return IN_PYTHON if isinstance(direction, Tensor) else None if direction is None else str(direction)
 

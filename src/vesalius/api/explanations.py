@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, circuit_fields
-from vesalius.api.door import directory_for, note_problems, removed_if_empty, subject_options, subject_words, verb
+from vesalius.api.door import (
+    directory_for,
+    note_problems,
+    removed_if_empty,
+    subject_options,
+    subject_words,
+    verb,
+    written,
+)
 from vesalius.api.loading import loaded
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.discover import circuit_method
@@ -152,7 +160,7 @@ def explain(
     return explanation
 
 
-def _open_backbone(name: str, **options: Any) -> Any:
+def _open_backbone(name: str, **options: object) -> Any:
     """A language model, opened by the verb `open_backbone` of an installed package."""
     opener = loaded_plugin(VERBS, "open_backbone", ())
     if opener is None:
@@ -279,11 +287,8 @@ def retest(
         after=after,
         seconds=time.perf_counter() - start,
     )
-    if out:
-        directory = directory_for(out, "retest", given.specimen, component, before.kind, f"seed{seed}")
-        with result_kept(document):
-            document.write(directory / RETEST_FILE)
-    return document
+    name = ("retest", given.specimen, component, before.kind, f"seed{seed}")
+    return written(document, directory_for(out, *name) if out else None, RETEST_FILE)
 
 
 def explained_specimen(

@@ -4,14 +4,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from vesalius.api.door import directory_for, verb
+from vesalius.api.door import directory_for, verb, written
 from vesalius.api.explanations import explained_specimen, read_explanation
 from vesalius.behaviours.trial import NothingUnseen
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.running import LADDER_FILE, Ladder
-from vesalius.errors import BadInput, quoted, result_kept
+from vesalius.errors import BadInput, quoted
 from vesalius.explanations.natural import PROMPTS
 from vesalius.explanations.natural.selection import StudyLimits
 from vesalius.explanations.running import fitted_prompts, parse_program, run_again
@@ -79,11 +79,8 @@ def ladder(
         running=again,
         seconds=round(time.perf_counter() - started, 2),
     )
-    if out:
-        directory = directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}")
-        with result_kept(document):
-            document.write(directory / LADDER_FILE)
-    return document
+    directory = directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}") if out else None
+    return written(document, directory, LADDER_FILE)
 
 
 def _require_programs(programs: Mapping[str, str], heads: set[str]) -> None:

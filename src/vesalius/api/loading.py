@@ -24,11 +24,11 @@ from vesalius.progress import Progress, shown
 
 
 def load(
-    name: Any,
+    name: object,
     *,
-    behaviour: Any = None,
+    behaviour: object = None,
     metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
+    tokenizer: object = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     revision: str | None = None,
@@ -85,7 +85,7 @@ def load(
     return replace(specimen, dtype=asked_dtype(dtype) or specimen.dtype, **_read_with(tokenizer, revision))
 
 
-def _read_with(tokenizer: Any, revision: str | None) -> dict[str, Any]:
+def _read_with(tokenizer: object, revision: str | None) -> dict[str, Any]:
     """How a model was read, as its requests name it."""
     if tokenizer is not None:
         tokenizer = str(tokenizer) if isinstance(tokenizer, str | Path) else IN_PYTHON
@@ -115,9 +115,9 @@ def loaded(
 
 
 def check(
-    model: Any,
+    model: object,
     *,
-    tokenizer: Any = None,
+    tokenizer: object = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     revision: str | None = None,

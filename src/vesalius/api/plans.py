@@ -80,10 +80,10 @@ TIMED_PROMPTS = 8
 def plan(
     command: str,
     specimen: Specimen | str | int | Path,
-    *records: Any,
+    *records: object,
     tokens: int = TOKENS,
     progress: Progress | bool | None = None,
-    **options: Any,
+    **options: object,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
     its options; it is "sweep", "discover", "neurons", "atlas", "explain" or "align". One small chunk is run to time it.

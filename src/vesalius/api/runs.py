@@ -5,7 +5,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import RUNS, directory_for, material_mark, require_place
+from vesalius.api.door import RUNS, directory_for, material_mark, require_place, written
 from vesalius.api.explanations import PAGE_FILE
 from vesalius.api.homes import named
 from vesalius.api.loading import load
@@ -17,7 +17,7 @@ from vesalius.documents.kinds import kind_in, stored_kinds
 from vesalius.documents.printed import ResultList
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.view import Viewable
-from vesalius.errors import BadInput, Failed, quoted, result_kept
+from vesalius.errors import BadInput, Failed, quoted
 from vesalius.files import no_directory
 from vesalius.model.specimen import Specimen
 from vesalius.options import RECORDS, Out, options_of
@@ -73,10 +73,7 @@ def diff(a: Document | str | Path, b: Document | str | Path, *, out: Out = None)
     """
     require_place(out)
     compared_results = difference(a, b)
-    if out:
-        with result_kept(compared_results):
-            compared_results.write(directory_for(out, "diff") / DIFFERENCE_FILE)
-    return compared_results
+    return written(compared_results, directory_for(out, "diff") if out else None, DIFFERENCE_FILE)
 
 
 def require_run(name: str | Path) -> Path:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -58,7 +57,7 @@ class Shape:
     tokenizer: Tokenizer | None
 
 
-def read_shape(source: Any, *, dtype: str | torch.dtype, device: Devices = "auto") -> Shape | None:
+def read_shape(source: object, *, dtype: str | torch.dtype, device: Devices = "auto") -> Shape | None:
     """The shape in a directory that holds a config.json and no weights; None for anything else."""
     directory = Path(str(source)).expanduser()
     where = directory / "config.json"

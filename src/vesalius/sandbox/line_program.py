@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from vesalius.errors import BadInput, Failed, quoted, shortened
 from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, arguments_of
 from vesalius.sandbox.command import NOTHING, Confined, Grants, Ran
+from vesalius.values import JsonObject
 
 #: Bytes of one line, and of everything that a program writes to stdout.
 LONGEST_LINE, MOST_OUTPUT = 8 << 20, 256 << 20
@@ -126,7 +127,7 @@ class LineProgram:
         finally:
             self._selector.unregister(self._stdin)
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self) -> JsonObject:
         """The next line, a JSON object. Empty lines are skipped."""
         end = time.monotonic() + self.timeout
         while True:
